@@ -1,0 +1,1 @@
+"""Benchmarks, each one command; none runs in the test suite."""

@@ -1,0 +1,1 @@
+"""Runebook's library: templated memories as files, their index, and what moves between them."""

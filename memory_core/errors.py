@@ -1,0 +1,92 @@
+"""Every error Runebook raises on purpose; nothing else may cross a public boundary.
+
+The tree::
+
+    RunebookError
+    ├── InvalidInput        the caller's argument is wrong
+    │   ├── InvalidUri      a URI that is malformed or leaves its space
+    │   ├── InvalidFilter   a search filter that does not parse
+    │   ├── TooLarge        over a documented size limit
+    │   └── ContentRejected blank text, NUL characters
+    ├── NotFound            the URI or memory type does not exist
+    ├── PatchRejected       SEARCH text missing or ambiguous
+    ├── FieldRejected       a field value that its type or merge op refuses
+    ├── SchemaInvalid       a memory type's YAML is broken
+    ├── ConfigInvalid       a setting is unknown or out of range
+    ├── StoreBusy           a lock was not free in time
+    ├── StorageFailed       the disk refused a write or read
+    └── EmbeddingFailed     the embedding model could not be loaded or run
+
+Each carries ``hint``: the caller's next step, in one sentence.
+"""
+
+from __future__ import annotations
+
+
+class RunebookError(Exception):
+    """Base of the tree.
+
+    Attributes:
+        message: What failed and why.
+        hint: What to do next; never empty.
+    """
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} Next: {self.hint}"
+
+
+class InvalidInput(RunebookError):
+    """An argument the caller can correct."""
+
+
+class InvalidUri(InvalidInput):
+    """A ``viking://`` URI that is malformed or would leave its space."""
+
+
+class InvalidFilter(InvalidInput):
+    """A search filter that names an unknown field, operator or shape."""
+
+
+class TooLarge(InvalidInput):
+    """Content, a message list or a file beyond a documented limit."""
+
+
+class ContentRejected(InvalidInput):
+    """Text that cannot be a memory: blank, or holding NUL characters."""
+
+
+class NotFound(RunebookError):
+    """The named memory, directory or type does not exist."""
+
+
+class PatchRejected(RunebookError):
+    """A SEARCH/REPLACE patch that does not fit; the field stays as it was."""
+
+
+class FieldRejected(RunebookError):
+    """A field value that its declared type or merge op does not allow."""
+
+
+class SchemaInvalid(RunebookError):
+    """A memory type's YAML that cannot be used; names the file and line."""
+
+
+class ConfigInvalid(RunebookError):
+    """A setting that is unknown, malformed or out of range."""
+
+
+class StoreBusy(RunebookError):
+    """Another process held a lock longer than the caller may wait."""
+
+
+class StorageFailed(RunebookError):
+    """The operating system refused a read or a write."""
+
+
+class EmbeddingFailed(RunebookError):
+    """The embedding model could not be loaded, verified or run."""

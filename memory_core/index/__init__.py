@@ -1,0 +1,1 @@
+"""The disposable index: catalog, tokens, vectors."""

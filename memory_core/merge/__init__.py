@@ -1,0 +1,1 @@
+"""Pure merging: patches, merge operations, rendering."""

@@ -1,0 +1,90 @@
+"""Semantic file names: from a template and field values to a name every platform can hold.
+
+``render`` keeps meaning (``Python code style.md``, ``支付系统.md``), ``key_of`` says when two memories are
+the same one, ``fold`` says when two *names* would collide on some file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+
+from memory_core.model.schema import PLACEHOLDER
+from memory_core.model.uri import is_device_name
+
+LIMIT_BYTES = 255
+#: Left free at the end of a name for a collision suffix such as ``~1a2b3c4d``.
+_SUFFIX_ROOM_BYTES = 10
+_SEPARATORS = " _-."
+_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
+
+
+def short_hash(text: str) -> str:
+    """Eight hexadecimal digits that name ``text``."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def fold(name: str) -> str:
+    """The form under which Windows or macOS may confuse two names: compatibility form, case folded."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def key_of(values: Mapping[str, object], key_fields: tuple[str, ...]) -> str:
+    """The normalised key: same key, same memory.
+
+    Case, width, Unicode form and spacing do not distinguish memories; wording does.
+    """
+    return "\x1f".join(" ".join(fold(str(values.get(name, ""))).split()) for name in key_fields)
+
+
+def render(template: str, values: Mapping[str, object]) -> str:
+    """Fill ``template`` and make the result a portable file name.
+
+    An empty value leaves together with the separator that follows it (or, at the end, precedes it).
+
+    Args:
+        template: For example ``{event_time}_{event_name}.md``.
+        values: Field values; missing and None count as empty.
+
+    Returns:
+        A name in NFC, at most ``LIMIT_BYTES`` less room for a collision suffix, never hidden,
+        never a device name, never empty.
+    """
+    stem_template, dot, extension = template.rpartition(".")
+    pieces: list[str] = []
+    pending_separator = ""
+    for index, piece in enumerate(PLACEHOLDER.split(stem_template)):
+        if index % 2:
+            value = values.get(piece)
+            text = _safe("" if value is None else str(value))
+            if text:
+                pieces.append(pending_separator + text)
+                pending_separator = ""
+            elif not pieces:
+                pending_separator = ""
+        elif piece.strip(_SEPARATORS):
+            pieces.append(pending_separator + piece)
+            pending_separator = ""
+        elif pieces:
+            pending_separator = pending_separator or piece
+    return fit("".join(pieces), dot + extension)
+
+
+def fit(stem: str, extension: str, suffix: str = "") -> str:
+    """``stem + suffix + extension``, cut by whole characters with a short hash when too long in bytes."""
+    stem = unicodedata.normalize("NFC", stem).strip(" .") or "untitled"
+    if is_device_name(stem):
+        stem = f"_{stem}"
+    room = LIMIT_BYTES - _SUFFIX_ROOM_BYTES - len(extension.encode("utf-8"))
+    encoded = stem.encode("utf-8")
+    if len(encoded) > room:
+        mark = "~" + short_hash(stem)
+        stem = encoded[: room - len(mark)].decode("utf-8", "ignore").rstrip(" .") + mark
+    return f"{stem}{suffix}{extension}"
+
+
+def _safe(value: str) -> str:
+    cleaned = _UNSAFE.sub("-", unicodedata.normalize("NFC", " ".join(value.split())))
+    return cleaned.strip(" .")

@@ -1,0 +1,138 @@
+"""``viking://`` URIs: the only names by which memory is addressed.
+
+A URI is validated once, when parsed; everything below the edge takes ``MemoryUri``. Validation is
+lexical and fails closed: no ``..``, no empty or hidden part (but ``.abstract.md`` and ``.overview.md``), no
+control character, backslash, drive letter or device name, plain or percent-encoded. Containment on the
+real disk is proved once more by ``FileStore.path_for``.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+from urllib.parse import unquote
+
+from memory_core.errors import InvalidUri
+
+SCHEME = "viking://"
+ABSTRACT_NAME = ".abstract.md"
+OVERVIEW_NAME = ".overview.md"
+PART_LIMIT_BYTES = 255
+URI_LIMIT_BYTES = 2048
+
+_HIDDEN_ALLOWED = frozenset({ABSTRACT_NAME, OVERVIEW_NAME})
+_FORBIDDEN = frozenset('<>:"\\|?*')
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", "conin$", "conout$"}
+    | {f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"}
+)
+_HINT = "Use a URI as ls or tree prints it, for example viking://user/default/memories/profile.md."
+
+
+class Scope(StrEnum):
+    """The first part of every URI."""
+
+    USER = "user"
+    AGENT = "agent"
+    SESSION = "session"
+    ARCHIVE = "archive"
+
+
+def is_device_name(part: str) -> bool:
+    """Whether Windows would open a device for this name (``NUL``, ``com1.md``, …)."""
+    return part.split(".", 1)[0].rstrip(" ").casefold() in _DEVICES
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MemoryUri:
+    """A validated location; ``parts`` excludes the scheme and is empty for ``viking://`` itself."""
+
+    parts: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a URI; a trailing slash and Unicode form do not matter.
+
+        Raises:
+            InvalidUri: If the text is not a ``viking://`` URI, or any part is unsafe.
+        """
+        if not isinstance(text, str) or not text.startswith(SCHEME):
+            raise InvalidUri(f"{text!r} is not a URI of this store: it must start with {SCHEME}.", hint=_HINT)
+        path = text.removeprefix(SCHEME)
+        path = path.removesuffix("/")
+        if not path:
+            return cls()
+        try:
+            size = len(text.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise InvalidUri("the URI holds a lone surrogate, which no file name can.", hint=_HINT) from None
+        if size > URI_LIMIT_BYTES:
+            raise InvalidUri(f"the URI is {size} bytes; the limit is {URI_LIMIT_BYTES}.", hint=_HINT)
+        parts = tuple(_checked_part(part, text) for part in path.split("/"))
+        scopes = [scope.value for scope in Scope]
+        if parts[0] not in scopes:
+            raise InvalidUri(f"{text!r} names no known scope; scopes are {', '.join(scopes)}.", hint=_HINT)
+        return cls(parts)
+
+    def __str__(self) -> str:
+        return SCHEME + "/".join(self.parts)
+
+    @property
+    def name(self) -> str:
+        """The last part; empty for the root."""
+        return self.parts[-1] if self.parts else ""
+
+    @property
+    def parent(self) -> MemoryUri:
+        """The directory above; the root is its own parent."""
+        return MemoryUri(self.parts[:-1])
+
+    @property
+    def scope(self) -> Scope | None:
+        """The first part, or None for the root."""
+        return Scope(self.parts[0]) if self.parts else None
+
+    @property
+    def space(self) -> str:
+        """``scope/space``, the unit of isolation and of indexing; shorter above a space."""
+        return "/".join(self.parts[:2])
+
+    def child(self, name: str) -> MemoryUri:
+        """The entry ``name`` below this directory.
+
+        Raises:
+            InvalidUri: If the name is unsafe.
+        """
+        return MemoryUri((*self.parts, _checked_part(name, f"{self}/{name}")))
+
+    def contains(self, other: MemoryUri) -> bool:
+        """Whether ``other`` is this location or lies below it."""
+        return other.parts[: len(self.parts)] == self.parts
+
+
+def _checked_part(part: str, uri: str) -> str:
+    part = unicodedata.normalize("NFC", part)
+    shown = repr(uri)
+    if not part:
+        raise InvalidUri(f"{shown} has an empty part.", hint=_HINT)
+    for form in (part, unquote(part)):
+        compatible = unicodedata.normalize("NFKC", form)
+        if compatible in (".", "..") or "/" in form or "\\" in compatible:
+            raise InvalidUri(f"{shown} would leave its directory.", hint=_HINT)
+        if any(unicodedata.category(char) in ("Cc", "Cs") for char in form):
+            raise InvalidUri(f"{shown} holds a control character.", hint=_HINT)
+    if any(char in _FORBIDDEN for char in part):
+        raise InvalidUri(f'{shown} holds one of <>:"\\|?* which no portable file name has.', hint=_HINT)
+    if part.startswith(".") and part not in _HIDDEN_ALLOWED:
+        raise InvalidUri(f"{shown} names a hidden file; those are not memory.", hint=_HINT)
+    if part != part.strip(" ") or part.endswith("."):
+        raise InvalidUri(
+            f"{shown} has a part that begins or ends with a space or ends with a dot.", hint=_HINT
+        )
+    if is_device_name(part):
+        raise InvalidUri(f"{shown} has a part that is a device name on Windows.", hint=_HINT)
+    if len(part.encode("utf-8", "surrogatepass")) > PART_LIMIT_BYTES:
+        raise InvalidUri(f"{shown} has a part over {PART_LIMIT_BYTES} bytes.", hint=_HINT)
+    return part

@@ -1,0 +1,1 @@
+"""Finding memories and packing them into context."""

@@ -1,0 +1,1 @@
+"""Files, locks and the ledger: the only floor that writes memory."""
