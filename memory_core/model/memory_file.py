@@ -4,8 +4,8 @@ r"""The memory file: a Markdown body and, last of all, the ``MEMORY_FIELDS`` tra
 
     body\n\n<!-- MEMORY_FIELDS\n{ …JSON… }\n-->\n
 
-``<`` and ``>`` inside the JSON are written ``\u003c`` ``\u003e``, so nothing stored can end the comment early or
-pose as a second trailer. A file without a trailer is a hand-written memory and stays as it is.
+``<`` and ``>`` inside the JSON are written ``\u003c`` ``\u003e``, so nothing stored can end the comment
+early or pose as a second trailer. A file without a trailer is a hand-written memory and stays as it is.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class MemoryOperations(_Lenient):
 
 def flatten_extras(operations: MemoryOperations) -> list[str]:
     """Dotted paths of every ignored key, for the receipt."""
-    found = [key for key in operations.extras()]
+    found = operations.extras()
     groups: dict[str, list[Any]] = {
         "write_operations": list(operations.write_operations),
         "edit_operations": list(operations.edit_operations),

@@ -10,12 +10,15 @@ import re
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 #: A field's value once it has been coerced to its declared type.
 FieldValue = str | int | float | bool
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+#: A field's ``format``: one numeric placeholder, such as ``{:.1f}`` or ``{:,d}``, in literal text.
+FORMAT = re.compile(r"[^{}\x00-\x1f\x7f]*\{:,?(?P<kind>\.[0-9]f|d)\}[^{}\x00-\x1f\x7f]*")
 
 #: Trailer keys that belong to the system; a type may not declare a field of that name.
 RESERVED_KEYS = (
@@ -25,6 +28,7 @@ RESERVED_KEYS = (
     "tags",
     "category",
     "abstract",
+    "overview",
     "created_at",
     "updated_at",
     "salience",
@@ -85,6 +89,24 @@ class MemoryField(BaseModel):
     merge_op: MergeOp = MergeOp.PATCH
     avg: Average | None = None
     format: str | None = None
+
+    @field_validator("format")
+    @classmethod
+    def _format_is_numeric(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        match = FORMAT.fullmatch(value)
+        if match is None:
+            raise ValueError(
+                f"format {value!r} must hold exactly one of {{:.1f}} (0 to 9 decimals), {{:d}}, "
+                "each also with a comma for thousands, and may have text around it"
+            )
+        declared = info.data.get("type")
+        if declared in (FieldType.STRING, FieldType.BOOL):
+            raise ValueError(f"a format needs type int64 or float32, not {declared}")
+        if declared is FieldType.FLOAT32 and match["kind"] == "d":
+            raise ValueError(f"format {value!r} is for int64; a float32 needs decimals, such as {{:.0f}}")
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,339 @@
+"""The ledger: journal, history, names and usage, in one SQLite file that is kept.
+
+A commit is one row with the texts before and after; its COMMIT (one fsync) is the acknowledgement. The
+files follow. ``settled`` marks commits whose files are known to be on disk; the rest is what recovery
+looks at. The name table (``files``) says which key owns which file and what the last commit left there.
+It can be rebuilt from the files; history and usage cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from memory_core.model.changes import FileChange
+from memory_core.model.filename import fold
+from memory_core.model.uri import MemoryUri
+from memory_core.storage.database import Database
+from memory_core.storage.file_store import FileStat
+
+_SCHEMA_1 = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('ledger_id', lower(hex(randomblob(16))));
+CREATE TABLE commits (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    commit_id TEXT NOT NULL UNIQUE,
+    request_id TEXT UNIQUE,
+    at TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    receipt TEXT NOT NULL,
+    settled INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX commits_unsettled ON commits (seq) WHERE settled = 0;
+CREATE TABLE changes (
+    seq INTEGER NOT NULL REFERENCES commits (seq),
+    ordinal INTEGER NOT NULL,
+    uri TEXT NOT NULL,
+    memory_type TEXT NOT NULL,
+    appended INTEGER NOT NULL,
+    before TEXT,
+    after TEXT,
+    before_sha256 TEXT,
+    after_sha256 TEXT,
+    PRIMARY KEY (seq, ordinal)
+) WITHOUT ROWID;
+CREATE INDEX changes_uri ON changes (uri, seq);
+CREATE TABLE files (
+    uri TEXT PRIMARY KEY,
+    directory TEXT NOT NULL,
+    name_fold TEXT NOT NULL,
+    memory_type TEXT NOT NULL,
+    key TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    size_bytes INTEGER,
+    mtime_ns INTEGER,
+    seq INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX files_name ON files (directory, name_fold);
+CREATE INDEX files_key ON files (directory, memory_type, key);
+CREATE TABLE usage (
+    uri TEXT PRIMARY KEY,
+    access_count INTEGER NOT NULL,
+    last_accessed_at TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One stored file change; for an append, ``after`` is the tail and ``before`` is None."""
+
+    seq: int
+    uri: MemoryUri
+    memory_type: str
+    appended: bool
+    before: str | None
+    after: str | None
+    before_sha256: str | None
+    after_sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRow:
+    """One commit of the history, newest facts first to a reader."""
+
+    seq: int
+    commit_id: str
+    at: str
+    kind: str
+    receipt: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """What the last commit left at a URI; ``stat`` is None until it settled."""
+
+    uri: MemoryUri
+    memory_type: str
+    key: str
+    sha256: str
+    stat: FileStat | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How often and when a memory was last used."""
+
+    access_count: int
+    last_accessed_at: datetime
+
+
+class Ledger:
+    """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, (_SCHEMA_1,), "FULL")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    @property
+    def ledger_id(self) -> str:
+        """Names this ledger for its whole life; an index built from another one must be rebuilt."""
+        row = self._database.connection().execute("SELECT value FROM meta WHERE name = 'ledger_id'").fetchone()
+        return str(row[0])
+
+    def record(
+        self,
+        changes: Iterable[FileChange],
+        *,
+        commit_id: str,
+        at: str,
+        kind: str,
+        receipt: Mapping[str, Any],
+        request_id: str | None = None,
+        settled: bool = False,
+    ) -> int:
+        """Append one commit; when this returns, it is acknowledged.
+
+        Returns:
+            Its sequence number.
+        """
+        with self._database.writing() as connection:
+            cursor = connection.execute(
+                "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled) VALUES (?, ?, ?, ?, ?, ?)",
+                (commit_id, request_id, at, kind, json.dumps(receipt, ensure_ascii=False), int(settled)),
+            )
+            seq = int(cursor.lastrowid or 0)
+            for ordinal, change in enumerate(changes):
+                _insert_change(connection, seq, ordinal, change)
+                _upsert_name(connection, seq, change)
+        return seq
+
+    def settle(self, seqs: Iterable[int], stats: Mapping[MemoryUri, FileStat | None]) -> None:
+        """Note that these commits' files are on disk, and what their files look like."""
+        with self._database.writing() as connection:
+            connection.executemany("UPDATE commits SET settled = 1 WHERE seq = ?", [(seq,) for seq in seqs])
+            connection.executemany(
+                "UPDATE files SET size_bytes = ?, mtime_ns = ? WHERE uri = ?",
+                [(stat.size_bytes, stat.mtime_ns, str(uri)) for uri, stat in stats.items() if stat is not None],
+            )
+
+    def attach(self, receipts: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the stored receipts by their final form."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "UPDATE commits SET receipt = ? WHERE commit_id = ?",
+                [(json.dumps(receipt, ensure_ascii=False), receipt["commit_id"]) for receipt in receipts],
+            )
+
+    def unsettled(self) -> list[int]:
+        """Sequence numbers of commits whose files may not be on disk yet."""
+        rows = self._database.connection().execute("SELECT seq FROM commits WHERE settled = 0 ORDER BY seq")
+        return [int(seq) for (seq,) in rows]
+
+    def newest_seq(self) -> int:
+        """The last commit's number; 0 when there is none."""
+        row = self._database.connection().execute("SELECT max(seq) FROM commits").fetchone()
+        return int(row[0] or 0)
+
+    def receipt_for(self, request_id: str) -> Mapping[str, Any] | None:
+        """The receipt that the first commit with this ``request_id`` got."""
+        row = (
+            self._database.connection()
+            .execute("SELECT receipt FROM commits WHERE request_id = ?", (request_id,))
+            .fetchone()
+        )
+        return None if row is None else dict(json.loads(row[0]))
+
+    def changes_of(self, seqs: Iterable[int]) -> list[ChangeRow]:
+        """The changes of these commits, in order."""
+        connection = self._database.connection()
+        return [
+            _change_row(row)
+            for seq in seqs
+            for row in connection.execute(f"SELECT {_COLUMNS} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,))
+        ]
+
+    def changes_after(self, seq: int, limit: int) -> list[ChangeRow]:
+        """Changes of the ``limit`` commits that follow ``seq``, in order."""
+        connection = self._database.connection()
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM changes WHERE seq IN "
+            "(SELECT seq FROM commits WHERE seq > ? ORDER BY seq LIMIT ?) ORDER BY seq, ordinal",
+            (seq, limit),
+        )
+        return [_change_row(row) for row in rows]
+
+    def history(self, uri: MemoryUri | None = None, limit: int = 50) -> list[CommitRow]:
+        """Commits, newest first; with ``uri``, those that touched it."""
+        where = "" if uri is None else "WHERE seq IN (SELECT seq FROM changes WHERE uri = ?)"
+        arguments = (limit,) if uri is None else (str(uri), limit)
+        rows = self._database.connection().execute(
+            f"SELECT seq, commit_id, at, kind, receipt FROM commits {where} ORDER BY seq DESC LIMIT ?",
+            arguments,
+        )
+        return [CommitRow(seq, commit_id, at, kind, json.loads(text)) for seq, commit_id, at, kind, text in rows]
+
+    def text_at(self, uri: MemoryUri, seq: int) -> str | None:
+        """The file's text as commit ``seq`` left it; appends are joined to what they extend."""
+        tails: list[str] = []
+        rows = self._database.connection().execute(
+            "SELECT appended, after FROM changes WHERE uri = ? AND seq <= ? ORDER BY seq DESC, ordinal DESC",
+            (str(uri), seq),
+        )
+        for appended, after in rows:
+            if not appended:
+                return None if after is None and not tails else "".join([after or "", *reversed(tails)])
+            tails.append(after)
+        return "".join(reversed(tails)) if tails else None
+
+    def file(self, uri: MemoryUri) -> FileRow | None:
+        """What the last commit left at ``uri``, or None."""
+        return next(iter(self._files("WHERE uri = ?", (str(uri),))), None)
+
+    def files(self) -> Iterator[FileRow]:
+        """The whole name table."""
+        return self._files("", ())
+
+    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
+        """The file that holds the memory with this normalised key."""
+        found = self._files(
+            "WHERE directory = ? AND memory_type = ? AND key = ? LIMIT 1", (str(directory), memory_type, key)
+        )
+        return next((row.uri for row in found), None)
+
+    def name_taken(self, directory: MemoryUri, name: str) -> bool:
+        """Whether a file here has this name, or one that some file system confuses with it."""
+        row = (
+            self._database.connection()
+            .execute(
+                "SELECT 1 FROM files WHERE directory = ? AND name_fold = ? LIMIT 1",
+                (str(directory), fold(name)),
+            )
+            .fetchone()
+        )
+        return row is not None
+
+    def record_usage(self, uris: Iterable[str], at: datetime) -> None:
+        """Count one access to each."""
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, 1, ?) "
+                "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + 1, "
+                "last_accessed_at = excluded.last_accessed_at",
+                [(uri, at.isoformat()) for uri in uris],
+            )
+
+    def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
+        """Access statistics of those that have any."""
+        connection = self._database.connection()
+        found: dict[str, Usage] = {}
+        for uri in uris:
+            row = connection.execute(
+                "SELECT access_count, last_accessed_at FROM usage WHERE uri = ?", (uri,)
+            ).fetchone()
+            if row is not None:
+                found[uri] = Usage(int(row[0]), datetime.fromisoformat(row[1]))
+        return found
+
+    def _files(self, where: str, arguments: tuple[str, ...]) -> Iterator[FileRow]:
+        rows = self._database.connection().execute(
+            f"SELECT uri, memory_type, key, sha256, size_bytes, mtime_ns FROM files {where}", arguments
+        )
+        for uri, memory_type, key, sha256, size, mtime in rows:
+            stat = None if size is None else FileStat(size, mtime)
+            yield FileRow(MemoryUri.parse(uri), memory_type, key, sha256, stat)
+
+
+_COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256"
+
+
+def _change_row(row: tuple[Any, ...]) -> ChangeRow:
+    seq, uri, memory_type, appended, before, after, before_sha256, after_sha256 = row
+    return ChangeRow(seq, MemoryUri.parse(uri), memory_type, bool(appended), before, after, before_sha256, after_sha256)
+
+
+def _insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change: FileChange) -> None:
+    before, after = change.before, change.after
+    if change.appended and after is not None:
+        before, after = None, after[len(change.before or "") :]
+    connection.execute(
+        f"INSERT INTO changes (ordinal, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            ordinal,
+            seq,
+            str(change.uri),
+            change.memory_type,
+            int(change.appended),
+            before,
+            after,
+            change.before_sha256,
+            change.after_sha256,
+        ),
+    )
+
+
+def _upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) -> None:
+    if change.after is None:
+        connection.execute("DELETE FROM files WHERE uri = ?", (str(change.uri),))
+        return
+    connection.execute(
+        "INSERT OR REPLACE INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            str(change.uri),
+            str(change.uri.parent),
+            fold(change.uri.name),
+            change.memory_type,
+            change.key,
+            change.after_sha256,
+            seq,
+        ),
+    )
