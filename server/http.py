@@ -1,0 +1,42 @@
+"""SSE and streamable HTTP from one loopback server: ``/mcp`` speaks streamable HTTP, ``/sse`` speaks SSE."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from mcp.server import MCPServer
+from starlette.applications import Starlette
+
+from memory_core.errors import ConfigInvalid
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def build_app(server: MCPServer[Any], host: str) -> Starlette:
+    """One ASGI app with both transports; the SDK checks Host and Origin headers for loopback hosts."""
+    streamable = server.streamable_http_app(streamable_http_path="/mcp", host=host)
+    sse = server.sse_app(sse_path="/sse", message_path="/messages/", host=host)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        async with server.session_manager.run():
+            yield
+
+    return Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
+
+
+def serve(server: MCPServer[Any], host: str, port: int) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        ConfigInvalid: If ``host`` is not a loopback address: without tokens nobody else may come in.
+    """
+    if host not in LOOPBACK:
+        raise ConfigInvalid(
+            f"serving on {host!r} would let other machines read the memories.",
+            hint=f"Use one of: {', '.join(LOOPBACK)}.",
+        )
+    uvicorn.run(build_app(server, host), host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)

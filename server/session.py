@@ -1,0 +1,79 @@
+"""The store as the server holds it: opened once a process, when first needed, off the start-up path.
+
+A stdio server answers ``initialize`` before anything heavy is imported; opening begins right after. Over
+SSE a lifespan runs for every connection, so the store is counted, not owned, by each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_core.memory import Memory
+
+_WARM_DELAY_SECONDS = 0.05
+
+
+class MemorySession:
+    """Opens the store on first use and closes it with the last user.
+
+    Args:
+        opener: Opens the store; called at most once at a time.
+    """
+
+    def __init__(self, opener: Callable[[], Memory]) -> None:
+        self._opener = opener
+        self._lock = threading.Lock()
+        self._memory: Memory | None = None
+        self._users = 0
+        self._warming: threading.Timer | None = None
+
+    def memory(self) -> Memory:
+        """The open store.
+
+        Raises:
+            RunebookError: If it cannot be opened; the next call tries again.
+        """
+        with self._lock:
+            if self._memory is None:
+                self._memory = self._opener()
+            return self._memory
+
+    def warm(self) -> None:
+        """Open the store and load the model soon, in the background."""
+        with self._lock:
+            if self._warming is not None or self._memory is not None:
+                return
+            self._warming = threading.Timer(_WARM_DELAY_SECONDS, self._open_and_warm)
+            self._warming.daemon = True
+            self._warming.start()
+
+    def acquire(self) -> None:
+        """Count one more user."""
+        with self._lock:
+            self._users += 1
+
+    def release(self) -> None:
+        """Count one user less; the last one closes the store."""
+        with self._lock:
+            self._users -= 1
+            if self._users > 0:
+                return
+            memory, self._memory = self._memory, None
+            warming, self._warming = self._warming, None
+        if warming is not None:
+            warming.cancel()
+        if memory is not None:
+            memory.close()
+
+    def _open_and_warm(self) -> None:
+        import logging
+
+        from memory_core.errors import RunebookError
+
+        try:
+            self.memory().warm()
+        except RunebookError as error:
+            logging.getLogger(__name__).error("the store could not be opened: %s", error)

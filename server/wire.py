@@ -1,0 +1,393 @@
+"""The stdio transport: one client on stdin and stdout, every line answered, every ending clean.
+
+Owns: the two threads that read and write the pipes, the streams the SDK's serving loop sees, the
+signals, and the order of shutdown.
+
+Promises:
+
+- Every line gets an answer (``server.frames``), and none can end the server.
+- Whatever a tool returns leaves as one line of valid UTF-8 JSON, whole or not at all.
+- End of input lets requests in flight finish; SIGTERM, SIGINT and a broken pipe do not wait for
+  them. After each of these the lifespan is left properly, even while a tool's thread is stuck.
+- Nothing else reaches stdout (``server.standard_streams``).
+
+Why not the SDK's ``stdio_server``: its writer dies of one unencodable character before a custom
+stdout sees the text, it forwards lines it cannot read to nobody, its reads cannot be cancelled, and
+its serving loop leaves the lifespan only when every tool's thread has returned.
+
+Does not: know what the tools do. Needs the asyncio backend, which is anyio's default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Any
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp.types import ErrorData, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
+from pydantic import BaseModel
+
+from server.frames import (
+    EXCERPT_BYTES,
+    LINE_LIMIT_BYTES,
+    Oversized,
+    Refusal,
+    encode_frame,
+    parse_frame,
+    scrub,
+)
+from server.standard_streams import StandardStreams
+
+_logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 64 * 1024
+_LINES_AHEAD = 8  # read but not yet served: bounds memory at that many longest lines
+_DRAIN_SECONDS = 30.0  # end of input: a piped script wants its answers
+_GRACE_SECONDS = 1.0  # hosts kill about two seconds after they ask
+_FLUSH_SECONDS = 0.5
+_LONG_LIVED = frozenset({"subscriptions/listen"})  # a request that ends with the connection
+
+_Line = bytes | Oversized
+
+
+async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = None) -> None:
+    """Serve one client on stdin and stdout until it leaves or the process is told to stop.
+
+    Run it in the main thread, as the whole program: if a tool's thread is still busy a second after
+    the end, the lifespan is left all the same and the process exits with status 0 right here,
+    because Python would otherwise wait for that thread. A second signal exits at once.
+
+    Args:
+        server: Its lifespan is entered once, around the serving.
+        streams: Pipes diverted earlier, before imports that might print; the caller restores them.
+            None diverts here and restores at the end.
+
+    Raises:
+        ConfigInvalid: Stdin or stdout is closed.
+    """
+    if streams is not None:
+        await _serve(server._lowlevel_server, streams)  # SDK has no public way to its loop
+        return
+    with StandardStreams.divert() as diverted:
+        await _serve(server._lowlevel_server, diverted)
+
+
+async def scrub_results(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Server middleware that makes results and errors encodable, on every transport.
+
+    Lone surrogates, which a damaged file can bring in, become U+FFFD; one of them would otherwise
+    end the connection that reads it.
+    """
+    try:
+        result = await call_next(ctx)
+    except MCPError as error:
+        plain = error.error.model_dump()
+        if (clean := scrub(plain)) is plain:
+            raise
+        raise MCPError.from_error_data(ErrorData(**clean)) from error
+    if isinstance(result, BaseModel):
+        result = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    scrubbed: HandlerResult = scrub(result)
+    return scrubbed
+
+
+async def _serve(server: Server[Any], streams: StandardStreams) -> None:
+    stop = asyncio.Event()
+    owed = _Owed()
+    outbox = _Outbox(streams.stdout_fd, owed, on_broken=stop.set)
+    inbox = _Inbox(streams.stdin_fd, owed, outbox, on_end=stop.set)
+    with _stopped_by_signals(stop.set):
+        async with server.lifespan(server) as state:
+            # A task of its own, not a task group's: a group would wait for stuck tool threads.
+            serving = asyncio.create_task(
+                serve_dual_era_loop(
+                    server,
+                    inbox,
+                    outbox,
+                    lifespan_state=state,
+                    init_options=server.create_initialization_options(),
+                )
+            )
+            serving.add_done_callback(lambda _: stop.set())
+            try:
+                await stop.wait()
+            finally:
+                inbox.close()
+            await asyncio.wait({serving}, timeout=_GRACE_SECONDS)
+        await outbox.flush(_FLUSH_SECONDS)
+    if not serving.done():
+        _logger.warning("A tool was still running when the server was told to stop; it was abandoned.")
+        logging.shutdown()
+        os._exit(0)
+    serving.result()
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` in the running loop on the first termination signal; exit on the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python delivers signals to the main thread only
+        return
+    loop = asyncio.get_running_loop()
+    asked = False
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        loop.call_soon_threadsafe(stop)
+
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if sys.platform == "win32":
+        numbers.append(signal.SIGBREAK)
+    previous = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        # The loop's own handler only arms its wake-up descriptor, for a signal that interrupts
+        # another thread than the loop's. Ours replaces it, so that a blocked loop still hears
+        # the second signal. Windows loops wake by themselves.
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, lambda: None)
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+class _Owed:
+    """Which requests still lack their answer, in both directions."""
+
+    def __init__(self) -> None:
+        self._by_us: set[str] = set()
+        self._by_client: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def received(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            if message.method not in _LONG_LIVED:
+                self._by_us.add(str(message.id))
+        elif isinstance(message, JSONRPCNotification):
+            if message.method == "notifications/cancelled":  # never answered
+                self._by_us.discard(str((message.params or {}).get("requestId")))
+        else:
+            self._by_client.discard(str(message.id))
+        self._changed.set()
+
+    def sent(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self._by_client.add(str(message.id))
+        elif not isinstance(message, JSONRPCNotification):
+            self._by_us.discard(str(message.id))
+        self._changed.set()
+
+    async def settled(self) -> None:
+        """Return when we owe nothing, or wait for an answer that can no longer come."""
+        while self._by_us and not self._by_client:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class _Stream:
+    """What the SDK's stream protocols share."""
+
+    async def aclose(self) -> None:
+        """Nothing to release: the pipes belong to ``StandardStreams``."""
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Inbox(_Stream):
+    """The client's messages; faulty lines are answered here and never seen by the SDK.
+
+    A daemon thread reads, because a read of a pipe cannot be cancelled and must not be waited for.
+    """
+
+    def __init__(self, fd: int, owed: _Owed, outbox: _Outbox, on_end: Callable[[], None]) -> None:
+        self._fd = fd
+        self._owed = owed
+        self._outbox = outbox
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._lines: asyncio.Queue[_Line | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_LINES_AHEAD)
+        self._closed = asyncio.Event()
+        threading.Thread(target=self._read, name="stdin reader", daemon=True).start()
+
+    def close(self) -> None:
+        """End the stream now, whatever was read ahead."""
+        self._closed.set()
+        self._lines.put_nowait(None)
+
+    def _read(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            for line in _read_lines(self._fd):
+                self._room.acquire()
+                self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        while not self._closed.is_set() and (line := await self._lines.get()) is not None:
+            self._room.release()
+            frame = parse_frame(line)
+            if isinstance(frame, Refusal):
+                self._refuse(frame)
+            elif frame is not None:
+                self._owed.received(frame)
+                return SessionMessage(frame)
+        await self._drain()
+        self._closed.set()  # the SDK asks again after the end
+        raise anyio.EndOfStream
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if refusal.answerable:
+            self._outbox.post(refusal.answer())
+        else:
+            _logger.warning("Ignored a message that cannot be answered: %s", refusal.message)
+
+    async def _drain(self) -> None:
+        settled = asyncio.ensure_future(self._owed.settled())
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait({settled, closed}, timeout=_DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            settled.cancel()
+            closed.cancel()
+        self._on_end()
+
+    def __aiter__(self) -> _Inbox:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+def _read_lines(fd: int) -> Iterator[_Line]:
+    """Lines of ``fd`` without their newline, until it ends; the last may lack one."""
+    line = bytearray()
+    head, size_bytes = b"", 0  # of a line that outgrew the limit; ``line`` then holds its tail
+    while chunk := _read_chunk(fd):
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line += end
+            whole_bytes = size_bytes + len(line)
+            if whole_bytes > LINE_LIMIT_BYTES:
+                yield Oversized(head or bytes(line[:EXCERPT_BYTES]), bytes(line[-EXCERPT_BYTES:]), whole_bytes)
+            else:
+                yield bytes(line)
+            line, head, size_bytes = bytearray(), b"", 0
+        line += rest
+        if size_bytes + len(line) > LINE_LIMIT_BYTES:
+            head = head or bytes(line[:EXCERPT_BYTES])
+            size_bytes += max(0, len(line) - EXCERPT_BYTES)
+            del line[:-EXCERPT_BYTES]
+    if head:
+        yield Oversized(head, bytes(line), size_bytes + len(line))
+    elif line:
+        yield bytes(line)
+
+
+def _read_chunk(fd: int) -> bytes:
+    try:
+        return os.read(fd, _CHUNK_BYTES)
+    except OSError:  # Windows reports a closed pipe this way, POSIX a lost terminal
+        return b""
+
+
+class _Outbox(_Stream):
+    """Messages to the client, each one whole line.
+
+    A daemon thread writes, so that a client that stops reading blocks neither the loop nor the end,
+    and a cancelled send never tears a line.
+    """
+
+    def __init__(self, fd: int, owed: _Owed, on_broken: Callable[[], None]) -> None:
+        self._fd = fd
+        self._owed = owed
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        self._broken = False
+        self._closed = False
+        threading.Thread(target=self._write, name="stdout writer", daemon=True).start()
+
+    def post(self, message: JSONRPCMessage) -> asyncio.Future[None]:
+        """Queue ``message``; the future is done when it is written, or cannot be any more."""
+        written: asyncio.Future[None] = self._loop.create_future()
+        self._lines.put((encode_frame(message), written))
+        self._owed.sent(message)
+        return written
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write a message.
+
+        Raises:
+            anyio.ClosedResourceError: After ``aclose``.
+            anyio.BrokenResourceError: The client closed its end.
+        """
+        if self._closed:
+            raise anyio.ClosedResourceError
+        await self.post(item.message)
+        if self._broken:
+            raise anyio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        self._closed = True
+
+    async def flush(self, timeout_seconds: float) -> None:
+        """Wait until everything queued so far is written, or the time is over."""
+        written: asyncio.Future[None] = self._loop.create_future()
+        self._lines.put((b"", written))
+        await asyncio.wait({written}, timeout=timeout_seconds)
+
+    def _write(self) -> None:
+        while True:
+            line, written = self._lines.get()
+            if not self._broken and not _write_all(self._fd, line):
+                self._broken = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._settle, written)
+
+    def _settle(self, written: asyncio.Future[None]) -> None:
+        if not written.done():
+            written.set_result(None)
+        if self._broken:
+            self._on_broken()
+
+
+def _write_all(fd: int, data: bytes) -> bool:
+    """Whether all of ``data`` could be written."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    except OSError:
+        return False
+    return True
