@@ -44,6 +44,8 @@ def receipt_text(receipt: CommitReceipt) -> str:
             line += f". {item.reason}"
         if item.hint:
             line += f" Next: {item.hint}"
+        if item.note:
+            line += f" ({item.note})"
         lines.append(line)
     if receipt.usage:
         lines.append("counts: " + ", ".join(f"{name} {count}" for name, count in receipt.usage.items()))

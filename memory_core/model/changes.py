@@ -69,13 +69,17 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """One line of a receipt."""
+    """One line of a receipt.
+
+    ``reason`` says what was refused, ``hint`` what to do about it, ``note`` what else is worth knowing.
+    """
 
     op: str
     uri: str
     action: Action
     reason: str | None = None
     hint: str | None = None
+    note: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The result without empty members."""
@@ -85,6 +89,7 @@ class OperationResult:
             "action": str(self.action),
             "reason": self.reason,
             "hint": self.hint,
+            "note": self.note,
         }
         return {name: value for name, value in members.items() if value is not None}
 
@@ -158,6 +163,7 @@ class CommitReceipt:
                     action=Action(result["action"]),
                     reason=result.get("reason"),
                     hint=result.get("hint"),
+                    note=result.get("note"),
                 )
                 for result in receipt["results"]
             ),

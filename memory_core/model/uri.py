@@ -128,9 +128,7 @@ def _checked_part(part: str, uri: str) -> str:
     if part.startswith(".") and part not in _HIDDEN_ALLOWED:
         raise InvalidUri(f"{shown} names a hidden file; those are not memory.", hint=_HINT)
     if part != part.strip(" ") or part.endswith("."):
-        raise InvalidUri(
-            f"{shown} has a part that begins or ends with a space or ends with a dot.", hint=_HINT
-        )
+        raise InvalidUri(f"{shown} has a part that begins or ends with a space or ends with a dot.", hint=_HINT)
     if is_device_name(part):
         raise InvalidUri(f"{shown} has a part that is a device name on Windows.", hint=_HINT)
     if len(part.encode("utf-8", "surrogatepass")) > PART_LIMIT_BYTES:

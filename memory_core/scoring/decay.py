@@ -35,9 +35,7 @@ def decay(age_days: float, rate_per_day: float = RATE_PER_DAY) -> float:
     return math.exp(-rate_per_day * age_days)
 
 
-def decayed_relevance(
-    semantic: float, salience: float, age_days: float, rate_per_day: float = RATE_PER_DAY
-) -> float:
+def decayed_relevance(semantic: float, salience: float, age_days: float, rate_per_day: float = RATE_PER_DAY) -> float:
     """The product semantic x salience x decay, in [0, 1].
 
     Args:

@@ -177,8 +177,8 @@ def lexical_share(bm25: float, question: Question) -> float:
 def fuse(
     candidates: Sequence[Candidate],
     question: Question,
-    weights: Weights = Weights(),  # noqa: B008 - frozen
-    calibration: Calibration = Calibration(),  # noqa: B008 - frozen
+    weights: Weights = Weights(),
+    calibration: Calibration = Calibration(),
 ) -> list[Score]:
     """Score every candidate; linear in their number, well under a millisecond for 400.
 
@@ -214,14 +214,14 @@ def fuse(
 def is_relevant(
     scores: Iterable[Score],
     question: Question,
-    floor: Floor = Floor(),  # noqa: B008 - frozen
-    weights: Weights = Weights(),  # noqa: B008 - frozen
+    floor: Floor = Floor(),
+    weights: Weights = Weights(),
 ) -> bool:
     """Whether any score says that the store holds something on the question; if not, return no hits.
 
     Judged on words and meaning, not on the speaker: a name alone is no topic. The floor is for questions. A
-    passage of more than ``DECISIVE_TERMS`` terms (messages given as context) is held to a floor lowered in
-    proportion, since most of its words describe other things.
+    passage of more than ``DECISIVE_TERMS`` terms (messages given as context) is held to a floor lowered by the
+    square of the excess, since most of its words describe other things.
 
     Args:
         scores: From ``fuse``; the best few are enough.
@@ -229,7 +229,7 @@ def is_relevant(
         floor: Thresholds.
         weights: As given to ``fuse``.
     """
-    leniency = min(1.0, DECISIVE_TERMS / max(question.terms, 1))
+    leniency = min(1.0, DECISIVE_TERMS / max(question.terms, 1)) ** 2
     enough = floor.similarity if question.known_terms else floor.similarity_unknown_words
     for score in scores:
         if score.semantic is None:

@@ -1,0 +1,196 @@
+"""What of a file is searched: documents, their lexical views and the passages that are embedded.
+
+A memory is one document: its words are name, body and every other text field. A session is one document
+a message: found by its own words, less by those of the previous turn, and by the meaning of the turn among
+its neighbours. Pure; the catalog stores what is built here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory_core.index.embedder import passages
+from memory_core.model.conversation import Message, search_text, transcript_line
+from memory_core.model.memory_file import parse
+from memory_core.model.record import CONTENT, MemoryRecord, read_record, summary_line
+from memory_core.model.schema import MemoryType
+from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+
+ABSTRACT_LIMIT_CHARS = 256
+#: Turns on each side whose text is embedded with a message.
+NEIGHBOURS = 2
+MESSAGES_NAME = "messages.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One searchable unit.
+
+    ``part`` is the message's line in a session file, 0 for a memory. ``passages`` are what is embedded, in
+    order; ``times`` are ISO 8601 strings.
+    """
+
+    uri: MemoryUri
+    part: int
+    context_type: str
+    memory_type: str
+    name: str
+    abstract: str
+    own: str
+    previous: str
+    passages: tuple[str, ...]
+    created_at: str | None = None
+    updated_at: str | None = None
+    salience: float = 0.5
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+    project: str | None = None
+    role: str | None = None
+    speaker: str | None = None
+    session_id: str | None = None
+
+
+def is_session_log(uri: MemoryUri) -> bool:
+    """Whether the file is a session's message log."""
+    return uri.scope is Scope.SESSION and uri.name == MESSAGES_NAME
+
+
+def is_searchable(uri: MemoryUri) -> bool:
+    """Whether the file is indexed at all; directory summaries and the archive are not."""
+    if uri.name in (ABSTRACT_NAME, OVERVIEW_NAME) or uri.scope is Scope.ARCHIVE:
+        return False
+    return is_session_log(uri) or uri.name.endswith(".md")
+
+
+def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -> Document:
+    """The document of a Markdown file; ``memory_type`` is None for files of no known type."""
+    file = parse(text)
+    stem = uri.name.removesuffix(".md")
+    label = "" if memory_type is None else memory_type.name
+    keys = () if memory_type is None else memory_type.key_fields
+    if memory_type is None:
+        record = MemoryRecord({CONTENT: file.body}, dict(file.trailer or {}), {}, file.body)
+    else:
+        record = read_record(memory_type, file, stem)
+    name = " ".join(str(record.fields[key]) for key in keys if record.fields.get(key)) or stem
+    extra = [
+        str(value)
+        for field, value in record.fields.items()
+        if isinstance(value, str) and field != CONTENT and field not in keys and value not in record.body
+    ]
+    tags = tuple(str(tag) for tag in _sequence(record.meta.get("tags")))
+    own = "\n".join([name, record.body, *extra, *tags])
+    heading = f"{label}: {name}" if label else name
+    body = "\n".join([record.body, *extra]).strip()
+    pieces = passages(f"{heading}\n{body}")
+    if len(pieces) > 1:
+        pieces = [pieces[0], *(f"{heading}\n{piece}" for piece in pieces[1:])]
+    return Document(
+        uri=uri,
+        part=0,
+        context_type=_context_type(uri, label),
+        memory_type=label,
+        name=name,
+        abstract=abstract_of(record, name),
+        own=own,
+        previous="",
+        passages=tuple(pieces),
+        created_at=_text(record.meta.get("created_at")),
+        updated_at=_text(record.meta.get("updated_at")),
+        salience=_unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
+        tags=tags,
+        category=_text(record.meta.get("category")),
+        project=_text(record.meta.get("project")),
+    )
+
+
+def abstract_of(record: MemoryRecord, name: str, limit_chars: int = ABSTRACT_LIMIT_CHARS) -> str:
+    """One line about a memory: the stored abstract, else how its body begins."""
+    given = record.meta.get("abstract")
+    line = summary_line(given if isinstance(given, str) and given.strip() else record.body, limit_chars)
+    return line if line else name
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGrowth:
+    """What new messages add to the index: their documents, and new passages of the turns just before."""
+
+    documents: tuple[Document, ...]
+    revised: Mapping[int, str]
+
+
+def session_growth(
+    uri: MemoryUri, earlier: Sequence[tuple[int, str]], messages: Sequence[tuple[int, Message]]
+) -> SessionGrowth:
+    """Index a session's new messages.
+
+    Args:
+        uri: The session's message log.
+        earlier: ``(part, own)`` of the last ``2 * NEIGHBOURS`` indexed turns, oldest first.
+        messages: The new messages with their line numbers.
+    """
+    said = [(part, _turn(message)) for part, message in messages]
+    turns = [*earlier, *((part, line) for part, line in said if line.strip())]
+    position = {part: index for index, (part, _) in enumerate(turns)}
+    documents: list[Document] = []
+    for part, message in messages:
+        if part in position:
+            documents.append(_message_document(uri, message, part, turns, position[part]))
+    revised = {part: _passage(turns, position[part]) for part, _ in earlier[-NEIGHBOURS:]} if documents else {}
+    return SessionGrowth(tuple(documents), revised)
+
+
+def _message_document(
+    uri: MemoryUri, message: Message, part: int, turns: Sequence[tuple[int, str]], at: int
+) -> Document:
+    time = message.time.isoformat() if message.time is not None else None
+    return Document(
+        uri=uri,
+        part=part,
+        context_type="resource",
+        memory_type="message",
+        name=uri.parent.name,
+        abstract=transcript_line(message, ABSTRACT_LIMIT_CHARS),
+        own=turns[at][1],
+        previous=turns[at - 1][1] if at > 0 else "",
+        passages=(_passage(turns, at),),
+        created_at=time,
+        updated_at=time,
+        role=message.role,
+        speaker=message.name or message.role,
+        session_id=uri.parent.name,
+    )
+
+
+def _passage(turns: Sequence[tuple[int, str]], at: int) -> str:
+    """The turn among its neighbours; alone when together they are too long for the model."""
+    around = passages("\n".join(line for _, line in turns[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]))
+    return around[0] if len(around) == 1 else passages(turns[at][1])[0]
+
+
+def _turn(message: Message) -> str:
+    said = search_text(message)
+    return f"{message.name}: {said}" if message.name and said else said
+
+
+def _context_type(uri: MemoryUri, memory_type: str) -> str:
+    if memory_type in ("tools", "skills"):
+        return "skill"
+    if uri.scope is Scope.SESSION or "logs" in uri.parts[2:3]:
+        return "resource"
+    return "memory"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _sequence(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _unit(value: Any, default: float) -> float:
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+    return float(value) if sound else default

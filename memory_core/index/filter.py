@@ -1,0 +1,155 @@
+"""Search filters: JSON in, a condition over the catalog's documents out.
+
+``{"and": […]}``, ``{"or": […]}``, ``{"not": {…}}`` and ``{field: {op: value}}`` (or ``{field: value}`` for eq), with
+ops eq, ne, in, gt, gte, lt, lte, contains. Values only ever become bound parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from memory_core.errors import InvalidFilter
+
+#: Filter field → column of ``documents``.
+FIELDS: Mapping[str, str] = {
+    "memory_type": "memory_type",
+    "context_type": "context_type",
+    "category": "category",
+    "tags": "tags",
+    "project": "project",
+    "salience": "salience",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+    "time": "created_at",
+    "role": "role",
+    "speaker": "speaker",
+    "session_id": "session_id",
+    "uri": "uri",
+}
+_COMPARISONS: Mapping[str, str] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_OPERATORS = ("eq", "ne", "in", *_COMPARISONS, "contains")
+_TIMES = frozenset({"created_at", "updated_at"})
+_DEPTH_LIMIT = 16
+_EXAMPLE = (
+    'For example {"and": [{"memory_type": {"in": ["facts", "events"]}}, {"time": {"gte": "2026-01-01"}}]}; '
+    f"fields are {', '.join(FIELDS)}; operators are {', '.join(_OPERATORS)}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An SQL condition over ``documents d`` and its parameters."""
+
+    sql: str
+    parameters: tuple[Any, ...] = ()
+
+
+def utc(text: str | None) -> str | None:
+    """A time as the catalog compares it: ISO 8601 in UTC, to the second; None stays None.
+
+    A text that is no time is kept as it is, so that a bare year or month still compares.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def compile_filter(tree: Mapping[str, Any] | None, depth: int = 0) -> Condition | None:
+    """Turn a filter into a condition; None and {} mean no condition.
+
+    Raises:
+        InvalidFilter: If any node is not one of the documented shapes.
+    """
+    if tree is None or tree == {}:
+        return None
+    if not isinstance(tree, Mapping):
+        raise InvalidFilter("a filter must be an object.", hint=_EXAMPLE)
+    if depth > _DEPTH_LIMIT:
+        raise InvalidFilter("the filter is nested too deeply.", hint="Flatten it.")
+    parts = [_node(name, value, depth) for name, value in tree.items()]
+    return _joined(parts, "AND")
+
+
+def _node(name: str, value: Any, depth: int) -> Condition:
+    if name in ("and", "or"):
+        if not isinstance(value, list) or not value:
+            raise InvalidFilter(f"'{name}' takes a list of filters that is not empty.", hint=_EXAMPLE)
+        return _joined([_required(item, depth) for item in value], name.upper())
+    if name == "not":
+        inner = _required(value, depth)
+        return Condition(f"NOT coalesce({inner.sql}, 0)", inner.parameters)
+    if name not in FIELDS:
+        raise InvalidFilter(f"unknown filter field {name!r}.", hint=_EXAMPLE)
+    tests = value if isinstance(value, Mapping) else {"eq": value}
+    if not tests:
+        raise InvalidFilter(f"the filter on {name!r} tests nothing.", hint=_EXAMPLE)
+    return _joined([_comparison(name, op, operand) for op, operand in tests.items()], "AND")
+
+
+def _required(tree: Any, depth: int) -> Condition:
+    found = compile_filter(tree, depth + 1)
+    if found is None:
+        raise InvalidFilter("an empty filter inside and, or, not means nothing.", hint=_EXAMPLE)
+    return found
+
+
+def _comparison(name: str, op: str, operand: Any) -> Condition:
+    column = FIELDS[name]
+    if op not in _OPERATORS:
+        raise InvalidFilter(f"unknown operator {op!r} on {name!r}.", hint=_EXAMPLE)
+    if op == "in":
+        if not isinstance(operand, list) or not operand:
+            raise InvalidFilter(f"'in' on {name!r} takes a list that is not empty.", hint=_EXAMPLE)
+        return _joined([_comparison(name, "eq", item) for item in operand], "OR")
+    value = _scalar(name, operand)
+    if column == "tags":
+        return _tag(op, value)
+    if op == "contains":
+        return Condition(f"instr(lower(d.{column}), lower(?)) > 0", (str(value),))
+    if op == "eq":
+        return Condition(f"d.{column} IS ?", (value,))
+    if op == "ne":
+        return Condition(f"d.{column} IS NOT ?", (value,))
+    if value is None:
+        raise InvalidFilter(f"{op!r} on {name!r} needs a value.", hint=_EXAMPLE)
+    return Condition(f"d.{column} {_COMPARISONS[op]} ?", (value,))
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if value is not None and not isinstance(value, str | int | float):
+        raise InvalidFilter(f"the value for {name!r} must be text or a number.", hint=_EXAMPLE)
+    if FIELDS[name] == "salience":
+        if not isinstance(value, int | float):
+            raise InvalidFilter("salience is compared with a number from 0 to 1.", hint=_EXAMPLE)
+        return float(value)
+    if FIELDS[name] in _TIMES and value is not None:
+        if not isinstance(value, str) or not value[:4].isdigit():
+            raise InvalidFilter(
+                f"{name!r} is compared with an ISO 8601 date or time.", hint='For example "2026-03-17".'
+            )
+        return value if len(value) <= len("2026-03-17") else utc(value)
+    if name == "uri" and isinstance(value, str):
+        return value
+    return value
+
+
+def _tag(op: str, value: Any) -> Condition:
+    if op not in ("eq", "ne", "contains"):
+        raise InvalidFilter("tags take eq, ne, in or contains.", hint=_EXAMPLE)
+    negation = "NOT " if op == "ne" else ""
+    sql = f"{negation}EXISTS (SELECT 1 FROM json_each(d.tags) t WHERE lower(t.value) = lower(?))"
+    return Condition(sql, (str(value),))
+
+
+def _joined(parts: list[Condition], operator: str) -> Condition:
+    sql = f" {operator} ".join(part.sql for part in parts)
+    parameters = tuple(parameter for part in parts for parameter in part.parameters)
+    return Condition(f"({sql})", parameters)

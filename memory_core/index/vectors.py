@@ -1,0 +1,238 @@
+"""Vectors: the append-only log in the catalog's database, and the exact scan over it.
+
+The log is the source every other vector index is rebuilt from, and the cache of what was embedded. A row is
+never changed; its ``seq`` is never used twice. Which rows are live is not decided here: the catalog knows.
+Arrays are float32 (n, dim), L2-normalised, so an inner product is a cosine.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: ``vector_log.id`` tells this log from one that was deleted and begun again, whose numbers mean other rows.
+DDL = """
+CREATE TABLE vectors (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    space TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    content_sha256 TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    UNIQUE (space, uri, part, content_sha256, fingerprint)
+);
+CREATE INDEX vectors_seq ON vectors (space, fingerprint, seq);
+CREATE TABLE vector_log (id TEXT NOT NULL);
+INSERT INTO vector_log (id) VALUES (lower(hex(randomblob(16))));
+"""
+
+_READ_ROWS = 2_000
+_FIRST_CAPACITY = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorRow:
+    """One embedded passage.
+
+    Attributes:
+        space: The space of its document.
+        uri: Its document.
+        part: Its number within the document.
+        content_sha256: Of the embedded text.
+        fingerprint: Of the embedding model.
+        vector: float32 (dim,), L2-normalised.
+    """
+
+    space: str
+    uri: str
+    part: int
+    content_sha256: str
+    fingerprint: str
+    vector: NDArray[np.float32]
+
+
+def append(connection: sqlite3.Connection, rows: Iterable[VectorRow]) -> None:
+    """Add rows; one already in the log (same passage, text and model) is left as it is."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO vectors (space, uri, part, content_sha256, fingerprint, vector) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            (
+                row.space,
+                row.uri,
+                row.part,
+                row.content_sha256,
+                row.fingerprint,
+                np.ascontiguousarray(row.vector, dtype="<f4").tobytes(),
+            )
+            for row in rows
+        ),
+    )
+
+
+def prune(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
+    """Delete rows for good; the same passage appended again gets a new ``seq``."""
+    connection.executemany("DELETE FROM vectors WHERE seq = ?", ((int(seq),) for seq in seqs))
+
+
+def rows_after(
+    connection: sqlite3.Connection, space: str, fingerprint: str, seq: int, limit: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The oldest rows newer than ``seq``, at most ``limit``.
+
+    Returns:
+        seqs int64 (n,), ascending, and vectors float32 (n, dim); dim is 0 when there are none.
+    """
+    rows = connection.execute(
+        "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",
+        (space, fingerprint, seq, limit),
+    ).fetchall()
+    seqs = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+    flat = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").astype(np.float32, copy=False)
+    return seqs, flat.reshape(len(rows), -1) if rows else flat.reshape(0, 0)
+
+
+def newest_seq(connection: sqlite3.Connection, space: str, fingerprint: str) -> int:
+    """The newest row's number; 0 when there is none."""
+    row = connection.execute(
+        "SELECT max(seq) FROM vectors WHERE space = ? AND fingerprint = ?", (space, fingerprint)
+    ).fetchone()
+    return int(row[0] or 0)
+
+
+def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: int = 0) -> int:
+    """How many rows are newer than ``after``."""
+    row = connection.execute(
+        "SELECT count(*) FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ?", (space, fingerprint, after)
+    ).fetchone()
+    return int(row[0])
+
+
+def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+    """Vectors float32 (dim,) by number; numbers not in the log are left out."""
+    found: dict[int, NDArray[np.float32]] = {}
+    for marks, chunk in _chunks(seqs):
+        for seq, blob in connection.execute(f"SELECT seq, vector FROM vectors WHERE seq IN ({marks})", chunk):
+            found[int(seq)] = np.frombuffer(blob, dtype="<f4").astype(np.float32, copy=False)
+    return found
+
+
+def entries(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, tuple[str, int, str]]:
+    """``(uri, part, content_sha256)`` by number; numbers not in the log are left out."""
+    found: dict[int, tuple[str, int, str]] = {}
+    for marks, chunk in _chunks(seqs):
+        for seq, *entry in connection.execute(
+            f"SELECT seq, uri, part, content_sha256 FROM vectors WHERE seq IN ({marks})", chunk
+        ):
+            found[int(seq)] = (entry[0], int(entry[1]), entry[2])
+    return found
+
+
+def log_id(connection: sqlite3.Connection) -> str:
+    """Which log this is; a log begun anew has another."""
+    return str(connection.execute("SELECT id FROM vector_log").fetchone()[0])
+
+
+def _chunks(seqs: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
+    for start in range(0, len(seqs), 500):
+        chunk = [int(seq) for seq in seqs[start : start + 500]]
+        yield ",".join("?" * len(chunk)), chunk
+
+
+def best(seqs: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
+    """The ``k`` highest scores as ``(seq, score)``, best first, the older row first among equals."""
+    if k <= 0 or not len(seqs):
+        return []
+    if k < len(seqs):
+        chosen = np.argpartition(scores, len(scores) - k)[-k:]
+        seqs, scores = seqs[chosen], scores[chosen]
+    order = np.lexsort((seqs, -scores))
+    return [(int(seqs[index]), float(scores[index])) for index in order]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    seqs: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+
+
+class ExactScan:
+    """The vectors of one space and model above a floor, in memory, scanned exactly.
+
+    Safe to share between threads: a search reads one immutable view, which ``refresh`` replaces.
+
+    Args:
+        space: Whose rows.
+        fingerprint: Of which model.
+        floor: Rows up to this number are left out.
+    """
+
+    def __init__(self, space: str, fingerprint: str, floor: int = 0) -> None:
+        self.space = space
+        self.fingerprint = fingerprint
+        self.floor = floor
+        self._newest = floor
+        self._refreshing = threading.Lock()
+        self._buffer = _Rows(np.empty(0, np.int64), np.empty((0, 0), np.float32))
+        self._rows = self._buffer
+
+    def __len__(self) -> int:
+        return len(self._rows.seqs)
+
+    def refresh(self, connection: sqlite3.Connection) -> None:
+        """Take in every row that is newer than the newest held."""
+        with self._refreshing:
+            while True:
+                seqs, vectors = rows_after(connection, self.space, self.fingerprint, self._newest, _READ_ROWS)
+                if len(seqs):
+                    self._extend(seqs, vectors)
+                if len(seqs) < _READ_ROWS:
+                    return
+
+    def search(self, query: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
+        """The ``k`` nearest rows as ``(seq, cosine)``, best first.
+
+        Args:
+            query: float32 (dim,), L2-normalised.
+            k: How many at most; ask for more than needed, superseded rows are among them.
+        """
+        rows = self._rows
+        if not len(rows.seqs):
+            return []
+        return best(rows.seqs, rows.vectors @ query, k)
+
+    def drop(self, seqs: Sequence[int]) -> None:
+        """Let go of rows that were pruned from the log."""
+        with self._refreshing:
+            keep = ~np.isin(self._rows.seqs, np.asarray(seqs, dtype=np.int64))
+            self._buffer = self._rows = _Rows(self._rows.seqs[keep], self._rows.vectors[keep])
+
+    def above(self, floor: int) -> ExactScan:
+        """A scan of the rows held here that are newer than ``floor``; this one stays as it is."""
+        with self._refreshing:
+            scan = ExactScan(self.space, self.fingerprint, floor)
+            keep = self._rows.seqs > floor
+            scan._buffer = scan._rows = _Rows(self._rows.seqs[keep], self._rows.vectors[keep])
+            scan._newest = max(floor, self._newest)
+            return scan
+
+    def _extend(self, seqs: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        held = len(self._rows.seqs)
+        total = held + len(seqs)
+        if total > len(self._buffer.seqs):
+            capacity = max(_FIRST_CAPACITY, total, 2 * len(self._buffer.seqs))
+            grown = _Rows(np.empty(capacity, np.int64), np.empty((capacity, vectors.shape[1]), np.float32))
+            grown.seqs[:held] = self._rows.seqs
+            if held:
+                grown.vectors[:held] = self._rows.vectors
+            self._buffer = grown
+        self._buffer.seqs[held:total] = seqs
+        self._buffer.vectors[held:total] = vectors
+        self._rows = _Rows(self._buffer.seqs[:total], self._buffer.vectors[:total])
+        self._newest = int(seqs[-1])

@@ -1,0 +1,203 @@
+"""Looking without searching: ``read``, ``ls`` and ``tree``. Never writes anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from memory_core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.model.hits import Listing, Listings, ReadResult
+from memory_core.model.record import summary_line
+from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
+from memory_core.storage.file_store import Entry, FileStore
+
+_MESSAGE_FRAGMENT = re.compile(r"(?P<uri>.*/messages\.jsonl)#(?P<line>\d{1,9})")
+_NAMES_SHOWN = 8
+
+#: Abstracts of files by URI, from the catalog.
+Abstracts = Callable[[Sequence[str]], Mapping[str, str]]
+
+
+class Browser:
+    """Reads one store within the spaces of one user and agent.
+
+    Args:
+        files: The files.
+        abstracts: Looks up one-line abstracts.
+        spaces: ``scope/space`` names that may be seen.
+    """
+
+    def __init__(self, files: FileStore, abstracts: Abstracts, spaces: Sequence[str]) -> None:
+        self._files = files
+        self._abstracts = abstracts
+        self._spaces = frozenset(spaces)
+
+    def visible(self, uri: MemoryUri) -> MemoryUri:
+        """The URI itself, if it is in a space that may be seen.
+
+        Raises:
+            NotFound: If not; the same answer as for a file that does not exist.
+        """
+        if not self._may_see(uri):
+            raise _absent(uri)
+        return uri
+
+    def _may_see(self, uri: MemoryUri) -> bool:
+        inner = MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri
+        return len(inner.parts) < 2 or inner.space in self._spaces
+
+    def read(self, uri_text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
+        """Lines of one file.
+
+        Args:
+            uri_text: The file; ``…/messages.jsonl#12`` is line 12 of a session.
+            offset: First line, 0-based.
+            limit: Number of lines; -1 is to the end.
+            limit_chars: Characters after which to stop at a line's end (a longer first line is cut).
+
+        Raises:
+            InvalidInput: If offset or limit is out of range.
+            NotFound: If there is no such file.
+        """
+        fragment = _MESSAGE_FRAGMENT.fullmatch(uri_text)
+        if fragment is not None:
+            uri_text, offset = fragment["uri"], int(fragment["line"]) + offset
+            limit = 1 if limit == -1 else limit
+        if offset < 0 or limit < -1:
+            raise InvalidInput(
+                f"offset {offset} and limit {limit} are out of range.",
+                hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
+            )
+        uri = self.visible(MemoryUri.parse(uri_text))
+        text = self._files.text(uri)
+        if text is None:
+            if self._files.is_dir(uri):
+                raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
+            raise _absent(uri)
+        lines = text.split("\n")
+        if lines[-1] == "":
+            lines.pop()
+        if offset > len(lines) or (offset == len(lines) and lines):
+            raise InvalidInput(
+                f"{str(uri)!r} has {len(lines)} lines; there is no line {offset}.",
+                hint="Start at a smaller offset.",
+            )
+        end = len(lines) if limit == -1 else min(len(lines), offset + limit)
+        end = _within(lines, offset, end, limit_chars)
+        content = "\n".join(lines[offset:end])
+        if limit_chars is not None and len(content) > limit_chars:
+            cut = f" […line {offset} has {len(content)} characters; the resource {uri} holds it whole]"
+            content = content[: limit_chars - len(cut)] + cut
+        elif end == len(lines) and text.endswith("\n") and lines:
+            content += "\n"
+        return ReadResult(str(uri), content, offset, len(lines), end if end < len(lines) else None)
+
+    def ls(
+        self,
+        uri_text: str,
+        output: str = "agent",
+        abs_limit: int = 256,
+        show_all_hidden: bool = False,
+        node_limit: int = 1000,
+    ) -> Listings:
+        """Entries of one directory.
+
+        Raises:
+            NotFound: If there is no such directory.
+        """
+        return self.tree(uri_text, output, abs_limit, show_all_hidden, node_limit, 1)
+
+    def tree(
+        self,
+        uri_text: str = "viking://",
+        output: str = "agent",
+        abs_limit: int = 256,
+        show_all_hidden: bool = False,
+        node_limit: int = 1000,
+        level_limit: int = 3,
+    ) -> Listings:
+        """Everything below a directory, depth first.
+
+        Args:
+            uri_text: The directory.
+            output: ``agent`` adds abstracts; ``original`` leaves them out.
+            abs_limit: Characters of an abstract.
+            show_all_hidden: Also list ``.abstract.md`` and ``.overview.md``.
+            node_limit: Entries at most.
+            level_limit: Depth at most; 1 is the directory itself.
+
+        Raises:
+            InvalidInput: If an argument is out of range.
+            NotFound: If there is no such directory.
+        """
+        if output not in ("agent", "original"):
+            raise InvalidInput(f"output {output!r} is unknown.", hint='Use "agent" or "original".')
+        if abs_limit < 1 or node_limit < 1 or level_limit < 1:
+            raise InvalidInput("abs_limit, node_limit and level_limit start at 1.", hint="Leave them out for defaults.")
+        uri = self.visible(MemoryUri.parse(uri_text))
+        if uri.parts and not self._files.is_dir(uri):
+            if self._files.stat(uri) is not None:
+                raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
+            raise _absent(uri)
+        entries = list(self._below(uri, show_all_hidden, level_limit))
+        shown = entries[:node_limit]
+        lines = self._lines(shown, abs_limit) if output == "agent" else {}
+        listings = tuple(
+            Listing(
+                uri=str(entry.uri) + ("/" if entry.is_dir else ""),
+                name=entry.uri.name,
+                is_dir=entry.is_dir,
+                size=0 if entry.is_dir else entry.stat.size_bytes,
+                updated_at=datetime.fromtimestamp(entry.stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds"),
+                abstract=lines.get(entry.uri, "") if output == "agent" else None,
+            )
+            for entry in shown
+        )
+        return Listings(listings, len(entries) - len(shown))
+
+    def _below(self, uri: MemoryUri, hidden: bool, levels: int) -> Iterator[Entry]:
+        for entry in self._files.entries(uri):
+            if entry.uri.name.startswith(".") and not hidden:
+                continue
+            if not self._may_see(entry.uri):
+                continue
+            yield entry
+            if entry.is_dir and levels > 1:
+                yield from self._below(entry.uri, hidden, levels - 1)
+
+    def _lines(self, entries: Sequence[Entry], limit: int) -> dict[MemoryUri, str]:
+        found = self._abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
+        lines: dict[MemoryUri, str] = {}
+        for entry in entries:
+            text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
+            if text is None and entry.uri.name.endswith(".md"):
+                text = self._files.text(entry.uri)
+            lines[entry.uri] = summary_line(text or "", limit)
+        return lines
+
+    def _directory_line(self, uri: MemoryUri) -> str:
+        """The directory's L0 where there is one, else what it holds."""
+        stored = self._files.text(uri.child(ABSTRACT_NAME))
+        if stored is not None:
+            return stored
+        inside = [entry for entry in self._files.entries(uri) if not entry.uri.name.startswith(".")]
+        names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
+        more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
+        return names + more
+
+
+def _within(lines: Sequence[str], start: int, end: int, limit_chars: int | None) -> int:
+    """The last line that still fits, at least one."""
+    if limit_chars is None:
+        return end
+    used = 0
+    for index in range(start, end):
+        used += len(lines[index]) + 1
+        if used > limit_chars:
+            return max(index, start + 1)
+    return end
+
+
+def _absent(uri: MemoryUri) -> NotFound:
+    return NotFound(f"there is nothing at {str(uri)!r}.", hint="Search with find, or list its parent with ls.")

@@ -1,0 +1,286 @@
+"""MemoryUpdater: turns operations, explicit content and conversations into commits.
+
+The only writer above the store. It checks sizes, builds the plan's context and leaves every decision to the
+pure planner. It runs no model: what a model decided arrives as operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from memory_core.config import Config
+from memory_core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.model.conversation import dump_lines, parse_lines, parse_messages, session_id_for, unseen
+from memory_core.model.memory_file import parse
+from memory_core.model.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras
+from memory_core.model.record import read_record, record_key
+from memory_core.model.schema import MemoryType
+from memory_core.model.uri import MemoryUri, Scope
+from memory_core.registry import MemoryTypeRegistry, resolve_category
+from memory_core.storage.store import Snapshot, Store
+from memory_core.update.planner import Context, plan
+
+MESSAGES_NAME = "messages.jsonl"
+DEFAULT_TYPE = "notes"
+PRIORITIES: Mapping[str, float] = {"low": 0.3, "normal": 0.5, "high": 0.8, "critical": 1.0}
+
+
+def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
+    """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
+    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+        return "", ""
+    file = parse(text)
+    named = (file.trailer or {}).get("memory_type")
+    memory_type = registry.type_at(uri, named if isinstance(named, str) else None)
+    if memory_type is None:
+        return "", ""
+    return memory_type.name, record_key(memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+
+
+def salience_of(priority: str | float | None) -> float | None:
+    """``priority`` as salience in [0, 1]; None stays None.
+
+    Raises:
+        InvalidInput: If it is neither a number in [0, 1] nor low, normal, high or critical.
+    """
+    if priority is None:
+        return None
+    if isinstance(priority, str):
+        known = PRIORITIES.get(priority.strip().casefold())
+        if known is not None:
+            return known
+        try:
+            priority = float(priority)
+        except ValueError:
+            priority = -1.0
+    if isinstance(priority, bool) or not 0.0 <= priority <= 1.0:
+        raise InvalidInput(
+            "priority is not one Runebook knows.",
+            hint="Use low, normal, high, critical, or a number from 0 to 1.",
+        )
+    return float(priority)
+
+
+def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
+    """Read operations item by item, so that one malformed item never spoils the others.
+
+    Returns:
+        The sound operations, and a line for each item that was left out.
+
+    Raises:
+        InvalidInput: If ``raw`` is not an object.
+    """
+    if isinstance(raw, MemoryOperations):
+        return raw, []
+    if not isinstance(raw, Mapping):
+        raise InvalidInput("operations must be an object.", hint="Send {write_operations: [...], …}.")
+    sound: dict[str, Any] = {}
+    dropped: list[str] = []
+    for name, value in raw.items():
+        if not name.endswith("_operations"):
+            sound[name] = value
+            continue
+        items = value if isinstance(value, list) else [value]
+        kept = sound.setdefault(name, [])
+        for index, item in enumerate(items):
+            try:
+                MemoryOperations.model_validate({name: [item]})
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(str(part) for part in first["loc"][2:])
+                dropped.append(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:"))
+            else:
+                kept.append(item)
+    try:
+        return MemoryOperations.model_validate(sound), dropped
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidInput(
+            f"operations.{'.'.join(map(str, first['loc']))}: {first['msg']}.", hint="Correct that member."
+        ) from None
+
+
+class MemoryUpdater:
+    """Commits to one store on behalf of one user and agent space."""
+
+    def __init__(self, store: Store, registry: MemoryTypeRegistry, config: Config) -> None:
+        self._store = store
+        self._registry = registry
+        self._config = config
+
+    def apply_operations(
+        self,
+        operations: Mapping[str, Any] | MemoryOperations,
+        *,
+        source_kind: str = "auto_reflection",
+        session_id: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> CommitReceipt:
+        """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
+
+        Args:
+            operations: MemoryOperations, parsed or as JSON.
+            source_kind: ``user_explicit`` or ``auto_reflection``; written into new memories.
+            session_id: Session the knowledge comes from.
+            request_id: Makes a retry return the first receipt.
+            dry_run: Plan only.
+            now: Time of the commit; default the clock's.
+
+        Raises:
+            InvalidInput: If there is nothing to do, or the whole is too large.
+        """
+        parsed, dropped = parse_operations(operations)
+        if not len(parsed) and not dropped:
+            raise InvalidInput(
+                "operations holds no operation.",
+                hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
+            )
+        self._check_size(parsed.model_dump_json())
+        moment = now or datetime.now(UTC)
+        context = self._context(moment, source_kind, session_id)
+        malformed = tuple(
+            OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
+            for line in dropped
+        )
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            decided = plan(parsed, snapshot, context)
+            return replace(decided, results=decided.results + malformed)
+
+        receipt = self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)
+        ignored = flatten_extras(parsed)
+        if ignored:
+            receipt = replace(receipt, notes=(*receipt.notes, f"ignored unknown keys: {', '.join(ignored)}"))
+        return receipt
+
+    def remember(
+        self,
+        content: str | None,
+        *,
+        memory_type: str | None = None,
+        category: str | None = None,
+        priority: str | float | None = None,
+        fields: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> CommitReceipt:
+        """Store one explicit memory as it was given.
+
+        Raises:
+            InvalidInput: If an argument is wrong.
+            NotFound: If the memory type is unknown.
+        """
+        known = self._type_named(memory_type, category)
+        values = dict(fields or {})
+        if content is not None:
+            if not content.strip():
+                raise ContentRejected("memory_content is blank.", hint="Say what is to be remembered.")
+            if known.field("content") is None:
+                names = ", ".join(field.name for field in known.fields if field.avg is None)
+                raise InvalidInput(
+                    f"type '{known.name}' is rendered from its fields and takes no memory_content.",
+                    hint=f"Send fields instead; it has {names}.",
+                )
+            values["content"] = content
+        try:
+            data = MemoryData(memory_type=known.name, fields=values, salience=salience_of(priority), category=category)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InvalidInput(
+                f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
+                hint="Field values are text, numbers or booleans.",
+            ) from None
+        return self.apply_operations(
+            MemoryOperations(write_operations=[WriteOp(memory_data=data)]),
+            source_kind="user_explicit",
+            request_id=request_id,
+            dry_run=dry_run,
+            now=now,
+        )
+
+    def record_messages(
+        self,
+        raw: Sequence[Any],
+        *,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> CommitReceipt:
+        """Append what is new of a conversation to its session's log, verbatim.
+
+        Raises:
+            InvalidInput: If a message is malformed; nothing of the conversation is stored then.
+        """
+        messages = parse_messages(raw)
+        if not messages:
+            raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
+        self._check_size(dump_lines(messages))
+        session = session_id or session_id_for(messages)
+        uri = self.session_uri(session)
+        counts = {"messages": len(messages), "messages_new": 0}
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            before = snapshot.text(uri)
+            stored, _ = parse_lines(before or "")
+            fresh = unseen(stored, messages)
+            counts["messages_new"] = len(fresh)
+            if not fresh:
+                return ChangeSet((), (OperationResult("messages", str(uri), Action.UNCHANGED),))
+            joint = "" if before is None or before.endswith("\n") or not before else "\n"
+            after = (before or "") + joint + dump_lines(fresh)
+            action = Action.CREATED if before is None else Action.UPDATED
+            change = FileChange(uri, before, after, "", session, appended=True)
+            return ChangeSet((change,), (OperationResult("messages", str(uri), action),))
+
+        receipt = self._store.commit(planned, kind="messages", request_id=request_id, now=now, dry_run=dry_run)
+        return receipt if receipt.usage is not None else replace(receipt, usage=counts)
+
+    def session_uri(self, session_id: str) -> MemoryUri:
+        """The message log of a session.
+
+        Raises:
+            InvalidUri: If the id cannot be a folder name.
+        """
+        if "/" in session_id or not session_id.strip():
+            raise InvalidUri(
+                f"session_id {session_id!r} cannot be a folder name.",
+                hint="Use letters, digits, '-' and '_'.",
+            )
+        return MemoryUri((Scope.SESSION.value, self._config.user_space)).child(session_id).child(MESSAGES_NAME)
+
+    def _type_named(self, memory_type: str | None, category: str | None) -> MemoryType:
+        """The type that was asked for; a category of another vocabulary stands for one of ours."""
+        name = memory_type or (resolve_category(category) if category else None) or DEFAULT_TYPE
+        if any(known.name == name for known in self._registry.list_all()):
+            return self._registry.get(name)
+        return self._registry.get(resolve_category(name) or name)
+
+    def _context(self, moment: datetime, kind: str, session_id: str | None) -> Context:
+        source = {"kind": kind} | ({"session_id": session_id} if session_id else {})
+        return Context(
+            registry=self._registry,
+            user_space=self._config.user_space,
+            agent_space=self._config.agent_space,
+            now=moment.astimezone(UTC).isoformat(timespec="seconds"),
+            source=source,
+            content_bytes=self._config.limits.content_bytes,
+        )
+
+    def _check_size(self, text: str) -> None:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        limit = self._config.limits.commit_bytes
+        if size > limit:
+            raise TooLarge(
+                f"the commit is {size:,} bytes; the limit is {limit:,}.",
+                hint="Send it in several smaller commits.",
+            )
