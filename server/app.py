@@ -72,8 +72,8 @@ def build_server(opener: Callable[[], Memory]) -> MCPServer[MemorySession]:
         finally:
             await anyio.to_thread.run_sync(session.release)
 
-    async def warm_after_initialize(context: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        answer = await call_next(context)
+    async def warm_after_initialize(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        answer = await call_next(ctx)
         session.warm()
         return answer
 

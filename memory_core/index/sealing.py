@@ -155,7 +155,7 @@ class SealedIndex:
         return view.scan.search(query, k)
 
     def seal_due(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> bool:
-        """Whether ``seal`` would open a newer snapshot or make one; cheap enough to ask after each search."""
+        """Whether ``seal`` would open a newer snapshot or make one; a millisecond at most."""
         if self._closed or self._unavailable is not None:
             return False
         shelf = self._shelf(connection, space, fingerprint)
@@ -247,7 +247,8 @@ class SealedIndex:
             if rebuild or self._sealing_due(shelf, connection):
                 with self._sealing.held():
                     self._build(shelf, connection, rebuild=rebuild)
-                opened = self._open(shelf, connection) or opened
+                if shelf.snapshots.stamp() != shelf.opened:
+                    opened = self._open(shelf, connection) or opened
             shelf.failures = 0
             return opened
         except StoreBusy:
@@ -282,6 +283,8 @@ class SealedIndex:
                 raise SegmentBroken(shelf.reason or f"the Chroma folder {manifest.folder} failed a search.")
             segment = self._segment(shelf.snapshots, manifest, known)
         except SegmentBroken as error:
+            if shelf.snapshots.stamp() != stamp:
+                return False  # replaced and deleted meanwhile: the next round opens its successor
             shelf.reason = error.message
             _log.warning("rebuilding the vector index: %s", error.message)
             self._scan_all(shelf)

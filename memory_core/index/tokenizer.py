@@ -43,6 +43,11 @@ _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|
 #: ``5月``, ``3章``: neither part says much alone.
 _COUNTED = re.compile(f"([0-9]+)([{_CJK}])")
 
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
 #: Words that ask rather than describe: left out of questions.
 ENGLISH_STOP_WORDS = frozenset(
     [
@@ -268,12 +273,6 @@ def mentions(text: str, name: str) -> bool:
     before = "" if _CJK_RUN.match(wanted) else rf"(?<![^\W{_CJK}])"
     after = "" if _CJK_RUN.match(wanted[-1]) else rf"(?![^\W{_CJK}])"
     return re.search(before + re.escape(wanted) + after, within) is not None
-
-
-_MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
 
 
 def _stored(run: str) -> Iterator[str]:

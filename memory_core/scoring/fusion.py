@@ -96,7 +96,7 @@ class Floor:
     relevance: float = 0.24
     similarity: float = 0.36
     similarity_unknown_words: float = 0.26
-    lexical: float = 0.12
+    lexical: float = 0.15
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from memory_core.storage.database import Database
 SPACE = "user/测试"
 MODEL = "stress-model"
 DIM = 64
-FIRST_ROWS = 2_000
+FIRST_ROWS = 1_000
 WORKERS = 3
 
 
@@ -84,7 +84,7 @@ class Worker:
                 raise
 
     def append(self) -> None:
-        numbers = list(range(self.next, self.next + self.random.randint(1, 50)))
+        numbers = list(range(self.next, self.next + self.random.randint(1, 15)))
         self.next = numbers[-1] + 1
         with self.database.writing() as connection:
             log.append(connection, [row(number) for number in numbers])
@@ -122,7 +122,7 @@ class Worker:
         if self.index.seal_due(connection, SPACE, MODEL):
             self.counts["maintained"] += 1
             self.counts["opened"] += self.index.seal(connection, SPACE, MODEL)
-            if self.random.random() < 0.05:
+            if self.random.random() < 0.02:
                 rows = log.count(connection, SPACE, MODEL)
                 self.counts["compacted"] += self.index.compact(connection, SPACE, MODEL, rows // 3)
             reason = self.index.status(connection, SPACE, MODEL).reason
