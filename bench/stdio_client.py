@@ -1,0 +1,78 @@
+"""A raw JSON-RPC client over a child's pipes: measures the server, not an SDK."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
+
+
+class StdioClient:
+    """A child process that speaks MCP; ``cold_start_seconds`` is from spawn to the initialize result."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        started = time.perf_counter()
+        self._process = subprocess.Popen(
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self._next_id = 0
+        self.request("initialize", _INITIALIZE)
+        self.cold_start_seconds = time.perf_counter() - started
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send one request and wait for its result."""
+        self._next_id += 1
+        self._send({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
+        assert self._process.stdout is not None
+        while True:
+            line = self._process.stdout.readline()
+            if not line:
+                raise SystemExit(f"the server ended during {method}")
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == self._next_id:
+                if "error" in answer:
+                    raise SystemExit(f"{method}: {answer['error']}")
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool; its structured content."""
+        result = self.request("tools/call", {"name": tool, "arguments": arguments})
+        if result.get("isError"):
+            raise SystemExit(f"{tool}: {result['content'][0]['text']}")
+        facts: dict[str, Any] = result.get("structuredContent", {})
+        return facts
+
+    def resident_mib(self) -> float:
+        """Resident memory of the child, in MiB (Linux)."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message, ensure_ascii=False).encode("utf-8") + b"\n")
+        self._process.stdin.flush()

@@ -1,0 +1,65 @@
+"""The documentation names everything there is, and only that."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memory_core.config import Config, environment_name, example, settings
+from memory_core.memory import load_registry
+from server.session import MemorySession
+from server.tools import build_tools
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def opened() -> None:
+    raise AssertionError("no store is needed to describe the tools")
+
+
+def commands() -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-m", "server.cli", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return re.findall(r"^    (\w+) ", run.stdout, re.MULTILINE)
+
+
+def test_the_example_config_is_what_the_settings_generate() -> None:
+    assert (ROOT / "config.example.json").read_text(encoding="utf-8") == example()
+    Config.model_validate(json.loads(example()))
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in settings()])
+def test_every_setting_is_documented_with_its_variable(name: str) -> None:
+    assert f"`{name}`" in README
+    assert environment_name(name) in README
+
+
+@pytest.mark.parametrize("tool", [tool.name for tool in build_tools(MemorySession(opened))])  # type: ignore[arg-type]
+def test_every_tool_is_documented(tool: str) -> None:
+    assert f"`{tool}" in README
+
+
+def test_every_command_is_documented() -> None:
+    found = commands()
+    assert len(found) >= 10
+    for command in found:
+        assert f"`runebook {command}" in README or f"runebook {command}\n" in README, command
+
+
+@pytest.mark.parametrize("name", [known.name for known in load_registry(Config()).list_all()])
+def test_every_memory_type_is_documented(name: str) -> None:
+    assert f"`{name}`" in README
+
+
+def test_the_readme_names_the_test_command_that_ci_runs() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "pytest" in README
+    assert re.search(r"^\.venv/bin/pytest$", README, re.MULTILINE)
+    assert re.search(r"^\.venv/bin/pytest$", script, re.MULTILINE)
