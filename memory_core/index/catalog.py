@@ -201,7 +201,7 @@ class Catalog:
         identifier = int(cursor.lastrowid or 0)
         connection.execute(
             "INSERT INTO words (rowid, own, previous, scope) VALUES (?, ?, ?, ?)",
-            (identifier, index_tokens(document.own), index_tokens(document.previous), scope),
+            (identifier, index_tokens(f"{document.heading} {document.own}"), index_tokens(document.previous), scope),
         )
         for offset, text in enumerate(document.passages):
             self._put_passage(connection, identifier, document.uri, document.part + offset, text)

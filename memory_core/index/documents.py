@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_core.index.embedder import passages
+from memory_core.index.tokenizer import date_words
 from memory_core.model.conversation import Message, search_text, transcript_line
 from memory_core.model.memory_file import parse
 from memory_core.model.record import CONTENT, MemoryRecord, read_record, summary_line
@@ -28,8 +29,9 @@ MESSAGES_NAME = "messages.jsonl"
 class Document:
     """One searchable unit.
 
-    ``part`` is the message's line in a session file, 0 for a memory. ``passages`` are what is embedded, in
-    order; ``times`` are ISO 8601 strings.
+    ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
+    shown. ``passages`` are what is embedded, in
+    order; times are ISO 8601 strings.
     """
 
     uri: MemoryUri
@@ -40,6 +42,7 @@ class Document:
     abstract: str
     own: str
     previous: str
+    heading: str
     passages: tuple[str, ...]
     created_at: str | None = None
     updated_at: str | None = None
@@ -96,6 +99,7 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
         abstract=abstract_of(record, name),
         own=own,
         previous="",
+        heading="",
         passages=tuple(pieces),
         created_at=_text(record.meta.get("created_at")),
         updated_at=_text(record.meta.get("updated_at")),
@@ -155,6 +159,7 @@ def _message_document(
         abstract=transcript_line(message, ABSTRACT_LIMIT_CHARS),
         own=turns[at][1],
         previous=turns[at - 1][1] if at > 0 else "",
+        heading=date_words(message.time.date()) if message.time is not None else "",
         passages=(_passage(turns, at),),
         created_at=time,
         updated_at=time,

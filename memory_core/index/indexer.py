@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from memory_core.index.documents import (
 from memory_core.index.embedder import Embedder
 from memory_core.index.sealing import SealedIndex
 from memory_core.index.vectors import VectorRow, append
-from memory_core.model.conversation import numbered_lines
+from memory_core.model.conversation import Message, parse_lines
 from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
@@ -157,8 +157,7 @@ class Indexer:
             earlier = self.catalog.last_turns(row.uri)
         else:
             self.catalog.remove(connection, row.uri)
-        lines = numbered_lines(text or "")
-        messages = [(first_part + number, message) for number, message, _ in lines if message is not None]
+        messages = [(first_part + line, message) for line, message in _numbered(text or "")]
         self.catalog.grow(connection, row.uri, session_growth(row.uri, earlier, messages))
 
     def _embed(self, batch: Sequence[Passage], embedder: Embedder) -> None:
@@ -200,3 +199,11 @@ class Indexer:
                 return
             if self.vectors.seal_due(self.catalog.connection(), space, self.embedder.fingerprint):
                 self.vectors.seal(self.catalog.connection(), space, self.embedder.fingerprint)
+
+
+def _numbered(text: str) -> Iterator[tuple[int, Message]]:
+    """Each readable message with its line number; a damaged line keeps its number to itself."""
+    for number, line in enumerate(text.split("\n")):
+        messages, _ = parse_lines(line)
+        if messages:
+            yield number, messages[0]

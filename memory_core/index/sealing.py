@@ -247,7 +247,7 @@ class SealedIndex:
             if rebuild or self._sealing_due(shelf, connection):
                 with self._sealing.held():
                     self._build(shelf, connection, rebuild=rebuild)
-                if shelf.snapshots.stamp() != shelf.opened:
+                if not self._closed and shelf.snapshots.stamp() != shelf.opened:
                     opened = self._open(shelf, connection) or opened
             shelf.failures = 0
             return opened
@@ -278,7 +278,7 @@ class SealedIndex:
         known = _sealed_vector(connection, manifest, shelf.log_id)
         try:
             if known is None:
-                raise SegmentBroken(f"the Chroma folder {manifest.folder} belongs to another vector log.")
+                raise SegmentBroken(f"the Chroma folder {manifest.folder} does not fit the vector log.")
             if manifest.folder == shelf.suspect:
                 raise SegmentBroken(shelf.reason or f"the Chroma folder {manifest.folder} failed a search.")
             segment = self._segment(shelf.snapshots, manifest, known)
@@ -327,7 +327,7 @@ class SealedIndex:
                 return  # another process sealed them while this one looked
             try:
                 if known is None:
-                    raise SegmentBroken(f"the Chroma folder {base.folder} belongs to another vector log.")
+                    raise SegmentBroken(f"the Chroma folder {base.folder} does not fit the vector log.")
                 shelf.snapshots.verify(base)
             except SegmentBroken as error:
                 shelf.reason = error.message

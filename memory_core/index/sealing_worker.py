@@ -49,7 +49,12 @@ class SealingProcess:
     """
 
     def __init__(self, path: Path, collection: str, rows: int, known: NDArray[np.float32] | None = None) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise SegmentUnavailable("this program is no Python interpreter that could seal vectors.")
+        asked = None if known is None else known.tolist()
+        request = {"path": str(path), "collection": collection, "rows": rows, "known": asked}
+        self._request = json.dumps(request).encode() + b"\n"
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed on leaving
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "memory_core.index.sealing_worker"],
@@ -63,9 +68,6 @@ class SealingProcess:
         except OSError as error:
             self._errors.close()
             raise SegmentUnavailable(f"no process can be started to seal vectors: {error}.") from error
-        asked = None if known is None else known.tolist()
-        request = {"path": str(path), "collection": collection, "rows": rows, "known": asked}
-        self._write(json.dumps(request).encode() + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +86,7 @@ class SealingProcess:
         Raises:
             SegmentBroken: If the child died or hung.
         """
-        head = _FRAME.pack(*vectors.shape)
-        self._write(head + seqs.astype("<i8").tobytes() + vectors.astype("<f4").tobytes())
+        self._write(_FRAME.pack(*vectors.shape) + seqs.astype("<i8").tobytes() + vectors.astype("<f4").tobytes())
 
     def finish(self) -> int:
         """End the input; wait until the folder was closed, reopened and asked.
@@ -112,9 +113,10 @@ class SealingProcess:
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
+        request, self._request = self._request, b""
         try:
             with self._limited():
-                self._process.stdin.write(data)
+                self._process.stdin.write(request + data)
                 self._process.stdin.flush()
         except OSError as error:
             self._process.wait()
@@ -205,7 +207,7 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 
 if __name__ == "__main__":
     if hasattr(os, "nice"):
-        os.nice(10)
+        os.nice(5)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # nothing a library prints may be taken for the answer
     try:

@@ -21,6 +21,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 
 TERM_LIMIT = 64
 #: A longer query is read from its end: in joined messages the last one is the question.
@@ -35,9 +36,9 @@ _CJK_RUN = re.compile(f"[{_CJK}]+")
 _RUNS = re.compile(f"(?P<cjk>[{_CJK}]+)|[^{_CJK}]+")
 #: SQLite stores UTF-8 and ends a text at NUL; private-use characters are tokens to FTS5 and kept for fillers.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff\ue000-\uf8ff]")
-#: Over a shape (``w`` for letters, digits and marks): words joined without a space are one identifier.
-_CHUNK = re.compile(r"w+(?:[._/\\@:+'’-]{1,3}w+)*")
-_WORD = re.compile(r"w+")
+#: Over a shape (see ``_shape``): words joined without a space are one identifier.
+_WORD = re.compile(r"w[wm]*")
+_CHUNK = re.compile(r"w[wm]*(?:[._/\\@:+'’-]{1,3}w[wm]*)*")
 _CLITIC = re.compile(r"['’](s|re|ve|ll|d|m|t)$")
 _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
 #: ``5月``, ``3章``: neither part says much alone.
@@ -48,131 +49,15 @@ _MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
+_ENGLISH = """
+a about after all also am an and any are as at be been before being both but by can could did do does doing done
+each for from get gets getting go goes going got had has have having he her here hers him his how i if in into is it
+its just let like me mine more most much my no nor not of off on one or other our ours out own please really same
+she should so some such tell than that the their theirs them then there these they this those to too up us very was
+we were what when where which while who whom whose why will with would you your yours
+"""
 #: Words that ask rather than describe: left out of questions.
-ENGLISH_STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "after",
-        "all",
-        "also",
-        "am",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "before",
-        "being",
-        "both",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "doing",
-        "done",
-        "each",
-        "for",
-        "from",
-        "get",
-        "gets",
-        "getting",
-        "go",
-        "goes",
-        "going",
-        "got",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "hers",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "just",
-        "let",
-        "like",
-        "me",
-        "mine",
-        "more",
-        "most",
-        "much",
-        "my",
-        "no",
-        "nor",
-        "not",
-        "of",
-        "off",
-        "on",
-        "one",
-        "or",
-        "other",
-        "our",
-        "ours",
-        "out",
-        "own",
-        "please",
-        "really",
-        "same",
-        "she",
-        "should",
-        "so",
-        "some",
-        "such",
-        "tell",
-        "than",
-        "that",
-        "the",
-        "their",
-        "theirs",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "to",
-        "too",
-        "up",
-        "us",
-        "very",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "whom",
-        "whose",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-        "yours",
-    ]
-)
+ENGLISH_STOP_WORDS = frozenset(_ENGLISH.split())
 #: A pair that holds one of these is left out of questions: particles, pronouns, question words.
 CHINESE_PARTICLES = frozenset("的了吗呢啊呀嘛我你他她它您们这那么什怎")
 #: So is a pair of two of these. Alone they are parts of too many content words (会议, 地址, 和平).
@@ -282,12 +167,16 @@ def _stored(run: str) -> Iterator[str]:
 
 
 def _pairs(run: str) -> Iterator[str]:
-    return (left + right for left, right in zip(run, run[1:], strict=False))
+    return (left + right for left, right in pairwise(run))
 
 
 def _shape(text: str) -> str:
-    """``text`` with every letter, digit and mark as ``w`` and all else as it is; same length."""
-    return "".join("w" if unicodedata.category(char)[0] in "LNM" else char for char in text)
+    """``text`` with letters and digits as ``w``, combining marks as ``m``, all else as it is.
+
+    Same length, so that a match in the shape is a slice of the text.
+    """
+    shapes = {"L": "w", "N": "w", "M": "m"}
+    return "".join(shapes.get(unicodedata.category(char)[0], char) for char in text)
 
 
 def _words(text: str) -> list[str]:

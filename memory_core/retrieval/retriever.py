@@ -18,7 +18,7 @@ from memory_core.index import lexical
 from memory_core.index.catalog import Entry
 from memory_core.index.filter import Condition, compile_filter
 from memory_core.index.indexer import Indexer
-from memory_core.index.tokenizer import query_terms
+from memory_core.index.tokenizer import mentions, query_terms
 from memory_core.index.vectors import by_seq
 from memory_core.model.changes import Similar
 from memory_core.model.hits import FindResult, Hit
@@ -249,9 +249,7 @@ def _both(conditions: Sequence[Condition]) -> Condition | None:
 def _names(query: str, entry: Entry) -> bool:
     """Whether the query names the one who speaks in this turn."""
     speaker = entry.speaker
-    if not speaker or speaker == entry.role:
-        return False
-    return speaker.casefold() in query.casefold()
+    return speaker is not None and speaker != entry.role and mentions(query, speaker)
 
 
 def _group(hits: Sequence[Hit], context_type: str) -> tuple[Hit, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import date
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -81,7 +82,7 @@ def test_every_single_character_finds_the_text_that_holds_it(search: Search, cha
 
 
 def test_single_character_at_the_end_of_a_longer_query_finds_its_document(search: Search) -> None:
-    assert search("Python 盘")[0:2] == [10, 11] or search("Python 盘")[0:2] == [11, 10]
+    assert set(search("Python 盘")) == {10, 11}
 
 
 def test_every_two_character_word_is_found() -> None:
@@ -89,7 +90,7 @@ def test_every_two_character_word_is_found() -> None:
     connection.execute(TABLE)
     text = "重构支付模块时先补测试再改接口"
     connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
-    for left, right in zip(text, text[1:], strict=False):
+    for left, right in pairwise(text):
         expression = query_expression(left + right)
         found = connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone()
         assert found == (1,), left + right
@@ -191,7 +192,7 @@ def test_date_is_found_in_english_and_chinese() -> None:
         ("Ana喜欢什么", "Ana", True),
         ("小红", "小明", False),
         ("anything", "  ", False),
-        ("a(b", "(", True),
+        ("a(b", "(", False),
     ],
 )
 def test_mention_is_a_whole_word(text: str, name: str, expected: bool) -> None:
@@ -205,6 +206,12 @@ ANY_TEXT = st.text(
     ),
     max_size=60,
 )
+
+
+@pytest.mark.parametrize("noise", ["\x00", "\ud800", "\ue000"])
+def test_unstorable_characters_part_words_and_go(noise: str) -> None:
+    assert index_tokens(f"red{noise}kite支{noise}付").split() == ["red", "kite", "支", "付"]
+    assert query_terms(f"red{noise}kite") == ('"red"', '"kite"')
 
 
 @given(text=ANY_TEXT)

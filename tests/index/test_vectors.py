@@ -123,7 +123,9 @@ def test_a_row_appended_by_another_connection_is_found_after_refresh(database: D
     other = Database(tmp_path / "index.sqlite3", (log.DDL,), "NORMAL")
     log.append(other.connection(), [row(7)])
     scan.refresh(database.connection())
-    assert scan.search(unit(7), 1) == [(1, pytest.approx(1.0, abs=1e-6))]
+    [(seq, cosine)] = scan.search(unit(7), 1)
+    assert seq == 1
+    assert cosine == pytest.approx(1.0, abs=1e-6)
 
 
 def test_rows_up_to_the_floor_are_not_scanned(connection: sqlite3.Connection) -> None:

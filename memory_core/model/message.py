@@ -1,0 +1,238 @@
+"""One message of a conversation, and the JSON line that holds it in a session's log.
+
+``to_record`` and ``from_record`` are inverse, ``dump_lines`` and ``parse_lines`` their forms for many messages.
+A record uses the keys that callers send, so a line of a log can be sent again. Client shapes are read in
+``message_shapes``; nothing here touches a file or a clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NoReturn
+
+from memory_core.errors import InvalidInput
+from memory_core.model.message_values import moment
+
+Scalar = str | int | float | bool
+
+#: ``str.splitlines`` breaks at these and JSON leaves them as they are; lone surrogates fit in no file.
+_ESCAPED = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *range(0xD800, 0xE000))}
+_HINT = "Repair or remove that line of messages.jsonl; the other messages are unaffected."
+_KEYS = frozenset({"role", "name", "time", "id", "content", "tool_calls", "tool_results", "extra"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request to run a tool.
+
+    Attributes:
+        call_id: The client's id of the call; empty when it gave none.
+        name: The tool's name, exactly as recorded.
+        arguments: Any JSON value; text that was not JSON stays text.
+        skill_name: The skill that the call belongs to, if it says so.
+    """
+
+    call_id: str
+    name: str
+    arguments: Any = None
+    skill_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered.
+
+    Attributes:
+        call_id: Id of the call that is answered; empty when the client gave none.
+        name: The tool's name, if known.
+        text: The answer; other media appear as ``[image]``.
+        status: ``completed`` is the only success; ``error`` or the client's own word otherwise.
+        duration_ms: How long the call took, in milliseconds.
+        prompt_tokens: Tokens read by the call.
+        completion_tokens: Tokens written by the call.
+    """
+
+    call_id: str
+    name: str | None = None
+    text: str = ""
+    status: str | None = None
+    duration_ms: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message.
+
+    Attributes:
+        role: ``user``, ``assistant``, ``system``, ``developer``, ``tool`` or another short word.
+        text: What was said, byte for byte; empty when the message only records tools.
+        name: The speaker, where the role does not say it.
+        time: When it was said, with an offset; None when unknown.
+        message_id: The client's id of the message.
+        tool_calls: Calls that the message makes.
+        tool_results: Answers that the message brings.
+        extra: Scalar keys that mean nothing here, kept as they came.
+    """
+
+    role: str
+    text: str = ""
+    name: str | None = None
+    time: datetime | None = None
+    message_id: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_results: tuple[ToolResult, ...] = ()
+    extra: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+def to_record(message: Message) -> dict[str, Any]:
+    """The message as a JSON object without its empty members."""
+    members: dict[str, Any] = {
+        "role": message.role,
+        "name": message.name,
+        "time": None if message.time is None else message.time.isoformat(),
+        "id": message.message_id,
+        "content": message.text or None,
+        "tool_calls": [_call_record(call) for call in message.tool_calls] or None,
+        "tool_results": [_result_record(result) for result in message.tool_results] or None,
+        "extra": dict(message.extra) or None,
+    }
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def from_record(record: Mapping[str, Any]) -> Message:
+    """The inverse of ``to_record``; scalar keys that a person added are taken into ``extra``.
+
+    Raises:
+        InvalidInput: If the record has no role, or a member has the wrong type.
+    """
+    role = _text(record, "role")
+    if not role:
+        _refuse("it has no role")
+    extra = record.get("extra", {})
+    if not isinstance(extra, Mapping):
+        _refuse("'extra' is not an object")
+    added = {key: value for key, value in record.items() if key not in _KEYS}
+    return Message(
+        role=role,
+        text=_text(record, "content") or "",
+        name=_text(record, "name"),
+        time=moment(_text(record, "time"), "a stored message"),
+        message_id=_text(record, "id"),
+        tool_calls=tuple(_call(entry) for entry in _entries(record, "tool_calls")),
+        tool_results=tuple(_result(entry) for entry in _entries(record, "tool_results")),
+        extra={key: value for key, value in {**added, **extra}.items() if isinstance(value, str | int | float)},
+    )
+
+
+def dump_lines(messages: Iterable[Message]) -> str:
+    """One JSON object a line, each line ended; a message is one line even for ``str.splitlines``."""
+    return "".join(
+        json.dumps(to_record(message), ensure_ascii=False, allow_nan=False).translate(_ESCAPED) + "\n"
+        for message in messages
+    )
+
+
+def parse_lines(text: str) -> tuple[list[Message], list[str]]:
+    """Read a log, whatever happened to some of its lines.
+
+    Returns:
+        The messages of all sound lines in order, and one sentence for each damaged line.
+    """
+    messages: list[Message] = []
+    damage: list[str] = []
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            messages.append(from_record(_record(line)))
+        except InvalidInput as error:
+            damage.append(f"line {number} was left out: {error.message}")
+    return messages, damage
+
+
+def _record(line: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line, parse_constant=_not_finite)
+    except (ValueError, RecursionError) as error:
+        _refuse(f"it is not valid JSON ({error})")
+    if not isinstance(record, dict):
+        _refuse("it is not a JSON object")
+    if "\\u" in line:
+        written = json.dumps(record, ensure_ascii=False)
+        if any("\ud800" <= char <= "\udfff" for char in written) or "\\u0000" in written:
+            _refuse("it holds a NUL character or a lone surrogate")
+    return record
+
+
+def _not_finite(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise InvalidInput(f"a stored message cannot be read: {reason}.", hint=_HINT)
+
+
+def _call_record(call: ToolCall) -> dict[str, Any]:
+    record: dict[str, Any] = {"id": call.call_id} if call.call_id else {}
+    record |= {"name": call.name, "arguments": call.arguments}
+    return record if call.skill_name is None else {**record, "skill_name": call.skill_name}
+
+
+def _result_record(result: ToolResult) -> dict[str, Any]:
+    members = {
+        "id": result.call_id or None,
+        "name": result.name,
+        "content": result.text or None,
+        "status": result.status,
+        "duration_ms": result.duration_ms,
+        "prompt_tokens": result.prompt_tokens,
+        "completion_tokens": result.completion_tokens,
+    }
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def _call(entry: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        call_id=_text(entry, "id") or "",
+        name=_text(entry, "name") or "",
+        arguments=entry.get("arguments"),
+        skill_name=_text(entry, "skill_name"),
+    )
+
+
+def _result(entry: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(
+        call_id=_text(entry, "id") or "",
+        name=_text(entry, "name"),
+        text=_text(entry, "content") or "",
+        status=_text(entry, "status"),
+        duration_ms=_count(entry, "duration_ms"),
+        prompt_tokens=_count(entry, "prompt_tokens"),
+        completion_tokens=_count(entry, "completion_tokens"),
+    )
+
+
+def _entries(record: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    entries = record.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        _refuse(f"{key!r} is not a list of objects")
+    return entries
+
+
+def _text(record: Mapping[str, Any], key: str) -> str | None:
+    value = record.get(key)
+    if value is not None and not isinstance(value, str):
+        _refuse(f"{key!r} is not text")
+    return value
+
+
+def _count(record: Mapping[str, Any], key: str) -> int | None:
+    value = record.get(key)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        _refuse(f"{key!r} is not a whole number")
+    return value
