@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -170,7 +170,11 @@ class Memory:
         self._adopted.wait(self.config.embedding.wait_seconds)
         if target_uri:
             self.browser.visible(MemoryUri.parse(target_uri))
-        return self.retriever.find(query, target_uri, limit, score_threshold, filter, rank, now)
+        found = self.retriever.find(query, target_uri, limit, score_threshold, filter, rank, now)
+        recalled = [hit.uri for hit in (*found.memories, *found.skills)]
+        if recalled:
+            self.store.used(recalled, now or datetime.now(UTC))
+        return found
 
     def read(self, uri: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
         """Lines of one file; see ``Browser.read``."""

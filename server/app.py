@@ -6,8 +6,8 @@ store or loads a model. Those follow right after ``initialize`` was answered.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +16,11 @@ import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.shared.exceptions import MCPError
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import Field
 
-from memory_core.errors import NotFound, RunebookError
+from memory_core.errors import InvalidInput, NotFound, RunebookError
 from server.session import MemorySession
 from server.tools import build_tools
 from server.wire import scrub_results
@@ -103,7 +105,7 @@ def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> N
     def memory_file(path: str) -> str:
         try:
             return session.memory().read(f"viking://{path}").content
-        except NotFound as error:
+        except (NotFound, InvalidInput) as error:
             raise ResourceNotFoundError(str(error)) from error
         except RunebookError as error:
             raise ResourceError(str(error)) from error
@@ -114,7 +116,8 @@ def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> No
     def recall(query: Annotated[str, Field(description="The subject or question.")]) -> str:
         from server import prompts
 
-        return prompts.recall(session.memory(), query)
+        with _answered():
+            return prompts.recall(session.memory(), query)
 
     @server.prompt(
         name="extract_memories",
@@ -125,4 +128,15 @@ def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> No
     ) -> str:
         from server import prompts
 
-        return prompts.extraction_brief(session.memory(), focus or None)
+        with _answered():
+            return prompts.extraction_brief(session.memory(), focus or None)
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """Our own errors as protocol errors; the SDK would keep their text from the client."""
+    try:
+        yield
+    except RunebookError as error:
+        code = INVALID_PARAMS if isinstance(error, InvalidInput) else INTERNAL_ERROR
+        raise MCPError(code, str(error)) from error

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
+
+from memory_core.errors import InvalidInput
 
 _MEMORIES: tuple[dict[str, Any], ...] = (
     {
@@ -93,11 +95,22 @@ _QUESTIONS = (
 )
 
 
-def run(*, keep: bool, home: Path | None) -> int:
-    """Show the tools at work; the folder is removed unless ``keep`` is set or ``home`` is given."""
+def run(*, keep: bool, home: Path | None, options: Sequence[str] = ()) -> int:
+    """Show the tools at work; the folder is removed unless ``keep`` is set or ``home`` is given.
+
+    Args:
+        keep: Leave the temporary folder.
+        home: A new or empty folder to use instead.
+        options: Further options of the server.
+
+    Raises:
+        InvalidInput: If ``home`` holds something: example memories do not belong among real ones.
+    """
+    if home is not None and home.exists() and any(home.iterdir()):
+        raise InvalidInput(f"{home} is not empty.", hint="Name a new folder, or leave --home out.")
     folder = home or Path(tempfile.mkdtemp(prefix="runebook-demo-"))
     try:
-        anyio.run(_show, folder)
+        anyio.run(_show, folder, options)
         if keep or home is not None:
             print(f"\nThe memories are Markdown files in {folder}. Open one, change it, and ask again.")
     finally:
@@ -107,8 +120,8 @@ def run(*, keep: bool, home: Path | None) -> int:
     return 0
 
 
-async def _show(folder: Path) -> None:
-    async with _client(folder) as client:
+async def _show(folder: Path, options: Sequence[str]) -> None:
+    async with _client(folder, options) as client:
         _title("1. Remember", "commit_memory, once for each of the eight types, then a conversation")
         for memory in _MEMORIES:
             receipt = await _call(client, "commit_memory", memory)
@@ -142,9 +155,10 @@ async def _show(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def _client(folder: Path) -> AsyncIterator[Client]:
+async def _client(folder: Path, options: Sequence[str]) -> AsyncIterator[Client]:
     parameters = StdioServerParameters(
-        command=sys.executable, args=["-m", "server.cli", "serve", "--home", str(folder)]
+        command=sys.executable,
+        args=["-P", "-m", "server.cli", "serve", "--home", str(folder), *options],  # -P: not the caller's own "server"
     )
     async with Client(parameters, mode="legacy") as client:
         yield client

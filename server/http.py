@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,11 +33,26 @@ def serve(server: MCPServer[Any], host: str, port: int) -> None:
     """Serve until interrupted.
 
     Raises:
-        ConfigInvalid: If ``host`` is not a loopback address: without tokens nobody else may come in.
+        ConfigInvalid: If ``host`` is not a loopback address (without tokens nobody else may come in), or
+            the port cannot be had.
     """
     if host not in LOOPBACK:
         raise ConfigInvalid(
             f"serving on {host!r} would let other machines read the memories.",
             hint=f"Use one of: {', '.join(LOOPBACK)}.",
         )
-    uvicorn.run(build_app(server, host), host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)
+    listener = _listener(host, port)
+    config = uvicorn.Config(build_app(server, host), log_level="warning", timeout_graceful_shutdown=1)
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise ConfigInvalid(
+            f"cannot listen on {host} port {port}: {error}.",
+            hint="Name a free port with --port, or stop the program that uses this one.",
+        ) from error

@@ -7,25 +7,32 @@ and says what was left out and how to get it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from mcp.types import CallToolResult, TextContent
 
-from memory_core.model.changes import CommitReceipt, Status
+from memory_core.model.changes import CommitReceipt, OperationResult, Status
 from memory_core.model.hits import ContextPack, FindResult, Hit, Listings, ReadResult
 
 RESULT_LIMIT_CHARS = 40_000
 #: A read's content is capped at this: it travels twice, as text and as structured content.
 CONTENT_LIMIT_CHARS = 17_000
+_NOTE_CHARS = 400
+_FAILURE_LIMIT_CHARS = 4_000
+_REASON_LIMIT_CHARS = 1_000
+_LEFT_OUT_SHOWN = 10
+_LEAST_BUDGET_TOKENS = 200
 
 T = TypeVar("T")
 
 
 def failure(message: str) -> CallToolResult:
-    """An error result; hosts show its text."""
-    return CallToolResult(content=[TextContent(type="text", text=message)], is_error=True)
+    """An error result; hosts show its text. What a caller sent is not echoed back at any length."""
+    text = _clipped(message, _FAILURE_LIMIT_CHARS)
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 def result(text: str, facts: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
@@ -41,7 +48,7 @@ def receipt_text(receipt: CommitReceipt) -> str:
     for item in receipt.results:
         line = f"- {item.action}: {item.uri or item.op}"
         if item.reason:
-            line += f". {item.reason}"
+            line += f". {item.reason.rstrip('.')}."
         if item.hint:
             line += f" Next: {item.hint}"
         if item.note:
@@ -58,16 +65,34 @@ def receipt_text(receipt: CommitReceipt) -> str:
 
 def receipt_result(receipt: CommitReceipt) -> CallToolResult:
     """A receipt; an error only when nothing at all was stored."""
-    rejected = receipt.status is Status.REJECTED
+    receipt = replace(
+        receipt,
+        results=tuple(_short(item) for item in receipt.results),
+        notes=tuple(_clipped(note, _REASON_LIMIT_CHARS) for note in receipt.notes),
+    )
+    tally = ", ".join(f"{count} {action}" for action, count in Counter(item.action for item in receipt.results).items())
     return _fitted(
         receipt,
         len(receipt.results),
-        lambda whole, count: replace(whole, results=whole.results[:count]),
+        _troubled_first,
         receipt_text,
         CommitReceipt.as_dict,
-        "results; the commit itself is whole",
-        is_error=rejected,
+        f"results of {len(receipt.results)} ({tally}), refused ones are shown first; the commit itself is whole",
+        is_error=receipt.status is Status.REJECTED,
     )
+
+
+def _troubled_first(receipt: CommitReceipt, count: int) -> CommitReceipt:
+    """The first ``count`` results, with those that say why before those that went well."""
+    ordered = sorted(receipt.results, key=lambda item: item.reason is None)
+    return replace(receipt, results=tuple(ordered[:count]))
+
+
+def _short(item: OperationResult) -> OperationResult:
+    """The result without the bulk of what the caller sent, which a reason may quote."""
+    texts = {name: getattr(item, name) for name in ("uri", "reason", "hint", "note")}
+    clipped = {name: _clipped(text, _REASON_LIMIT_CHARS) for name, text in texts.items() if text is not None}
+    return replace(item, **clipped)
 
 
 def find_text(found: FindResult) -> str:
@@ -101,7 +126,7 @@ def listings_text(listings: Listings) -> str:
         return "Nothing here yet."
     lines = [f"{entry.uri}" + (f"  {entry.abstract}" if entry.abstract else "") for entry in listings.entries]
     if listings.left_out:
-        lines.append(f"… and {listings.left_out} more; list a directory below, or raise node_limit")
+        lines.append(f"… and {listings.left_out} more; list a directory below, raise node_limit, or use find")
     return "\n".join(lines)
 
 
@@ -113,7 +138,7 @@ def listing_result(listings: Listings) -> CallToolResult:
         lambda whole, count: Listings(whole.entries[:count], whole.left_out + len(whole.entries) - count),
         listings_text,
         Listings.as_dict,
-        "entries; list a directory below",
+        'entries that did not fit; list a directory below, use output="original", or find with target_uri',
     )
 
 
@@ -122,26 +147,58 @@ def read_text(page: ReadResult) -> str:
     if page.next_offset is None:
         return page.content
     last = page.next_offset
+    if last == page.first_line:
+        return f"[no lines asked for, of {page.total_lines}; go on with offset {last}]"
     return f"{page.content}\n[lines {page.first_line}–{last - 1} of {page.total_lines}; go on with offset {last}]"
 
 
-def read_result(page: ReadResult) -> CallToolResult:
-    """Lines of a file."""
-    return result(read_text(page), page.as_dict())
+def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
+    """Lines of a file, as many as fit.
+
+    Args:
+        read: Reads with a limit in characters; asked again with a smaller one where escaping makes the
+            structured form longer than the text.
+    """
+    limit_chars = CONTENT_LIMIT_CHARS
+    while True:
+        page = read(limit_chars)
+        text, facts = read_text(page), page.as_dict()
+        size = _size(text, facts)
+        if size < RESULT_LIMIT_CHARS or limit_chars < _NOTE_CHARS:
+            return result(text, facts)
+        limit_chars = int(limit_chars * 0.95 * RESULT_LIMIT_CHARS / size)
 
 
-def retrieve_result(pack: ContextPack) -> CallToolResult:
-    """A context pack; the text is whole, the structured form names what is in each part."""
+def retrieve_result(pack: ContextPack, smaller: Callable[[int], ContextPack]) -> CallToolResult:
+    """A context pack; the text is whole, the structured form names what is in each part.
+
+    Args:
+        pack: The pack.
+        smaller: Packs again into fewer tokens, for a pack that no result can hold.
+    """
+    asked = budget = pack.tokens
+    while True:
+        text, facts = _pack_text(pack), pack.as_dict()
+        facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
+        facts["left_out_count"] = len(pack.left_out)
+        if _size(text, facts) >= RESULT_LIMIT_CHARS:
+            for part in facts["parts"]:  # whole in ``text`` all the same
+                del part["text"]
+        size = _size(text, facts)
+        if size < RESULT_LIMIT_CHARS or budget <= _LEAST_BUDGET_TOKENS:
+            return result(text, facts)
+        budget = max(_LEAST_BUDGET_TOKENS, int(min(budget, pack.tokens) * 0.95 * RESULT_LIMIT_CHARS / size))
+        note = f"packed into {budget} tokens instead of {asked}: a result holds {RESULT_LIMIT_CHARS:,} characters"
+        pack = smaller(budget)
+        pack = replace(pack, notes=(*pack.notes, note))
+
+
+def _pack_text(pack: ContextPack) -> str:
     lines = [pack.text] if pack.text else ["Nothing is stored yet that fits."]
     if pack.left_out:
-        shown = ", ".join(pack.left_out[:10])
+        shown = ", ".join(pack.left_out[:_LEFT_OUT_SHOWN])
         lines.append(f"[left out for the budget: {len(pack.left_out)}: {shown}]")
-    lines += [f"note: {note}" for note in pack.notes]
-    facts = pack.as_dict()
-    if len(json.dumps(facts, ensure_ascii=False)) + len(pack.text) > RESULT_LIMIT_CHARS:
-        for part in facts["parts"]:
-            del part["text"]
-    return result("\n".join(lines), facts)
+    return "\n".join([*lines, *(f"note: {note}" for note in pack.notes)])
 
 
 def _kind(hit: Hit) -> str:
@@ -163,12 +220,26 @@ def _fitted(
     while True:
         part = whole if kept == count else first(whole, kept)
         shown, members = text(part), facts(part)
-        size = len(shown) + len(json.dumps(members, ensure_ascii=False))
-        if size <= RESULT_LIMIT_CHARS or kept == 0:
+        limit = RESULT_LIMIT_CHARS if kept == count else RESULT_LIMIT_CHARS - 2 * _NOTE_CHARS
+        size = _size(shown, members)
+        if size < limit or kept == 0:
             break
-        kept = min(kept - 1, int(kept * RESULT_LIMIT_CHARS / size))
+        kept = min(kept - 1, int(kept * limit / size))
     if kept < count:
         cut = f"left out {count - kept} {what}"
         shown = f"{shown}\nnote: {cut}"
         members = {**members, "notes": [*members.get("notes", []), cut]}
     return result(shown, members, is_error=is_error)
+
+
+def _size(text: str, facts: dict[str, Any]) -> int:
+    """Characters of both forms together."""
+    return len(text) + len(json.dumps(facts, ensure_ascii=False))
+
+
+def _clipped(text: str, limit: int) -> str:
+    """The text; of a longer one its beginning and end, where the next step stands."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    return f"{text[: limit - tail]} […{len(text) - limit} characters left out…] {text[-tail:]}"

@@ -37,9 +37,13 @@ class MemorySession:
             RunebookError: If it cannot be opened; the next call tries again.
         """
         with self._lock:
-            if self._memory is None:
-                self._memory = self._opener()
-            return self._memory
+            return self._opened()
+
+    def _opened(self) -> Memory:
+        """The open store; the caller holds the lock."""
+        if self._memory is None:
+            self._memory = self._opener()
+        return self._memory
 
     def warm(self) -> None:
         """Open the store and load the model soon, in the background."""
@@ -74,6 +78,9 @@ class MemorySession:
         from memory_core.errors import RunebookError
 
         try:
-            self.memory().warm()
+            with self._lock:
+                if self._users == 0:  # the client left meanwhile: nobody would close the store
+                    return
+                self._opened().warm()
         except RunebookError as error:
             logging.getLogger(__name__).error("the store could not be opened: %s", error)

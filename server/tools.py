@@ -9,18 +9,22 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from memory_core.errors import RunebookError
+from memory_core.model.hits import ContextPack
 from memory_core.model.operations import MemoryOperations
 from server import render
 from server.session import MemorySession
 
+_CRASH_HINT = "Look into the server's log (stderr), then try again; a commit is safe to repeat with a request_id."
 FIELDS_HINT = "Send exactly the arguments that the tool's schema names."
 
 Fields = dict[str, str | int | float | bool | None]
@@ -35,7 +39,24 @@ class StrictTool(Tool):
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
             return render.failure(_argument_errors(error, list(self.parameters["properties"])))
-        return await super().run(arguments, context, convert_result)
+        try:
+            return await super().run(arguments, context, convert_result)
+        except UnexpectedToolError as error:  # the SDK logs its cause; the type must stay
+            raise UnexpectedToolError(f"{self.name} failed unexpectedly. Next: {_CRASH_HINT}") from error
+
+
+class _Arguments(FuncMetadata):
+    """Arguments of a tool; some hosts send objects as JSON text."""
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Read JSON text, but not where text is meant: a memory may itself be JSON, or the word ``null``."""
+        texts = {
+            name
+            for name, info in self.arg_model.model_fields.items()
+            if info.annotation is str or str in get_args(info.annotation)
+        }
+        parsed = super().pre_parse_json({name: value for name, value in data.items() if name not in texts})
+        return {name: parsed.get(name, value) for name, value in data.items()}
 
 
 def build_tools(session: MemorySession) -> list[Tool]:
@@ -111,8 +132,7 @@ def build_tools(session: MemorySession) -> list[Tool]:
         offset: Annotated[int, Field(description="First line, from 0.")] = 0,
         limit: Annotated[int, Field(description="Lines; -1 is all.")] = -1,
     ) -> CallToolResult:
-        page = session.memory().read(uri, offset, limit, render.CONTENT_LIMIT_CHARS)
-        return render.read_result(page)
+        return render.read_result(lambda limit_chars: session.memory().read(uri, offset, limit, limit_chars))
 
     def ls(
         uri: Annotated[str, Field(description="A directory, e.g. viking://user/default/memories.")],
@@ -146,8 +166,10 @@ def build_tools(session: MemorySession) -> list[Tool]:
             Literal["blocks", "text"], Field(description="blocks: typed XML; text: Markdown.")
         ] = "blocks",
     ) -> CallToolResult:
-        pack = session.memory().retrieve(query, messages=messages, token_budget=token_budget, format=format)
-        return render.retrieve_result(pack)
+        def packed(budget: int | None) -> ContextPack:
+            return session.memory().retrieve(query, messages=messages, token_budget=budget, format=format)
+
+        return render.retrieve_result(packed(token_budget), packed)
 
     return [_tool(function) for function in (commit_memory, find, read, ls, tree, retrieve)]
 
@@ -204,6 +226,7 @@ def _tool(function: Callable[..., CallToolResult]) -> Tool:
     if "operations" in schema["properties"]:
         schema = _with_operations(schema)
     tool.parameters = compact_schema(schema)
+    tool.fn_metadata = _Arguments(arg_model=model)
     return tool
 
 

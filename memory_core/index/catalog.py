@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.index.filter import Condition, utc
@@ -91,34 +91,19 @@ class Passage:
     content_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A document as search sees it."""
+class Entry(NamedTuple):
+    """A document as ranking sees it."""
 
     id: int
     uri: str
     part: int
     context_type: str
     memory_type: str
-    name: str
     abstract: str
-    own: str
-    created_at: str | None
     updated_at: str | None
     salience: float
-    tags: tuple[str, ...]
-    category: str | None
-    project: str | None
     role: str | None
     speaker: str | None
-    session_id: str | None
-
-
-_ENTRY_COLUMNS = (
-    "id, uri, part, context_type, memory_type, name, abstract, own, created_at, updated_at, salience, tags, "
-    "category, project, role, speaker, session_id"
-)
-_TAGS = _ENTRY_COLUMNS.split(", ").index("tags")
 
 
 class Catalog:
@@ -272,9 +257,9 @@ class Catalog:
             chunk = ids[start : start + 500]
             marks = ",".join("?" * len(chunk))
             rows = self.connection().execute(
-                f"SELECT {_ENTRY_COLUMNS} FROM documents WHERE id IN ({marks})", list(chunk)
+                f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})", list(chunk)
             )
-            found |= {row[0]: _entry(row) for row in rows}
+            found |= {row[0]: Entry(*row) for row in rows}
         return found
 
     def live(self, seqs: Sequence[int]) -> dict[int, int]:
@@ -350,9 +335,3 @@ class Catalog:
             "VALUES (?, ?, ?, ?, ?, ?)",
             (document, uri.space, str(uri), part, text, digest),
         )
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    members = list(row)
-    members[_TAGS] = tuple(json.loads(members[_TAGS]))
-    return Entry(*members)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _FOLLOW_COMMITS = 200
 _EMBED_BATCH = 64
+#: Background work waits for the request that caused it to be answered.
+_PAUSE_SECONDS = 0.05
 
 #: The type of a file, by its place and the type its trailer names.
 TypeAt = Callable[[MemoryUri, str | None], MemoryType | None]
@@ -180,6 +182,7 @@ class Indexer:
     def _work(self) -> None:
         while not self._closing.is_set():
             self._wake.wait()
+            self._closing.wait(_PAUSE_SECONDS)
             self._wake.clear()
             if self._closing.is_set():
                 return

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from heapq import nlargest
 from typing import cast, get_args
 
 from memory_core.index.catalog import Entry
 from memory_core.index.embedder import Scale
 from memory_core.model.hits import Hit
 from memory_core.scoring.decay import Profile, decay, rank_score
-from memory_core.scoring.fusion import Calibration, Candidate, Question, fuse, is_relevant
+from memory_core.scoring.fusion import Calibration, Candidate, Question, Score, fuse, is_relevant
 from memory_core.storage.ledger import Usage
 
 RANKS: tuple[str, ...] = get_args(Profile)
@@ -29,15 +30,30 @@ class Evidence:
     names_speaker: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What ``find`` was asked for.
+
+    Attributes:
+        rank: relevance, decay or weighted.
+        limit: Hits at most.
+        score_threshold: Leave out hits below it; None keeps all.
+        floor: Whether weak evidence gives no hits.
+    """
+
+    rank: str
+    limit: int
+    score_threshold: float | None
+    floor: bool
+
+
 def rank_hits(
     evidence: Sequence[Evidence],
     question: Question,
     usage: Mapping[str, Usage],
-    rank: str,
+    ranking: Ranking,
     now: datetime,
     scale: Scale | None,
-    *,
-    floor: bool,
 ) -> list[Hit]:
     """Hits in the order of the profile, best first; none when nothing is relevant.
 
@@ -45,30 +61,39 @@ def rank_hits(
         evidence: Candidates found by words or by meaning.
         question: What the store knows of the query's terms.
         usage: Access statistics by URI.
-        rank: relevance, decay or weighted.
+        ranking: Profile and bounds.
         now: Time that ages count from, aware.
         scale: Of the embedding model; None without one.
-        floor: Whether weak evidence gives no hits.
     """
     candidates = [Candidate(max(0.0, item.bm25), item.cosine, item.names_speaker) for item in evidence]
     scores = fuse(candidates, question, calibration=Calibration(scale.zero if scale is not None else 0.0))
-    best = sorted(scores, key=lambda score: score.total, reverse=True)[:_BEST_FEW]
-    if floor and not is_relevant(best, question):
+    best = nlargest(_BEST_FEW, scores, key=lambda score: score.total)
+    if ranking.floor and not is_relevant(best, question):
         return []
-    hits = []
+    profile = cast("Profile", ranking.rank)
+    least = ranking.score_threshold or 0.0
+    ranked: list[tuple[float, float, Evidence, Score]] = []
     for item, score in zip(evidence, scores, strict=True):
         if score.total <= 0.0:
             continue
         age_days = _age_days(item.entry, usage.get(item.entry.uri), now)
-        why = {"lexical": score.lexical}
-        if score.semantic is not None:
-            why["semantic"] = score.semantic
-        if rank != "relevance":
-            why |= {"recency": decay(age_days), "salience": item.entry.salience}
-        total = rank_score(cast("Profile", rank), score.total, item.entry.salience, age_days)
-        hits.append(_hit(item.entry, total, why))
-    hits.sort(key=lambda hit: (-hit.score, hit.uri))
-    return hits
+        total = rank_score(profile, score.total, item.entry.salience, age_days)
+        if total >= least:
+            ranked.append((total, age_days, item, score))
+    ranked.sort(key=lambda found: (-found[0], found[2].entry.uri, found[2].entry.part))
+    return [
+        _hit(item.entry, total, _why(profile, score, item.entry.salience, age_days))
+        for total, age_days, item, score in ranked[: ranking.limit]
+    ]
+
+
+def _why(profile: Profile, score: Score, salience: float, age_days: float) -> dict[str, float]:
+    why = {"lexical": score.lexical}
+    if score.semantic is not None:
+        why["semantic"] = score.semantic
+    if profile != "relevance":
+        why |= {"recency": decay(age_days), "salience": salience}
+    return why
 
 
 def _hit(entry: Entry, score: float, why: Mapping[str, float]) -> Hit:

@@ -23,7 +23,7 @@ from memory_core.index.vectors import by_seq
 from memory_core.model.changes import Similar
 from memory_core.model.hits import FindResult, Hit
 from memory_core.model.uri import MemoryUri
-from memory_core.retrieval.ranker import RANKS, Evidence, rank_hits
+from memory_core.retrieval.ranker import RANKS, Evidence, Ranking, rank_hits
 from memory_core.scoring.fusion import Question
 from memory_core.storage.ledger import Ledger
 
@@ -92,12 +92,11 @@ class Retriever:
         prepared = self._prepare(query, target_uri, filter)
         evidence, question = self._evidence(prepared, limit)
         usage = self._ledger.usage({item.entry.uri for item in evidence})
-        moment = now or datetime.now(UTC)
-        hits = rank_hits(evidence, question, usage, rank, moment, self._scale(), floor=self._config.search.floor)
-        kept = [hit for hit in hits if score_threshold is None or hit.score >= score_threshold][:limit]
+        ranking = Ranking(rank, limit, score_threshold, self._config.search.floor)
+        kept = rank_hits(evidence, question, usage, ranking, now or datetime.now(UTC), self._scale())
         notes = prepared.notes
         if not kept:
-            notes = (*notes, _nothing(bool(hits), score_threshold, prepared.condition is not None))
+            notes = (*notes, _nothing(score_threshold, prepared.condition is not None))
         return FindResult(
             memories=_group(kept, "memory"),
             resources=_group(kept, "resource"),
@@ -256,9 +255,9 @@ def _group(hits: Sequence[Hit], context_type: str) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if hit.context_type == context_type)
 
 
-def _nothing(weaker: bool, score_threshold: float | None, filtered: bool) -> str:
-    if weaker and score_threshold is not None:
-        return f"nothing scores {score_threshold} or more; lower score_threshold to see weaker matches"
+def _nothing(score_threshold: float | None, filtered: bool) -> str:
+    if score_threshold is not None:
+        return f"nothing relevant scores {score_threshold:g} or more; lower score_threshold, or look around with tree"
     if filtered:
-        return "nothing relevant within the filter or target_uri; search without them, or look with tree"
+        return "nothing relevant within the filter or target_uri; search without them, or look around with tree"
     return "nothing relevant is stored; try other words, or look around with tree"

@@ -273,15 +273,11 @@ class Ledger:
 
     def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
         """Access statistics of those that have any."""
-        connection = self._database.connection()
-        found: dict[str, Usage] = {}
-        for uri in uris:
-            row = connection.execute(
-                "SELECT access_count, last_accessed_at FROM usage WHERE uri = ?", (uri,)
-            ).fetchone()
-            if row is not None:
-                found[uri] = Usage(int(row[0]), datetime.fromisoformat(row[1]))
-        return found
+        rows = self._database.connection().execute(
+            "SELECT uri, access_count, last_accessed_at FROM usage WHERE uri IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(uris)),),
+        )
+        return {uri: Usage(int(count), datetime.fromisoformat(at)) for uri, count, at in rows}
 
     def _files(self, where: str, arguments: tuple[str, ...]) -> Iterator[FileRow]:
         rows = self._database.connection().execute(

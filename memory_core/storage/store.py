@@ -87,6 +87,7 @@ class Store:
         self._step = step
         self._seen: set[int] = set()
         self._pending: list[_Pending] = []
+        self._used: list[tuple[tuple[str, ...], datetime]] = []
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._pending_guard = threading.Lock()
@@ -168,6 +169,12 @@ class Store:
     def finish(self, receipt: CommitReceipt) -> None:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
         self._queue(_Pending(0, {}, receipt))
+
+    def used(self, uris: Iterable[str], at: datetime) -> None:
+        """Count one access to each file, off the request path; lost counts are no harm."""
+        with self._pending_guard:
+            self._used.append((tuple(uris), at))
+        self._wake.set()
 
     def adopt(self, now: datetime | None = None) -> int:
         """Record files that people added, edited or removed since the last commit.
@@ -306,9 +313,12 @@ class Store:
     def _settle(self) -> None:
         with self._pending_guard:
             batch, self._pending = self._pending, []
-        if not batch:
-            return
+            used, self._used = self._used, []
         try:
+            for uris, at in used:
+                self.ledger.record_usage(uris, at)
+            if not batch:
+                return
             stats: dict[MemoryUri, FileStat | None] = {}
             for pending in batch:
                 stats |= pending.stats

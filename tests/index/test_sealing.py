@@ -263,7 +263,7 @@ def test_files_that_end_a_process_end_only_the_sealing_one(store: Store) -> None
     known = unit(ROWS - 1)
     name = store.snapshots.collection
     assert survives(store.folder, name, ROWS, known)
-    _overwrite(next(store.folder.rglob("data_level0.bin")))
+    DAMAGE["vectors are cut"](store.folder)
     assert not survives(store.folder, name, ROWS, known)
 
 
@@ -281,7 +281,7 @@ def test_a_crash_mark_on_a_sound_folder_is_tried_in_another_process_and_cleared(
 def test_a_crash_mark_on_a_folder_that_crashes_has_it_moved_aside_and_rebuilt(store: Store) -> None:
     # Checksums that match the damage: only trying the folder tells.
     before = store.manifest
-    _overwrite(next(store.folder.rglob("data_level0.bin")))
+    DAMAGE["vectors are cut"](store.folder)
     lying = {
         file.relative_to(store.folder).as_posix(): [file.stat().st_size, _crc32(file)]
         for file in store.folder.rglob("*")
@@ -322,7 +322,7 @@ def test_a_snapshot_of_a_log_that_was_deleted_is_never_believed(store: Store) ->
     for path in store.state.glob("index.sqlite3*"):
         path.unlink()
     again = Store(store.state)
-    again.append(*reversed(range(ROWS)))
+    again.append(*reversed(range(ROWS - 1)), ROWS - 1)  # the newest row is the same, the others are not
     index = again.index()
     assert again.hits(index) == again.exact()
     assert again.seal(index)
@@ -404,15 +404,15 @@ def test_a_chromadb_that_cannot_be_imported_costs_no_folder(
 
 
 def test_closing_ends_a_seal_under_way(fresh: Store) -> None:
-    fresh.append(*range(3_000))
+    fresh.append(*range(8_000))
     index = fresh.index()
     outcome: list[bool] = []
     thread = threading.Thread(target=lambda: outcome.append(fresh.seal(index)))
     thread.start()
-    while not list((fresh.state / "chroma").glob("*/build-*")) and thread.is_alive():
-        pass
+    while not list((fresh.state / "chroma").glob("*/build-*/chroma.sqlite3")) and thread.is_alive():
+        thread.join(timeout=0.01)
     index.close()
-    thread.join(timeout=20)
+    thread.join(timeout=60)
     assert outcome == [False]
     assert fresh.snapshots.manifest() is None
     fresh.close()
