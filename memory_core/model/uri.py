@@ -8,6 +8,7 @@ real disk is proved once more by ``FileStore.path_for``.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,7 +24,8 @@ PART_LIMIT_BYTES = 255
 URI_LIMIT_BYTES = 2048
 
 _HIDDEN_ALLOWED = frozenset({ABSTRACT_NAME, OVERVIEW_NAME})
-_FORBIDDEN = frozenset('<>:"\\|?*')
+_FORBIDDEN = re.compile(r'[<>:"\\|?*]')
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
     | {f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"}
@@ -114,23 +116,22 @@ class MemoryUri:
 
 def _checked_part(part: str, uri: str) -> str:
     part = unicodedata.normalize("NFC", part)
-    shown = repr(uri)
     if not part:
-        raise InvalidUri(f"{shown} has an empty part.", hint=_HINT)
-    for form in (part, unquote(part)):
+        raise InvalidUri(f"{uri!r} has an empty part.", hint=_HINT)
+    for form in (part, unquote(part)) if "%" in part else (part,):
         compatible = unicodedata.normalize("NFKC", form)
         if compatible in (".", "..") or "/" in form or "\\" in compatible:
-            raise InvalidUri(f"{shown} would leave its directory.", hint=_HINT)
-        if any(unicodedata.category(char) in ("Cc", "Cs") for char in form):
-            raise InvalidUri(f"{shown} holds a control character.", hint=_HINT)
-    if any(char in _FORBIDDEN for char in part):
-        raise InvalidUri(f'{shown} holds one of <>:"\\|?* which no portable file name has.', hint=_HINT)
+            raise InvalidUri(f"{uri!r} would leave its directory.", hint=_HINT)
+        if _CONTROL.search(form):
+            raise InvalidUri(f"{uri!r} holds a control character.", hint=_HINT)
+    if _FORBIDDEN.search(part):
+        raise InvalidUri(f'{uri!r} holds one of <>:"\\|?* which no portable file name has.', hint=_HINT)
     if part.startswith(".") and part not in _HIDDEN_ALLOWED:
-        raise InvalidUri(f"{shown} names a hidden file; those are not memory.", hint=_HINT)
+        raise InvalidUri(f"{uri!r} names a hidden file; those are not memory.", hint=_HINT)
     if part != part.strip(" ") or part.endswith("."):
-        raise InvalidUri(f"{shown} has a part that begins or ends with a space or ends with a dot.", hint=_HINT)
+        raise InvalidUri(f"{uri!r} has a part that begins or ends with a space or ends with a dot.", hint=_HINT)
     if is_device_name(part):
-        raise InvalidUri(f"{shown} has a part that is a device name on Windows.", hint=_HINT)
+        raise InvalidUri(f"{uri!r} has a part that is a device name on Windows.", hint=_HINT)
     if len(part.encode("utf-8", "surrogatepass")) > PART_LIMIT_BYTES:
-        raise InvalidUri(f"{shown} has a part over {PART_LIMIT_BYTES} bytes.", hint=_HINT)
+        raise InvalidUri(f"{uri!r} has a part over {PART_LIMIT_BYTES} bytes.", hint=_HINT)
     return part

@@ -30,7 +30,7 @@ from memory_core.storage.ledger import Ledger
 if TYPE_CHECKING:
     from memory_core.index.embedder import Scale, Vectors
 
-CANDIDATES = 200
+CANDIDATES = 100
 _MOST_CANDIDATES = 20_000
 _LIMIT = 100
 _QUERY_LIMIT_CHARS = 20_000

@@ -1,0 +1,224 @@
+"""Servers as clients meet them: real processes, pipes and sockets, the SDK's own client and a raw one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
+from mcp.types import CallToolResult, TextContent
+
+PATIENCE_SECONDS = 60  # never reached by a passing test
+WORDS_ONLY = ("--set", "embedding.provider=none")
+
+Era = Literal["legacy", "auto"]
+
+
+class Caller:
+    """A connected SDK client, used from ordinary code and from many threads."""
+
+    def __init__(self, portal: BlockingPortal, client: Client, errors: Path | None = None) -> None:
+        self.portal = portal
+        self.client = client
+        self.errors = errors
+
+    def call(self, tool: str, **arguments: Any) -> CallToolResult:
+        answer = self.portal.call(self.client.call_tool, tool, arguments, PATIENCE_SECONDS)
+        assert isinstance(answer, CallToolResult)
+        return answer
+
+    def text(self, tool: str, **arguments: Any) -> str:
+        return text_of(self.call(tool, **arguments))
+
+    def facts(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        answer = self.call(tool, **arguments)
+        assert not answer.is_error, text_of(answer)
+        assert answer.structured_content is not None
+        return answer.structured_content
+
+    def stderr(self) -> str:
+        """What the server has written to stderr so far."""
+        return self.errors.read_text(encoding="utf-8") if self.errors is not None else ""
+
+
+def text_of(answer: CallToolResult) -> str:
+    (block,) = answer.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def command(home: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "server.cli", "serve", "--home", str(home), *options]
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without settings of Runebook's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+
+
+class RawClient:
+    """Newline-delimited JSON-RPC over a server's pipes, without any SDK."""
+
+    def __init__(self, home: Path, *options: str, errors: Path | None = None) -> None:
+        with ExitStack() as stack:
+            target: Any = subprocess.DEVNULL
+            if errors is not None:
+                target = stack.enter_context(errors.open("ab"))
+            self.process = subprocess.Popen(
+                command(home, *options),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=target,
+                env=environment(),
+            )
+        self._last_id = 0
+
+    def __enter__(self) -> Self:
+        self.request(
+            "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"}
+        )
+        self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with self.process.stdout:
+            try:
+                self.process.stdin.close()
+                self.process.wait(PATIENCE_SECONDS)
+            except BrokenPipeError:
+                pass
+            finally:
+                self.process.kill()
+                self.process.wait()
+
+    def write(self, message: dict[str, Any] | bytes) -> None:
+        assert self.process.stdin is not None
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """The next line.
+
+        Raises:
+            EOFError: If the server has ended.
+        """
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        self._last_id += 1
+        self.write({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})
+        answer = self.answer()
+        assert answer["id"] == self._last_id
+        return answer
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self.request("tools/call", name=tool, arguments=arguments)["result"]
+        return result
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
+        self.process.wait(PATIENCE_SECONDS)
+
+
+class HttpServer:
+    """A ``runebook serve --transport http`` process; both transports at ``origin``."""
+
+    def __init__(self, home: Path, errors: Path, *options: str) -> None:
+        self.errors = errors
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port: int = probe.getsockname()[1]
+        self.origin = f"http://127.0.0.1:{self.port}"
+        with errors.open("wb") as target:
+            self.process = subprocess.Popen(
+                command(home, "--transport", "http", "--port", str(self.port), *options),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=target,
+                env=environment(),
+            )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                said = errors.read_text(encoding="utf-8")
+                assert self.process.poll() is None, said
+                assert time.monotonic() < deadline, said
+                time.sleep(0.02)
+
+    def stop(self) -> int:
+        """Ask it to end; its exit status."""
+        self.process.terminate()
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture(scope="session")
+def portal() -> Iterator[BlockingPortal]:
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture(scope="session")
+def connect(portal: BlockingPortal) -> Callable[..., Any]:
+    """``with connect(target, era) as caller``: target is a home, an ``/mcp`` URL or an ``/sse`` URL."""
+
+    @contextmanager
+    def connected(target: Path | str, era: Era, *options: str, errors: Path | None = None) -> Iterator[Caller]:
+        with ExitStack() as stack:
+            if isinstance(target, Path):
+                program, *arguments = command(target, *options)
+                parameters = StdioServerParameters(command=program, args=arguments, env=environment())
+                target.mkdir(parents=True, exist_ok=True)
+                errors = errors or target.with_name(f"{target.name}.stderr")
+                log = stack.enter_context(errors.open("a", encoding="utf-8", newline="\n"))
+                server: Any = stdio_client(parameters, errlog=log)
+            else:
+                server = sse_client(target) if target.endswith("/sse") else target
+            client = stack.enter_context(portal.wrap_async_context_manager(Client(server, mode=era)))
+            yield Caller(portal, client, errors)
+
+    return connected
+
+
+@pytest.fixture(scope="session")
+def raw_client() -> type[RawClient]:
+    return RawClient
+
+
+@pytest.fixture(scope="session")
+def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    folder = tmp_path_factory.mktemp("http")
+    server = HttpServer(folder / "home", folder / "stderr", *WORDS_ONLY)
+    try:
+        yield server
+    finally:
+        server.stop()
