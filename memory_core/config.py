@@ -136,24 +136,30 @@ def load(
     overrides: dict[str, Any] = {}
     for dotted, _, _ in settings():
         raw = environment.get(environment_name(dotted))
-        if raw is not None:
+        if raw:  # hosts pass on variables that were left empty
             _set(overrides, dotted, _decoded(dotted, raw))
+    known = [dotted for dotted, _, _ in settings()]
+    hint = f"Correct or remove it. Settings are: {', '.join(known)}."
     for dotted, value in (flags or {}).items():
+        if dotted not in known:
+            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint)
         if value is not None:
-            _set(overrides, dotted, value)
-    home = Path(str(overrides.get("home", Config.model_fields["home"].default))).expanduser()
+            _set(overrides, dotted, _decoded(dotted, value))
+    home = _expanded(Path(str(overrides.get("home", Config.model_fields["home"].default))))
     named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
-    values = _read(named.expanduser(), required=True) if named else _read(home / CONFIG_NAME, required=False)
+    values = _read(_expanded(named), required=True) if named else _read(home / CONFIG_NAME, required=False)
     merged = _merged(values, overrides)
     try:
-        return Config.model_validate(merged)
+        config = Config.model_validate(merged)
     except ValidationError as error:
         first = error.errors()[0]
         dotted = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(name for name, _, _ in settings())
-        raise ConfigInvalid(
-            f"setting '{dotted}': {first['msg']}.", hint=f"Correct or remove it. Settings are: {known}."
-        ) from None
+        if first["type"] == "extra_forbidden":
+            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint) from None
+        raise ConfigInvalid(f"setting '{dotted}': {first['msg']}.", hint=hint) from None
+    for directory in (config.home, *config.schema_dirs):
+        _expanded(directory)
+    return config
 
 
 def example() -> str:
@@ -161,10 +167,17 @@ def example() -> str:
     return json.dumps(Config().model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ConfigInvalid(f"{str(path)!r}: {error}", hint="Write the folder out instead of using '~'.") from error
+
+
 def _read(path: Path, *, required: bool) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
         if not required:
             return {}
         raise ConfigInvalid(f"the config file {path} does not exist.", hint="Create it or name another.") from None
@@ -181,8 +194,8 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
     return values
 
 
-def _decoded(dotted: str, raw: str) -> Any:
-    if dotted == "schema_dirs":
+def _decoded(dotted: str, raw: Any) -> Any:
+    if dotted == "schema_dirs" and isinstance(raw, str):
         return [part for part in raw.split(os.pathsep) if part]
     return raw
 

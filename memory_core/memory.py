@@ -28,10 +28,14 @@ from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.context import ContextBuilder
 from memory_core.retrieval.retriever import Retriever
 from memory_core.storage.store import Step, Store
+from memory_core.update.soundness import is_sound
 from memory_core.update.updater import MemoryUpdater, identify
 
 _log = logging.getLogger(__name__)
 _QUERY_MESSAGES = 5
+#: Of joined messages the end is the question; search reads no more than this.
+_QUERY_CHARS = 8_000
+_REQUEST_ID_CHARS = 256
 #: Passages that are embedded before a commit answers; more follow in the background.
 _AT_ONCE = 8
 
@@ -125,6 +129,10 @@ class Memory:
             StoreBusy: If another writer held the store too long. Nothing was stored.
             StorageFailed: If the ledger could not be written. Nothing was stored.
         """
+        if request_id is not None and not (is_sound(request_id) and 0 < len(request_id) <= _REQUEST_ID_CHARS):
+            raise InvalidInput(
+                "request_id cannot be kept.", hint=f"Use 1 to {_REQUEST_ID_CHARS} characters, a UUID for example."
+            )
         explicit = memory_content is not None or fields is not None
         if (explicit, messages is not None, operations is not None).count(True) != 1:
             raise InvalidInput(
@@ -225,7 +233,7 @@ class Memory:
             raise InvalidInput(f"token_budget {budget} is out of range.", hint="Use 200 to 10,000 tokens.")
         if query is None and messages is not None:
             said = [message.text for message in parse_messages(messages) if message.role == "user"]
-            query = "\n".join(said[-_QUERY_MESSAGES:])
+            query = "\n".join(said[-_QUERY_MESSAGES:])[-_QUERY_CHARS:].replace("\x00", " ")
         return self._context.build(query, budget, format)
 
     def _indexed(self, receipt: CommitReceipt) -> CommitReceipt:

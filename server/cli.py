@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from memory_core.errors import RunebookError
 
     try:
-        run: Callable[[argparse.Namespace], int] = arguments.run
-        return run(arguments)
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()  # a reader that has left is noticed here, not when Python exits
+        return status
     except RunebookError as error:
         print(f"runebook: {error}", file=sys.stderr)
         return 1
@@ -191,7 +193,7 @@ def _settings(arguments: argparse.Namespace) -> Config:
     from memory_core.config import load
     from memory_core.errors import ConfigInvalid
 
-    flags: dict[str, Any] = {"home": arguments.home}
+    flags: dict[str, Any] = {"home": arguments.home or None}
     for setting in arguments.set:
         name, equals, value = setting.partition("=")
         if not equals:
@@ -230,22 +232,16 @@ def _serve(arguments: argparse.Namespace) -> int:
             from server.wire import serve_stdio
 
             server = build_server(opener)
-            _collect_garbage()
+            gc.enable()
+            gc.freeze()
             anyio.run(serve_stdio, server, streams)
     else:
         from server.app import build_server
         from server.http import serve
 
-        server = build_server(opener)
-        _collect_garbage()
-        serve(server, arguments.host, arguments.port)
+        gc.enable()
+        serve(build_server(opener), arguments.host, arguments.port)
     return 0
-
-
-def _collect_garbage() -> None:
-    """From here on, as for any long-lived process; what the imports left is not looked at again."""
-    gc.enable()
-    gc.freeze()
 
 
 def _commit(arguments: argparse.Namespace) -> int:
@@ -337,18 +333,16 @@ def _types(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> int:
-    from memory_core.config import environment_name, settings
+    from memory_core.config import Config, environment_name, settings
 
     config = _settings(arguments)
-    values = config.model_dump(mode="json")
+    values, defaults = config.model_dump(mode="json"), Config().model_dump(mode="json")
     facts: dict[str, Any] = {}
     lines: list[str] = []
-    for dotted, default, description in settings():
-        value: Any = values
-        for part in dotted.split("."):
-            value = value[part]
+    for dotted, _, description in settings():
+        value, default = (reduce(dict.__getitem__, dotted.split("."), tree) for tree in (values, defaults))
         facts[dotted] = {"value": value, "environment": environment_name(dotted), "description": description}
-        mark = "" if str(value) == str(default) or value == default else "  (changed)"
+        mark = "" if value == default else "  (changed)"
         lines.append(f"{dotted} = {value}{mark}\n    {description} [{environment_name(dotted)}]")
     _print(arguments, facts, "\n".join(lines))
     return 0
@@ -362,9 +356,8 @@ def _usage(_arguments: argparse.Namespace) -> int:
 def _demo(arguments: argparse.Namespace) -> int:
     from server.demo import run
 
-    options = [part for setting in arguments.set for part in ("--set", setting)]
-    if arguments.config:
-        options += ["--config", arguments.config]
+    config = [f"--config={arguments.config}"] if arguments.config else []
+    options = [*config, *(f"--set={setting}" for setting in arguments.set)]
     return run(keep=arguments.keep, home=Path(arguments.home) if arguments.home else None, options=options)
 
 
@@ -388,16 +381,16 @@ def _text_file(name: str) -> str:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         shown = "standard input" if name == "-" else name
-        raise InvalidInput(f"{shown} cannot be read: {error}.", hint="Give text in UTF-8.") from error
+        raise InvalidInput(
+            f"{shown} cannot be read: {error}.", hint="Name a readable file in UTF-8, or '-'."
+        ) from error
 
 
 def _json_text(text: str | None, name: str) -> Any:
     from memory_core.errors import InvalidInput
 
-    if text is None:
-        return None
     try:
-        return json.loads(text)
+        return None if text is None else json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise InvalidInput(f"{name} is not JSON: {error}.", hint="Check quotes and commas.") from error
 

@@ -10,6 +10,8 @@ from typing import Any
 import uvicorn
 from mcp.server import MCPServer
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory_core.errors import ConfigInvalid
 
@@ -26,7 +28,36 @@ def build_app(server: MCPServer[Any], host: str) -> Starlette:
         async with server.session_manager.run():
             yield
 
-    return Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
+    return Starlette(
+        routes=[*streamable.routes, *sse.routes], lifespan=lifespan, middleware=[Middleware(_SingleResponse)]
+    )
+
+
+class _SingleResponse:
+    """Lets each request be answered once.
+
+    The SDK's SSE endpoint ends with a second, empty response, and raises after it has refused a request; each
+    would print a traceback for something ordinary: a client that is connected at shutdown, a foreign page.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = repeated = False
+
+        async def send_once(message: Message) -> None:
+            nonlocal started, repeated
+            if message["type"] == "http.response.start":
+                started, repeated = True, started
+            if not repeated:
+                await send(message)
+
+        try:
+            await self._app(scope, receive, send_once)
+        except ValueError:
+            if not started:
+                raise
 
 
 def serve(server: MCPServer[Any], host: str, port: int) -> None:

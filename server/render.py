@@ -91,7 +91,9 @@ def _troubled_first(receipt: CommitReceipt, count: int) -> CommitReceipt:
 def _short(item: OperationResult) -> OperationResult:
     """The result without the bulk of what the caller sent, which a reason may quote."""
     texts = {name: getattr(item, name) for name in ("uri", "reason", "hint", "note")}
-    clipped = {name: _clipped(text, _REASON_LIMIT_CHARS) for name, text in texts.items() if text is not None}
+    clipped: dict[str, Any] = {
+        name: _clipped(text, _REASON_LIMIT_CHARS) for name, text in texts.items() if text is not None
+    }
     return replace(item, **clipped)
 
 
@@ -169,15 +171,19 @@ def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
         limit_chars = int(limit_chars * 0.95 * RESULT_LIMIT_CHARS / size)
 
 
-def retrieve_result(pack: ContextPack, smaller: Callable[[int], ContextPack]) -> CallToolResult:
+def retrieve_result(packed: Callable[[int], ContextPack], budget_tokens: int) -> CallToolResult:
     """A context pack; the text is whole, the structured form names what is in each part.
 
     Args:
-        pack: The pack.
-        smaller: Packs again into fewer tokens, for a pack that no result can hold.
+        packed: Packs into so many tokens; asked again with fewer for a pack that no result can hold.
+        budget_tokens: What the caller asked for.
     """
-    asked = budget = pack.tokens
+    budget = budget_tokens
     while True:
+        pack = packed(budget)
+        if budget < budget_tokens:
+            note = f"packed for {budget} tokens, not {budget_tokens}: a result holds {RESULT_LIMIT_CHARS:,} characters"
+            pack = replace(pack, notes=(*pack.notes, note))
         text, facts = _pack_text(pack), pack.as_dict()
         facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
         facts["left_out_count"] = len(pack.left_out)
@@ -187,10 +193,7 @@ def retrieve_result(pack: ContextPack, smaller: Callable[[int], ContextPack]) ->
         size = _size(text, facts)
         if size < RESULT_LIMIT_CHARS or budget <= _LEAST_BUDGET_TOKENS:
             return result(text, facts)
-        budget = max(_LEAST_BUDGET_TOKENS, int(min(budget, pack.tokens) * 0.95 * RESULT_LIMIT_CHARS / size))
-        note = f"packed into {budget} tokens instead of {asked}: a result holds {RESULT_LIMIT_CHARS:,} characters"
-        pack = smaller(budget)
-        pack = replace(pack, notes=(*pack.notes, note))
+        budget = max(_LEAST_BUDGET_TOKENS, int(budget * 0.95 * RESULT_LIMIT_CHARS / size))
 
 
 def _pack_text(pack: ContextPack) -> str:

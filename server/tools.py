@@ -166,10 +166,12 @@ def build_tools(session: MemorySession) -> list[Tool]:
             Literal["blocks", "text"], Field(description="blocks: typed XML; text: Markdown.")
         ] = "blocks",
     ) -> CallToolResult:
-        def packed(budget: int | None) -> ContextPack:
-            return session.memory().retrieve(query, messages=messages, token_budget=budget, format=format)
+        memory = session.memory()
 
-        return render.retrieve_result(packed(token_budget), packed)
+        def packed(budget: int) -> ContextPack:
+            return memory.retrieve(query, messages=messages, token_budget=budget, format=format)
+
+        return render.retrieve_result(packed, token_budget or memory.config.retrieve.token_budget)
 
     return [_tool(function) for function in (commit_memory, find, read, ls, tree, retrieve)]
 

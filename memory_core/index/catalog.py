@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from memory_core.errors import StorageFailed
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.index.filter import Condition, utc
 from memory_core.index.tokenizer import index_tokens
@@ -23,6 +25,8 @@ from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.model.uri import MemoryUri
 from memory_core.scoring.fusion import FILLER_ROWS, FILLER_TEXT
 from memory_core.storage.database import Database
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA_1 = (
     """
@@ -110,7 +114,12 @@ class Catalog:
     """Reads and writes ``index.sqlite3``."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, (_SCHEMA_1,), "NORMAL")
+        try:
+            self._database = Database(path, (_SCHEMA_1,), "NORMAL")
+        except StorageFailed as error:
+            _log.warning("the catalog is rebuilt: %s", error.message)
+            _move_aside(path)
+            self._database = Database(path, (_SCHEMA_1,), "NORMAL")
 
     def close(self) -> None:
         """Close all connections."""
@@ -335,3 +344,11 @@ class Catalog:
             "VALUES (?, ?, ?, ?, ?, ?)",
             (document, uri.space, str(uri), part, text, digest),
         )
+
+
+def _move_aside(path: Path) -> None:
+    """Make room for a new catalog; the damaged one is kept once, for whoever wants to look."""
+    for suffix in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + suffix)
+        if file.exists():
+            file.replace(path.with_name(f"{path.name}.damaged{suffix}"))

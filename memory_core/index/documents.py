@@ -84,10 +84,11 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
         if isinstance(value, str) and field != CONTENT and field not in keys and value not in record.body
     ]
     tags = tuple(str(tag) for tag in _sequence(record.meta.get("tags")))
-    own = "\n".join([name, record.body, *extra, *tags])
+    own = "\n".join([*([] if record.body.startswith(name) else [name]), record.body, *extra, *tags])
     heading = f"{label}: {name}" if label else name
     body = "\n".join([record.body, *extra]).strip()
-    pieces = passages(f"{heading}\n{body}")
+    named = body.removeprefix(name) if body.startswith(name) else f"\n{body}"
+    pieces = passages(heading + named)
     if len(pieces) > 1:
         pieces = [pieces[0], *(f"{heading}\n{piece}" for piece in pieces[1:])]
     return Document(

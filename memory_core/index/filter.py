@@ -6,6 +6,7 @@ ops eq, ne, in, gt, gte, lt, lte, contains. Values only ever become bound parame
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ FIELDS: Mapping[str, str] = {
 _COMPARISONS: Mapping[str, str] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _OPERATORS = ("eq", "ne", "in", *_COMPARISONS, "contains")
 _TIMES = frozenset({"created_at", "updated_at"})
+#: A year, a month or a day: compared with as much of a time as it gives.
+_PERIOD = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
 _DEPTH_LIMIT = 16
 _EXAMPLE = (
     'For example {"and": [{"memory_type": {"in": ["facts", "events"]}}, {"time": {"gte": "2026-01-01"}}]}; '
@@ -56,10 +59,10 @@ def utc(text: str | None) -> str | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
         return text
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def compile_filter(tree: Mapping[str, Any] | None, depth: int = 0) -> Condition | None:
@@ -110,35 +113,49 @@ def _comparison(name: str, op: str, operand: Any) -> Condition:
             raise InvalidFilter(f"'in' on {name!r} takes a list that is not empty.", hint=_EXAMPLE)
         return _joined([_comparison(name, "eq", item) for item in operand], "OR")
     value = _scalar(name, operand)
+    if value is None and (op not in ("eq", "ne") or column == "tags"):
+        raise InvalidFilter(f"{op!r} on {name!r} needs a value.", hint=_EXAMPLE)
     if column == "tags":
         return _tag(op, value)
+    side = f"d.{column}"
+    if column in _TIMES and isinstance(value, str) and _PERIOD.fullmatch(value):
+        side = f"substr(d.{column}, 1, {len(value)})"
     if op == "contains":
         return Condition(f"instr(lower(d.{column}), lower(?)) > 0", (str(value),))
     if op == "eq":
-        return Condition(f"d.{column} IS ?", (value,))
+        return Condition(f"{side} IS ?", (value,))
     if op == "ne":
-        return Condition(f"d.{column} IS NOT ?", (value,))
+        return Condition(f"{side} IS NOT ?", (value,))
+    return Condition(f"{side} {_COMPARISONS[op]} ?", (value,))
+
+
+def _scalar(name: str, value: Any) -> str | float | None:
     if value is None:
-        raise InvalidFilter(f"{op!r} on {name!r} needs a value.", hint=_EXAMPLE)
-    return Condition(f"d.{column} {_COMPARISONS[op]} ?", (value,))
-
-
-def _scalar(name: str, value: Any) -> Any:
-    if value is not None and not isinstance(value, str | int | float):
-        raise InvalidFilter(f"the value for {name!r} must be text or a number.", hint=_EXAMPLE)
+        return None
     if FIELDS[name] == "salience":
-        if not isinstance(value, int | float):
+        sound = isinstance(value, int | float) and not isinstance(value, bool)
+        if not sound or not 0.0 <= value <= 1.0:
             raise InvalidFilter("salience is compared with a number from 0 to 1.", hint=_EXAMPLE)
         return float(value)
-    if FIELDS[name] in _TIMES and value is not None:
-        if not isinstance(value, str) or not value[:4].isdigit():
-            raise InvalidFilter(
-                f"{name!r} is compared with an ISO 8601 date or time.", hint='For example "2026-03-17".'
-            )
-        return value if len(value) <= len("2026-03-17") else utc(value)
-    if name == "uri" and isinstance(value, str):
-        return value
-    return value
+    if not isinstance(value, str):
+        raise InvalidFilter(f"the value for {name!r} must be text.", hint=_EXAMPLE)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidFilter(f"the value for {name!r} holds half a character.", hint=_EXAMPLE) from None
+    return _time(name, value) if FIELDS[name] in _TIMES else value
+
+
+def _time(name: str, value: str) -> str:
+    """A period as it is, a moment in UTC."""
+    period = _PERIOD.fullmatch(value) is not None
+    try:
+        datetime.fromisoformat(f"{value}-01-01"[:10] if period else value)
+    except ValueError:
+        raise InvalidFilter(
+            f"{name!r} is compared with an ISO 8601 date or time.", hint='For example "2026-03-17".'
+        ) from None
+    return value if period else utc(value) or value
 
 
 def _tag(op: str, value: Any) -> Condition:

@@ -126,15 +126,17 @@ class Indexer:
     def _follow_some(self) -> None:
         with self.catalog.writing() as connection:
             position = self.catalog.position()
-            if position.ledger_id != self._ledger_id or position.seq > self._ledger.newest_seq():
+            # Read before the rows: what is committed in between is then not skipped, only seen the next time.
+            newest = self._ledger.newest_seq()
+            if position.ledger_id != self._ledger_id or position.seq > newest:
                 self.catalog.clear(connection)
                 position = Position(self._ledger_id, 0)
             rows = self._ledger.changes_after(position.seq, _FOLLOW_COMMITS)
-            last = {row.uri: index for index, row in enumerate(rows)}
+            whole = {row.uri: index for index, row in enumerate(rows) if not row.appended}
             for index, row in enumerate(rows):
-                if row.appended or last[row.uri] == index:
+                if index >= whole.get(row.uri, 0):
                     self._index(connection, row)
-            seq = rows[-1].seq if rows else self._ledger.newest_seq()
+            seq = rows[-1].seq if rows else newest
             self.catalog.advance(connection, Position(self._ledger_id, seq))
 
     def _index(self, connection: sqlite3.Connection, row: ChangeRow) -> None:
@@ -155,7 +157,7 @@ class Indexer:
         text = row.after
         if row.appended and row.before_sha256 is not None:
             before = self._ledger.text_at(row.uri, row.seq - 1) or ""
-            first_part = before.count("\n") + (0 if before.endswith("\n") or not before else 1)
+            first_part = before.count("\n")
             earlier = self.catalog.last_turns(row.uri)
         else:
             self.catalog.remove(connection, row.uri)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory_core.index.filter import Condition
 from memory_core.scoring.fusion import COLUMN_WEIGHTS, FILLER_ROWS, Question, weigh_question
@@ -55,11 +55,15 @@ def search(
         )
         arguments = (match, *condition.parameters, limit)
     scores = {int(identifier): float(score) for identifier, score in connection.execute(sql, arguments)}
-    return LexicalHits(scores, weigh_question(*_frequencies(connection, terms)))
+    question = weigh_question(*_frequencies(connection, terms))
+    if scopes is not None:
+        # Words that only a space out of sight holds are as unknown as words that nobody holds.
+        question = replace(question, known_terms=_known(connection, terms, scopes))
+    return LexicalHits(scores, question)
 
 
 def _frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> tuple[int, list[int]]:
-    """All rows, fillers included, and for each term the rows that hold it."""
+    """All rows, fillers included, and for each term the rows that hold it: what ``bm25()`` itself counts."""
     rows = int(connection.execute("SELECT count(*) FROM documents").fetchone()[0]) + FILLER_ROWS
     matching = [
         int(
@@ -70,3 +74,15 @@ def _frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> tuple[
         for term in terms
     ]
     return rows, matching
+
+
+def _known(connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str]) -> int:
+    """How many of the terms any document within the scopes holds."""
+    within = f"scope : ({' OR '.join(scopes)})"
+    return sum(
+        connection.execute(
+            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (f"({{own previous}} : {term}) AND {within}",)
+        ).fetchone()
+        is not None
+        for term in terms
+    )

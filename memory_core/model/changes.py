@@ -96,10 +96,15 @@ class OperationResult:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """The planner's answer: files to change and one result per operation, in the caller's order."""
+    """The planner's answer: files to change and one result per operation, in the caller's order.
+
+    ``notes`` and ``usage`` go into the receipt as they are, so that a repeated request gets them too.
+    """
 
     changes: tuple[FileChange, ...] = ()
     results: tuple[OperationResult, ...] = ()
+    notes: tuple[str, ...] = ()
+    usage: Mapping[str, int] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ LIMIT_BYTES = 255
 #: Left free at the end of a name for a collision suffix such as ``~1a2b3c4d``.
 _SUFFIX_ROOM_BYTES = 10
 _SEPARATORS = " _-."
-_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
+#: Also what a URI takes for one of these: ``%2F`` and the wide backslashes.
+_UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff﹨＼]|%(?=[0-9A-Fa-f]{2})')
 
 
 def short_hash(text: str) -> str:
@@ -36,7 +37,8 @@ def key_of(values: Mapping[str, object], key_fields: tuple[str, ...]) -> str:
 
     Case, width, Unicode form and spacing do not distinguish memories; wording does.
     """
-    return "\x1f".join(" ".join(fold(str(values.get(name, ""))).split()) for name in key_fields)
+    given = ("" if (value := values.get(name)) is None else str(value) for name in key_fields)
+    return "\x1f".join(" ".join(fold(text).split()) for text in given)
 
 
 def render(template: str, values: Mapping[str, object]) -> str:

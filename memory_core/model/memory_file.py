@@ -11,12 +11,16 @@ early or pose as a second trailer. A file without a trailer is a hand-written me
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _OPEN = "<!-- MEMORY_FIELDS\n"
+#: As an editor may have left it, with carriage returns.
+_OPENING = re.compile(r"^<!-- MEMORY_FIELDS\r?\n", re.MULTILINE)
 _CLOSE = "\n-->"
+_DEPTH_LIMIT = 100
 _GAP = "\n\n"
 
 
@@ -37,20 +41,60 @@ class MemoryFile:
 
 def parse(text: str) -> MemoryFile:
     """Split a file's text; never fails: what is not a sound trailer belongs to the body."""
-    start = text.rfind(_OPEN)
-    if start < 0 or (start > 0 and text[start - 1] != "\n"):
+    openings = list(_OPENING.finditer(text))
+    if not openings:
         return MemoryFile(text)
-    block = text[start + len(_OPEN) :].rstrip()
+    opening = openings[-1]
+    block = text[opening.end() :].rstrip()
     if not block.endswith(_CLOSE.strip()):
-        return MemoryFile(text)
+        return MemoryFile(text, damage=_buried(block))
     try:
         trailer = json.loads(block.removesuffix(_CLOSE.strip()))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return MemoryFile(text, damage=f"the MEMORY_FIELDS trailer is not valid JSON: {error}")
     if not isinstance(trailer, dict):
         return MemoryFile(text, damage="the MEMORY_FIELDS trailer is not a JSON object")
-    body = text[:start]
-    return MemoryFile(body.removesuffix(_GAP) if body.endswith(_GAP) else body.removesuffix("\n"), trailer)
+    if not _can_be_dumped(trailer):
+        return MemoryFile(
+            text, damage="the MEMORY_FIELDS trailer holds what no file can: half a character, NaN, deep nesting"
+        )
+    body = text[: opening.start()]
+    for gap in (_GAP, "\r\n\r\n", "\r\n", "\n"):
+        if body.endswith(gap):
+            return MemoryFile(body.removesuffix(gap), trailer)
+    return MemoryFile(body, trailer)
+
+
+def _buried(block: str) -> str | None:
+    """Damage, when a real trailer is followed by text that somebody added at the end of the file."""
+    head, closed, _ = block.partition(_CLOSE)
+    try:
+        trailer = json.loads(head) if closed else None
+    except (ValueError, RecursionError):
+        return None  # an example of a trailer, not one
+    if isinstance(trailer, dict) and "memory_type" in trailer:
+        return "there is text below the MEMORY_FIELDS trailer, which must come last"
+    return None
+
+
+def _can_be_dumped(trailer: Mapping[str, Any]) -> bool:
+    try:
+        json.dumps(trailer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        return False
+    # ``dump`` indents, which json does by recursion.
+    layer: list[Any] = [trailer]
+    for _ in range(_DEPTH_LIMIT):
+        layer = [item for value in layer for item in _items(value)]
+        if not layer:
+            return True
+    return False
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def dump(file: MemoryFile) -> str:

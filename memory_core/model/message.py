@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from memory_core.errors import InvalidInput
-from memory_core.model.message_values import moment
+from memory_core.model.message_values import moment, sound_text
 
 Scalar = str | int | float | bool
 
@@ -163,10 +163,21 @@ def _record(line: str) -> Mapping[str, Any]:
     if not isinstance(record, dict):
         _refuse("it is not a JSON object")
     if "\\u" in line:
-        written = json.dumps(record, ensure_ascii=False)
-        if any("\ud800" <= char <= "\udfff" for char in written) or "\\u0000" in written:
-            _refuse("it holds a NUL character or a lone surrogate")
+        _check_texts(record)
     return record
+
+
+def _check_texts(record: Any) -> None:
+    """Refuse escapes that JSON allows and no file, index or answer can hold."""
+    waiting = [record]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            sound_text(value, "it")
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _not_finite(constant: str) -> NoReturn:

@@ -26,6 +26,7 @@ neighbours without ids or times that are sent alone ("ok", then "ok") are both k
 
 from __future__ import annotations
 
+import heapq
 import json
 import unicodedata
 from collections import Counter
@@ -44,6 +45,8 @@ _PROMPT_ROLES = frozenset({"system", "developer"})
 _EQUAL_PAIRS_LIMIT = 40_000
 _REPEATED_LIMIT = 8
 _PAIRS_LIMIT = 25_000_000
+#: Candidates for an overlap, longest first; more than one matters only where some messages lack times or ids.
+_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +135,29 @@ def _overlap(
 ) -> tuple[list[tuple[_Turn, _Turn]], int]:
     """The pairs of rule 3 and where they start in ``new``; no pairs when there is no evident overlap."""
     opening: list[tuple[_Turn, _Turn]] = []
+    for end in heapq.nlargest(_TRIES, (end for end, length in enumerate(lengths, 1) if length == end)):
+        run = _last_run(old, new[:end], end)
+        if len(run) == end:
+            opening = run
+            break
     longest: list[tuple[_Turn, _Turn]] = []
     start = 0
-    for end, length in enumerate(lengths, start=1):
-        if length > len(longest) or length == end > len(opening):
-            pairs = list(zip(old[len(old) - length :], new[end - length : end], strict=True))
-            bar = next((place for place in range(length, 0, -1) if not _compatible(*pairs[place - 1])), 0)
-            run = pairs[bar:]
-            if len(run) == end > len(opening):
-                opening = run
-            if len(run) > len(longest):
-                longest, start = run, end - len(run)
+    for length, before_end in heapq.nlargest(_TRIES, ((length, -end) for end, length in enumerate(lengths, 1))):
+        run = _last_run(old, new[:-before_end], length)
+        if len(run) > len(longest):
+            longest, start = run, -before_end - len(run)
     if opening and (len(opening) == len(old) or _names_itself(opening, times) or _weight(opening) > SHORT_WEIGHT):
         return opening, 0
     if _names_itself(longest, times) or (len(longest) >= 2 and _weight(longest) >= RUN_WEIGHT):
         return longest, start
     return [], 0
+
+
+def _last_run(old: list[_Turn], new: list[_Turn], length: int) -> list[tuple[_Turn, _Turn]]:
+    """The last ``length`` pairs, or as many of them as ids and times allow."""
+    pairs = list(zip(old[len(old) - length :], new[len(new) - length :], strict=True))
+    bar = next((place for place in range(length, 0, -1) if not _compatible(*pairs[place - 1])), 0)
+    return pairs[bar:]
 
 
 def _common_ends(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[int]:

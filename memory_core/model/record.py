@@ -85,6 +85,12 @@ def record_key(memory_type: MemoryType, record: MemoryRecord) -> str:
     return key_of(record.fields, memory_type.key_fields)
 
 
+def next_version(stored: Any) -> int:
+    """One more than the stored version; a hand edit may have left anything there."""
+    sound = isinstance(stored, int) and not isinstance(stored, bool) and stored > 0
+    return stored + 1 if sound else 1
+
+
 def first_words(text: str, limit_chars: int = 60) -> str:
     """A name for a text that has none: its first words, or first characters where there are no spaces."""
     line = next((line.strip(" #*->`\t") for line in text.splitlines() if line.strip(" #*->`\t")), "")

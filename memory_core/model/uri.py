@@ -25,7 +25,8 @@ URI_LIMIT_BYTES = 2048
 
 _HIDDEN_ALLOWED = frozenset({ABSTRACT_NAME, OVERVIEW_NAME})
 _FORBIDDEN = re.compile(r'[<>:"\\|?*]')
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+#: The line separators among them: a listing prints one URI a line.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
     | {f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"}
@@ -70,13 +71,12 @@ class MemoryUri:
             size = len(text.encode("utf-8"))
         except UnicodeEncodeError:
             raise InvalidUri("the URI holds a lone surrogate, which no file name can.", hint=_HINT) from None
-        if size > URI_LIMIT_BYTES:
-            raise InvalidUri(f"the URI is {size} bytes; the limit is {URI_LIMIT_BYTES}.", hint=_HINT)
-        parts = tuple(_checked_part(part, text) for part in path.split("/"))
-        scopes = [scope.value for scope in Scope]
-        if parts[0] not in scopes:
-            raise InvalidUri(f"{text!r} names no known scope; scopes are {', '.join(scopes)}.", hint=_HINT)
-        return cls(parts)
+        _check_size(size)
+        uri = cls(tuple(_checked_part(part, text) for part in path.split("/")))
+        _check_scope(uri.parts[0], text)
+        if not text.isascii():
+            _check_size(len(str(uri).encode("utf-8")))  # composing may lengthen
+        return uri
 
     def __str__(self) -> str:
         return SCHEME + "/".join(self.parts)
@@ -105,13 +105,28 @@ class MemoryUri:
         """The entry ``name`` below this directory.
 
         Raises:
-            InvalidUri: If the name is unsafe.
+            InvalidUri: If the name is unsafe, the URI becomes too long, or the root has no such scope.
         """
-        return MemoryUri((*self.parts, _checked_part(name, f"{self}/{name}")))
+        uri = MemoryUri((*self.parts, _checked_part(name, f"{self}/{name}")))
+        if not self.parts:
+            _check_scope(uri.name, str(uri))
+        _check_size(len(str(uri).encode("utf-8")))
+        return uri
 
     def contains(self, other: MemoryUri) -> bool:
         """Whether ``other`` is this location or lies below it."""
         return other.parts[: len(self.parts)] == self.parts
+
+
+def _check_scope(part: str, uri: str) -> None:
+    scopes = [scope.value for scope in Scope]
+    if part not in scopes:
+        raise InvalidUri(f"{uri!r} names no known scope; scopes are {', '.join(scopes)}.", hint=_HINT)
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > URI_LIMIT_BYTES:
+        raise InvalidUri(f"the URI is {size_bytes} bytes; the limit is {URI_LIMIT_BYTES}.", hint=_HINT)
 
 
 def _checked_part(part: str, uri: str) -> str:

@@ -14,6 +14,8 @@ from memory_core.storage.file_store import Entry, FileStore
 
 _MESSAGE_FRAGMENT = re.compile(r"(?P<uri>.*/messages\.jsonl)#(?P<line>\d{1,9})")
 _NAMES_SHOWN = 8
+#: A file that is in no catalog is opened for its abstract up to this size.
+_ABSTRACT_BYTES = 1024 * 1024
 
 #: Abstracts of files by URI, from the catalog.
 Abstracts = Callable[[Sequence[str]], Mapping[str, str]]
@@ -88,7 +90,7 @@ class Browser:
         content = "\n".join(lines[offset:end])
         if limit_chars is not None and len(content) > limit_chars:
             cut = f" […line {offset} has {len(content)} characters; the resource {uri} holds it whole]"
-            content = content[: limit_chars - len(cut)] + cut
+            content = content[: max(0, limit_chars - len(cut))] + cut
         elif end == len(lines) and text.endswith("\n") and lines:
             content += "\n"
         return ReadResult(str(uri), content, offset, len(lines), end if end < len(lines) else None)
@@ -171,7 +173,7 @@ class Browser:
         lines: dict[MemoryUri, str] = {}
         for entry in entries:
             text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
-            if text is None and entry.uri.name.endswith(".md"):
+            if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
@@ -181,7 +183,11 @@ class Browser:
         stored = self._files.text(uri.child(ABSTRACT_NAME))
         if stored is not None:
             return stored
-        inside = [entry for entry in self._files.entries(uri) if not entry.uri.name.startswith(".")]
+        inside = [
+            entry
+            for entry in self._files.entries(uri)
+            if not entry.uri.name.startswith(".") and self._may_see(entry.uri)
+        ]
         names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
         more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
         return names + more

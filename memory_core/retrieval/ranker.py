@@ -18,6 +18,8 @@ from memory_core.storage.ledger import Usage
 RANKS: tuple[str, ...] = get_args(Profile)
 _SECONDS_PER_DAY = 86_400.0
 _BEST_FEW = 10
+#: A hit that scores at most this share of the best one's is noise beside it.
+_TAIL_SHARE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,11 @@ def rank_hits(
     if ranking.floor and not is_relevant(best, question):
         return []
     profile = cast("Profile", ranking.rank)
+    tail = _TAIL_SHARE * best[0].total if ranking.floor and best else 0.0
     least = ranking.score_threshold or 0.0
     ranked: list[tuple[float, float, Evidence, Score]] = []
     for item, score in zip(evidence, scores, strict=True):
-        if score.total <= 0.0:
+        if score.total <= tail:
             continue
         age_days = _age_days(item.entry, usage.get(item.entry.uri), now)
         total = rank_score(profile, score.total, item.entry.salience, age_days)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_core.errors import InvalidUri, NotFound, StorageFailed, TooLarge
+from memory_core.errors import InvalidInput, InvalidUri, NotFound, StorageFailed, TooLarge
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.storage import atomic
 
@@ -52,7 +52,12 @@ class FileStore:
             InvalidUri: If a symbolic link or the like leads outside.
         """
         path = self.root.joinpath(*uri.parts)
-        resolved = path.resolve()
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+            raise InvalidUri(
+                f"{str(uri)!r} cannot be resolved: {error}.", hint="Remove the symbolic link that leads nowhere."
+            ) from error
         if not resolved.is_relative_to(self._real_root) or resolved.is_relative_to(self._real_root / STATE_NAME):
             raise InvalidUri(
                 f"{str(uri)!r} leads outside the memory folder.",
@@ -60,13 +65,16 @@ class FileStore:
             )
         return path
 
-    def text(self, uri: MemoryUri) -> str | None:
+    def text(self, uri: MemoryUri, *, strict: bool = False) -> str | None:
         """The file's text, newlines as stored; None when there is no such file.
 
-        Bytes that are not UTF-8 (a hand-made file) read as U+FFFD.
+        Args:
+            uri: The file.
+            strict: Refuse bytes that are not UTF-8 (a hand-made file) instead of reading them as U+FFFD.
 
         Raises:
             TooLarge: Over ``FILE_LIMIT_BYTES``.
+            InvalidInput: If ``strict`` and the file is not UTF-8.
             StorageFailed: If the system refuses.
         """
         path = self.path_for(uri)
@@ -76,7 +84,11 @@ class FileStore:
                     f"{str(uri)!r} is over {FILE_LIMIT_BYTES // 1024**2} MiB.",
                     hint="Split the file into smaller ones.",
                 )
-            return path.read_bytes().decode("utf-8", "replace")
+            return path.read_bytes().decode("utf-8", "strict" if strict else "replace")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(
+                f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."
+            ) from error
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
@@ -152,6 +164,8 @@ class FileStore:
             uri = directory.child(item.name)
             if item.is_symlink():
                 self.path_for(uri)
+                if item.is_dir():  # what it shows is listed where it is, and it may lead in circles
+                    return None
             found = item.stat()
         except (InvalidUri, FileNotFoundError):
             return None

@@ -261,14 +261,14 @@ class Ledger:
         )
         return row is not None
 
-    def record_usage(self, uris: Iterable[str], at: datetime) -> None:
-        """Count one access to each."""
+    def record_usage(self, accesses: Iterable[tuple[str, datetime]]) -> None:
+        """Count accesses, given as URI and time, in one transaction."""
         with self._database.writing() as connection:
             connection.executemany(
                 "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, 1, ?) "
                 "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + 1, "
                 "last_accessed_at = excluded.last_accessed_at",
-                [(uri, at.isoformat()) for uri in uris],
+                [(uri, at.isoformat()) for uri, at in accesses],
             )
 
     def usage(self, uris: Iterable[str]) -> dict[str, Usage]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from memory_core.errors import StorageFailed
+from memory_core.errors import InvalidInput, StorageFailed
 from memory_core.model.changes import (
     Action,
     ChangeSet,
@@ -86,6 +86,7 @@ class Store:
         self._identify = identify
         self._step = step
         self._seen: set[int] = set()
+        self._undelivered: set[MemoryUri] = set()
         self._pending: list[_Pending] = []
         self._used: list[tuple[tuple[str, ...], datetime]] = []
         self._wake = threading.Event()
@@ -106,8 +107,14 @@ class Store:
         self.ledger.close()
 
     def text(self, uri: MemoryUri) -> str | None:
-        """The file's text, or None."""
-        return self.files.text(uri)
+        """The file's text, or None.
+
+        Raises:
+            InvalidInput: If the file is not UTF-8; a commit would destroy what could not be read.
+        """
+        if uri in self._undelivered:
+            return self.ledger.text_at(uri, self.ledger.newest_seq())
+        return self.files.text(uri, strict=True)
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
         """The file that holds this key, or None."""
@@ -146,12 +153,12 @@ class Store:
             self._recover()
             change_set = plan(self)
             if dry_run:
-                return CommitReceipt("", Status.DRY_RUN, change_set.results)
+                return _receipt("", Status.DRY_RUN, change_set)
             if not change_set.changes:
-                return CommitReceipt("", overall(change_set.results), change_set.results)
+                return _receipt("", overall(change_set.results), change_set)
             self._step("planned")
             self._record_external(self._edited_by_hand(change_set.changes), at)
-            receipt = CommitReceipt(_new_id(), overall(change_set.results), change_set.results)
+            receipt = _receipt(_new_id(), overall(change_set.results), change_set)
             seq = self.ledger.record(
                 change_set.changes,
                 commit_id=receipt.commit_id,
@@ -164,7 +171,7 @@ class Store:
             self._seen.add(seq)
             delayed = self._write(seq, change_set.changes)
             self._step("renamed")
-        return receipt if delayed is None else replace(receipt, notes=(delayed,))
+        return receipt if delayed is None else replace(receipt, notes=(*receipt.notes, delayed))
 
     def finish(self, receipt: CommitReceipt) -> None:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
@@ -212,10 +219,12 @@ class Store:
 
     def _external(self, uri: MemoryUri) -> FileChange | None:
         """The step from what the ledger knows to what is on disk; None when they agree."""
+        if uri in self._undelivered:
+            return None
         row = self.ledger.file(uri)
         try:
             text = self.files.text(uri)
-        except StorageFailed as error:
+        except (StorageFailed, InvalidInput) as error:
             _log.warning("a file could not be read and stays out of the index: %s", error.message)
             return None
         sha256 = None if text is None else text_sha256(text)
@@ -260,7 +269,7 @@ class Store:
             for change in changes:
                 stats[change.uri] = self.files.write(change.uri, change.after)
                 self._step("file")
-        except StorageFailed as error:
+        except (StorageFailed, InvalidInput) as error:
             self._seen.discard(seq)
             _log.warning("commit %d is in the ledger but not yet on disk: %s", seq, error.message)
             return f"stored in the ledger; the file itself follows once the disk allows it: {error.message}"
@@ -268,7 +277,12 @@ class Store:
         return None
 
     def _recover(self) -> None:
-        """Redo what a writer acknowledged but did not bring to disk. The lock must be held."""
+        """Redo what a writer acknowledged but did not bring to disk. The lock must be held.
+
+        What the disk still refuses stays in the ledger alone: until it is delivered, its file counts neither as
+        removed by hand nor as empty, and nobody is kept from the other files.
+        """
+        self._undelivered.clear()
         unsettled = [seq for seq in self.ledger.unsettled() if seq not in self._seen]
         if not unsettled:
             return
@@ -276,10 +290,19 @@ class Store:
         by_uri: dict[MemoryUri, list[ChangeRow]] = {}
         for row in rows:
             by_uri.setdefault(row.uri, []).append(row)
-        stats = {uri: self._redo(uri, chain) for uri, chain in by_uri.items()}
-        self._seen.update(unsettled)
+        stats: dict[MemoryUri, FileStat | None] = {}
+        delayed: set[int] = set()
+        for uri, chain in by_uri.items():
+            try:
+                stats[uri] = self._redo(uri, chain)
+            except (StorageFailed, InvalidInput) as error:
+                _log.warning("not yet on disk: %s", error.message)
+                self._undelivered.add(uri)
+                delayed |= {row.seq for row in chain}
         for seq in unsettled:
-            self._queue(_Pending(seq, stats))
+            if seq not in delayed:
+                self._seen.add(seq)
+                self._queue(_Pending(seq, stats))
 
     def _redo(self, uri: MemoryUri, chain: list[ChangeRow]) -> FileStat | None:
         newest = chain[-1]
@@ -315,8 +338,8 @@ class Store:
             batch, self._pending = self._pending, []
             used, self._used = self._used, []
         try:
-            for uris, at in used:
-                self.ledger.record_usage(uris, at)
+            if used:
+                self.ledger.record_usage((uri, at) for uris, at in used for uri in uris)
             if not batch:
                 return
             stats: dict[MemoryUri, FileStat | None] = {}
@@ -330,8 +353,12 @@ class Store:
             self._step("synced")
             current = {uri: stat for uri, stat in stats.items() if stat == self.files.stat(uri)}
             self.ledger.settle([item.seq for item in batch if item.receipt is None], current)
-        except StorageFailed as error:
+        except (StorageFailed, InvalidInput) as error:
             _log.warning("could not settle %d commits; the next start will: %s", len(batch), error.message)
+
+
+def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:
+    return CommitReceipt(commit_id, status, change_set.results, notes=change_set.notes, usage=change_set.usage)
 
 
 def _torn(found: str, wanted: str | None) -> bool:

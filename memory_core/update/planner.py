@@ -12,57 +12,36 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from memory_core.errors import ContentRejected, FieldRejected, InvalidUri, NotFound, RunebookError, TooLarge
+from memory_core.errors import ContentRejected, FieldRejected, NotFound, RunebookError, TooLarge
 from memory_core.merge.fields import FieldMerge, edit_fields, write_fields
 from memory_core.merge.patch import MemoryPatchHandler, is_patch
 from memory_core.merge.template import render as render_body
 from memory_core.model import filename
 from memory_core.model.changes import Action, ChangeSet, FileChange, OperationResult
 from memory_core.model.memory_file import dump, parse
-from memory_core.model.operations import (
-    DeleteOp,
-    EditOp,
-    MemoryData,
-    MemoryOperations,
-    OverviewOp,
-    WriteOp,
-)
+from memory_core.model.operations import DeleteOp, EditOp, MemoryData, MemoryOperations, OverviewOp, WriteOp
 from memory_core.model.record import (
     CONTENT,
     MemoryRecord,
     body_digest,
-    first_words,
+    next_version,
     read_record,
     record_key,
     write_record,
 )
-from memory_core.model.schema import FieldType, MemoryType, MergeOp, OperationMode
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
-from memory_core.registry import MemoryTypeRegistry
+from memory_core.model.schema import MemoryType, OperationMode
+from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.storage.store import Snapshot
+from memory_core.update.bounds import Context
+from memory_core.update.naming import named, numbered
+from memory_core.update.soundness import check_text, shown
 
 ABSTRACT_LIMIT_CHARS = 1_000
 OVERVIEW_LIMIT_CHARS = 16_000
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a plan needs beyond the operations.
-
-    Attributes:
-        user_space: Space that ``{user_space}`` in a type's directory means; likewise ``agent_space``.
-        now: Time of the commit, ISO 8601 in UTC.
-        source: Written into new memories: kind and, where known, session.
-        content_bytes: Largest file a plan may produce.
-    """
-
-    registry: MemoryTypeRegistry
-    user_space: str
-    agent_space: str
-    now: str
-    source: Mapping[str, Any] = field(default_factory=dict)
-    project: str | None = None
-    content_bytes: int = 262_144
+#: Names tried for memories that begin alike; past the first few they carry a hash of their text.
+_NAMES_LIMIT = 32
+#: Parts of ``viking://user/{space}/memories``.
+_MEMORIES_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +87,7 @@ class _Planner:
         try:
             outcome = decide()
         except RunebookError as error:
-            self._results.append(OperationResult(op, subject, Action.REJECTED, error.message, error.hint))
+            self._results.append(OperationResult(op, shown(subject), Action.REJECTED, shown(error.message), error.hint))
             return
         before = self._text(outcome.uri)
         self._after[outcome.uri] = outcome.text
@@ -143,46 +122,52 @@ class _Planner:
 
     def write(self, op: WriteOp) -> _Outcome:
         """Create a memory, or replace fields of the one with the same URI or key."""
+        check_text(op)
         data = op.memory_data
         memory_type = self._context.registry.get(data.memory_type)
-        _check_text({**data.fields, "abstract": data.abstract, "overview": data.overview})
-        directory = self._directory(memory_type)
+        directory = self._context.directory(memory_type)
         if op.uri is not None:
-            uri = self._owned(op.uri)
+            uri = self._context.owned(op.uri)
             text = self._text(uri)
             if text is not None:
                 self._expect_type(uri, text, memory_type)
                 return self._update(uri, memory_type, data, write_fields)
         merged = write_fields(memory_type, None, data.fields)
+        fields, made_up = named(memory_type, merged.values)
+        if not made_up and memory_type.operation_mode is OperationMode.UPSERT:
+            found = self._locate(directory, memory_type, fields)
+            if found is not None:
+                return self._update(found, memory_type, data, write_fields)
         _raise_first(merged)
-        fields, made_up = _named(memory_type, merged.values)
         if not any(isinstance(value, str) and value.strip() for value in fields.values()):
             raise ContentRejected(
                 f"a memory of type '{memory_type.name}' with no text says nothing.",
                 hint=f"Give at least one of its fields: {', '.join(f.name for f in memory_type.fields)}.",
             )
-        add_only = made_up or memory_type.operation_mode is OperationMode.ADD_ONLY
-        for attempt in range(1, 1_000):
-            numbered = _numbered(memory_type, fields, attempt)
-            found = self._locate(directory, memory_type, numbered)
+        return self._add(op, directory, memory_type, merged, fields)
+
+    def _add(
+        self, op: WriteOp, directory: MemoryUri, memory_type: MemoryType, merged: FieldMerge, fields: dict[str, Any]
+    ) -> _Outcome:
+        """Create a memory beside others of its name, unless one of them says the same."""
+        for attempt in range(1, _NAMES_LIMIT):
+            tried = numbered(memory_type, fields, attempt)
+            found = self._locate(directory, memory_type, tried)
             if found is None:
-                created = self._create(directory, memory_type, data, numbered)
-                if merged.ignored:
-                    created = replace(created, notes=(_ignored(merged),))
-                if op.uri in (None, str(created.uri)):
-                    return created
-                return replace(created, notes=(*created.notes, f"named by the template of its type, not {op.uri}"))
-            if not add_only:
-                return self._update(found, memory_type, data, write_fields)
-            if self._says_the_same(found, memory_type, numbered):
-                return _Outcome(found, self._text(found))
-        raise FieldRejected("a thousand memories have this name.", hint="Give the memory a name of its own.")
+                created = self._create(directory, memory_type, op.memory_data, tried)
+                notes = (_ignored(merged),) if merged.ignored else ()
+                if op.uri not in (None, str(created.uri)):
+                    notes = (*notes, f"named by the template of its type, not {op.uri}")
+                return replace(created, notes=notes)
+            if self._says_the_same(found, memory_type, tried):
+                return self._update(found, memory_type, op.memory_data.model_copy(update={"fields": {}}), write_fields)
+        raise FieldRejected("too many memories have this name.", hint="Give the memory a name of its own.")
 
     def edit(self, op: EditOp) -> _Outcome:
         """Patch fields of an existing memory."""
-        uri = self._owned(op.uri)
+        check_text(op)
+        uri = self._context.owned(op.uri)
         memory_type = self._type_of(uri, self._existing(uri))
-        _check_text({name: value for name, value in op.patches.items() if isinstance(value, str)})
         data = MemoryData(memory_type=memory_type.name, fields={})
         return self._update(
             uri, memory_type, data, lambda kind, current, _given: edit_fields(kind, current, op.patches)
@@ -190,10 +175,11 @@ class _Planner:
 
     def delete(self, op: DeleteOp) -> _Outcome:
         """Remove a memory; its text stays in history."""
-        uri = self._owned(op.uri)
+        check_text(op)
+        uri = self._context.owned(op.uri)
         self._existing(uri)
         if op.replacement_uri is not None:
-            replacement = MemoryUri.parse(op.replacement_uri)
+            replacement = self._context.owned(op.replacement_uri)
             if replacement == uri or self._text(replacement) is None:
                 raise NotFound(
                     f"the replacement {op.replacement_uri!r} does not exist.",
@@ -203,9 +189,15 @@ class _Planner:
 
     def overview(self, op: OverviewOp, name: str, text: str) -> _Outcome:
         """Set or patch a directory's L0 or L1."""
-        directory = self._owned(op.directory_uri)
+        check_text(op)
+        directory = self._context.owned(op.directory_uri)
+        for depth in range(_MEMORIES_DEPTH, len(directory.parts) + 1):
+            # A folder cannot be made where a file is; the commit would never reach the disk.
+            if self._text(MemoryUri(directory.parts[:depth])) is not None:
+                raise NotFound(
+                    f"{op.directory_uri!r} is a file, not a directory.", hint="Name the directory, as ls prints it."
+                )
         uri = directory.child(name)
-        _check_text({name: text})
         current = self._text(uri)
         if is_patch(text):
             text = MemoryPatchHandler().apply_content_patch(current or "", text)
@@ -219,7 +211,7 @@ class _Planner:
     ) -> _Outcome:
         key = filename.key_of(fields, memory_type.key_fields)
         name = filename.render(memory_type.filename_template, fields)
-        if self._taken(directory, name):
+        if self._taken(directory, name) and not self._vanished(directory.child(name), memory_type, key):
             stem, dot, extension = name.rpartition(".")
             name = filename.fit(stem, dot + extension, "~" + filename.short_hash(key))
         uri = directory.child(name)
@@ -256,7 +248,7 @@ class _Planner:
             meta.pop("abstract", None)
         if not same_fields and data.overview is None:
             meta.pop("overview", None)
-        meta["version"] = int(record.meta.get("version") or 0) + 1
+        meta["version"] = next_version(record.meta.get("version"))
         changed = replace(record, fields={**record.fields, **merged.values}, meta=meta)
         outcome = self._render(uri, memory_type, changed, data, merged.rejected)
         return replace(outcome, notes=(*outcome.notes, _ignored(merged))) if merged.ignored else outcome
@@ -318,7 +310,10 @@ class _Planner:
         text = self._text(candidate)
         if text is None:
             return None
-        record = read_record(memory_type, parse(text), candidate.name.removesuffix(".md"))
+        file = parse(text)
+        if file.trailer is None:
+            return candidate
+        record = read_record(memory_type, file, candidate.name.removesuffix(".md"))
         return candidate if record_key(memory_type, record) == key else None
 
     def _taken(self, directory: MemoryUri, name: str) -> bool:
@@ -326,27 +321,16 @@ class _Planner:
         twins = {filename.fold(other) for other in planned}
         return filename.fold(name) in twins or self._snapshot.name_taken(directory, name)
 
+    def _vanished(self, uri: MemoryUri, memory_type: MemoryType, key: str) -> bool:
+        """Whether a person removed the file that the name table still knows under this very key."""
+        known = self._snapshot.locate(uri.parent, memory_type.name, key)
+        return known == uri and self._text(uri) is None
+
     def _says_the_same(self, uri: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> bool:
+        """Whether the memory found under these keys also holds all the rest."""
         stored = read_record(memory_type, parse(self._existing(uri)), uri.name.removesuffix(".md")).fields
-        return all(stored.get(name) == value for name, value in fields.items())
-
-    def _directory(self, memory_type: MemoryType) -> MemoryUri:
-        text = memory_type.directory.replace("{user_space}", self._context.user_space)
-        return MemoryUri.parse(text.replace("{agent_space}", self._context.agent_space))
-
-    def _owned(self, text: str) -> MemoryUri:
-        """The URI, if operations may touch it: memories of this user or agent, nothing else."""
-        uri = MemoryUri.parse(text)
-        own = {
-            (Scope.USER.value, self._context.user_space, "memories"),
-            (Scope.AGENT.value, self._context.agent_space, "memories"),
-        }
-        if uri.parts[:3] not in own:
-            raise InvalidUri(
-                f"operations may not touch {text!r}.",
-                hint="Name a URI under viking://user/…/memories or viking://agent/…/memories, as ls prints it.",
-            )
-        return uri
+        keys = memory_type.key_fields
+        return all(stored.get(name) == value for name, value in fields.items() if name not in keys)
 
     def _expect_type(self, uri: MemoryUri, text: str, memory_type: MemoryType) -> None:
         found = self._type_of(uri, text)
@@ -357,46 +341,14 @@ class _Planner:
             )
 
     def _type_of(self, uri: MemoryUri, text: str) -> MemoryType:
-        named = (parse(text).trailer or {}).get("memory_type")
-        found = self._context.registry.type_at(uri, named if isinstance(named, str) else None)
-        if found is None:
+        given = (parse(text).trailer or {}).get("memory_type")
+        found = self._context.registry.type_at(uri, given if isinstance(given, str) else None)
+        if found is None or not uri.name.endswith(".md"):
             raise NotFound(
                 f"{str(uri)!r} belongs to no known memory type.",
                 hint="Edit the file by hand, or add a YAML type for its directory.",
             )
         return found
-
-
-def _named(memory_type: MemoryType, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Fields with a name made up from the text where none was given, and whether that happened."""
-    fields = dict(values)
-    if CONTENT not in fields and not memory_type.template_mode:
-        told = [
-            str(fields[declared.name])
-            for declared in memory_type.fields
-            if declared.merge_op is MergeOp.PATCH
-            and declared.type is FieldType.STRING
-            and declared.name not in memory_type.key_fields
-            and str(fields.get(declared.name, "")).strip()
-        ]
-        fields[CONTENT] = "\n\n".join(told)
-    keys = memory_type.key_fields
-    if not keys or any(str(fields.get(key, "")).strip() for key in keys):
-        return fields, False
-    name = first_words(str(fields.get(CONTENT, "")))
-    if not name:
-        raise FieldRejected(
-            f"a memory of type '{memory_type.name}' needs a name.", hint=f"Give the field '{keys[-1]}'."
-        )
-    fields[keys[-1]] = name
-    return fields, True
-
-
-def _numbered(memory_type: MemoryType, fields: Mapping[str, Any], attempt: int) -> dict[str, Any]:
-    if attempt == 1 or not memory_type.key_fields:
-        return dict(fields)
-    key = memory_type.key_fields[-1]
-    return {**fields, key: f"{fields[key]} ({attempt})"}
 
 
 def _given_meta(data: MemoryData) -> dict[str, Any]:
@@ -418,25 +370,3 @@ def _ignored(merged: FieldMerge) -> str:
 def _raise_first(merged: FieldMerge) -> None:
     for error in merged.rejected.values():
         raise error
-
-
-def _check_text(values: Mapping[str, Any]) -> None:
-    """Refuse what no text file should hold.
-
-    Raises:
-        ContentRejected: For NUL characters, lone surrogates, or a blank ``content``.
-    """
-    for name, value in values.items():
-        if not isinstance(value, str):
-            continue
-        if "\x00" in value:
-            raise ContentRejected(f"'{name}' holds a NUL character.", hint="Remove it and send the text again.")
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ContentRejected(
-                f"'{name}' holds half of a surrogate pair, which is not text.",
-                hint="Send the complete character, or leave it out.",
-            ) from None
-        if name == CONTENT and not value.strip():
-            raise ContentRejected("the content is blank.", hint="Say what is to be remembered.")

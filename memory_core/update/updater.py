@@ -6,6 +6,7 @@ pure planner. It runs no model: what a model decided arrives as operations.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +25,9 @@ from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
-from memory_core.update.planner import Context, plan
+from memory_core.update.bounds import Context
+from memory_core.update.planner import plan
+from memory_core.update.soundness import shown
 
 MESSAGES_NAME = "messages.jsonl"
 DEFAULT_TYPE = "notes"
@@ -86,6 +89,8 @@ def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryO
         if not name.endswith("_operations"):
             sound[name] = value
             continue
+        if value is None:
+            continue
         items = value if isinstance(value, list) else [value]
         kept = sound.setdefault(name, [])
         for index, item in enumerate(items):
@@ -94,7 +99,7 @@ def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryO
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"][2:])
-                dropped.append(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:"))
+                dropped.append(shown(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:")))
             else:
                 kept.append(item)
     try:
@@ -143,7 +148,9 @@ class MemoryUpdater:
                 "operations holds no operation.",
                 hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
             )
-        self._check_size(parsed.model_dump_json())
+        self._check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
+        if session_id is not None:
+            self.session_uri(session_id)
         moment = now or datetime.now(UTC)
         context = self._context(moment, source_kind, session_id)
         malformed = tuple(
@@ -151,15 +158,14 @@ class MemoryUpdater:
             for line in dropped
         )
 
+        ignored = flatten_extras(parsed)
+        notes = (shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()
+
         def planned(snapshot: Snapshot) -> ChangeSet:
             decided = plan(parsed, snapshot, context)
-            return replace(decided, results=decided.results + malformed)
+            return replace(decided, results=decided.results + malformed, notes=notes)
 
-        receipt = self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)
-        ignored = flatten_extras(parsed)
-        if ignored:
-            receipt = replace(receipt, notes=(*receipt.notes, f"ignored unknown keys: {', '.join(ignored)}"))
-        return receipt
+        return self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)
 
     def remember(
         self,
@@ -227,23 +233,21 @@ class MemoryUpdater:
         self._check_size(dump_lines(messages))
         session = session_id or session_id_for(messages)
         uri = self.session_uri(session)
-        counts = {"messages": len(messages), "messages_new": 0}
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(uri)
             stored, _ = parse_lines(before or "")
             fresh = unseen(stored, messages)
-            counts["messages_new"] = len(fresh)
+            counts = {"messages": len(messages), "messages_new": len(fresh)}
             if not fresh:
-                return ChangeSet((), (OperationResult("messages", str(uri), Action.UNCHANGED),))
+                return ChangeSet((), (OperationResult("messages", str(uri), Action.UNCHANGED),), usage=counts)
             joint = "" if before is None or before.endswith("\n") or not before else "\n"
             after = (before or "") + joint + dump_lines(fresh)
             action = Action.CREATED if before is None else Action.UPDATED
             change = FileChange(uri, before, after, "", session, appended=True)
-            return ChangeSet((change,), (OperationResult("messages", str(uri), action),))
+            return ChangeSet((change,), (OperationResult("messages", str(uri), action),), usage=counts)
 
-        receipt = self._store.commit(planned, kind="messages", request_id=request_id, now=now, dry_run=dry_run)
-        return receipt if receipt.usage is not None else replace(receipt, usage=counts)
+        return self._store.commit(planned, kind="messages", request_id=request_id, now=now, dry_run=dry_run)
 
     def session_uri(self, session_id: str) -> MemoryUri:
         """The message log of a session.

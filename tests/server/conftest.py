@@ -47,8 +47,9 @@ class Caller:
     def facts(self, tool: str, **arguments: Any) -> dict[str, Any]:
         answer = self.call(tool, **arguments)
         assert not answer.is_error, text_of(answer)
-        assert answer.structured_content is not None
-        return answer.structured_content
+        facts: dict[str, Any] | None = answer.structured_content
+        assert facts is not None
+        return facts
 
     def stderr(self) -> str:
         """What the server has written to stderr so far."""
@@ -222,3 +223,16 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def start_http() -> Iterator[Callable[..., HttpServer]]:
+    """Starts servers that end with the test."""
+    with ExitStack() as stack:
+
+        def start(home: Path, errors: Path, *options: str) -> HttpServer:
+            server = HttpServer(home, errors, *options)
+            stack.callback(server.stop)
+            return server
+
+        yield start

@@ -1,0 +1,311 @@
+"""The command line: every command, JSON that parses, exit codes, errors on stderr with the next step."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.config import environment_name, settings
+from server.cli import main
+
+PATIENCE_SECONDS = 60
+NOTES = "viking://user/default/memories/notes"
+
+#: Exit status, stdout, stderr.
+Outcome = tuple[int, str, str]
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RUNEBOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RUNEBOOK_EMBEDDING_PROVIDER", "none")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run a command in this process."""
+    assert home
+
+    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            status = main(arguments)
+        except SystemExit as ending:
+            status = int(str(ending.code))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    yield run
+    gc.enable()
+
+
+def facts(outcome: Outcome) -> Any:
+    status, out, err = outcome
+    assert (status, err) == (0, "")
+    return json.loads(out)
+
+
+def refused(outcome: Outcome) -> str:
+    status, out, err = outcome
+    assert (status, out) == (1, "")
+    assert err.startswith("runebook: ")
+    assert "Next: " in err
+    assert "Traceback" not in err
+    return err
+
+
+def spawn(*arguments: str, stdin: bytes = b"", **options: Any) -> subprocess.CompletedProcess[bytes]:
+    program = [sys.executable, "-m", "server.cli", *arguments]
+    return subprocess.run(program, input=stdin, capture_output=True, timeout=PATIENCE_SECONDS, check=False, **options)
+
+
+def test_what_is_committed_is_found_read_listed_and_retrieved(run: Run) -> None:
+    assert run("commit", "喜欢用 tabs 缩进", "--type", "preferences", "--field", "topic=Code style 代码风格")[0] == 0
+    uri = "viking://user/default/memories/preferences/Code style 代码风格.md"
+    status, out, err = run("find", "tabs 缩进")
+    assert (status, err) == (0, "")
+    assert uri in out
+    status, out, _ = run("read", uri)
+    assert (status, out.splitlines()[0]) == (0, "喜欢用 tabs 缩进")
+    assert run("read", uri, "--offset", "0", "--limit", "1")[1] == "喜欢用 tabs 缩进\n"
+    assert uri in run("ls", "viking://user/default/memories/preferences")[1]
+    assert uri in run("tree", "--level-limit", "9")[1]
+    assert uri not in run("tree", "--level-limit", "2")[1]
+    assert "喜欢用 tabs 缩进" in run("retrieve", "代码风格")[1]
+
+
+def test_json_output_of_every_command_parses(run: Run) -> None:
+    receipt = facts(run("commit", "Tea 茶", "--json", "--priority", "high", "--category", "taste"))
+    assert receipt["status"] == "committed"
+    uri = receipt["results"][0]["uri"]
+    assert facts(run("find", "tea", "--json", "--filter", '{"salience": {"gte": 0.8}}'))["memories"][0]["uri"] == uri
+    assert facts(run("find", "tea", "--json", "--filter", '{"salience": {"gt": 0.9}}'))["total"] == 0
+    assert (
+        facts(run("find", "tea", "--json", "--target-uri", NOTES, "--limit", "1", "--rank", "relevance"))["total"] == 1
+    )
+    assert facts(run("read", uri, "--json"))["content"].startswith("Tea 茶\n")
+    assert facts(run("ls", NOTES, "--json"))["entries"][0]["uri"] == uri
+    assert facts(run("tree", "--json", "--output", "original"))["left_out"] == 0
+    assert "Tea 茶" in facts(run("retrieve", "tea", "--json", "--format", "blocks"))["text"]
+    types = facts(run("types", "--json"))
+    assert types["problems"] == []
+    assert {"profile", "tools", "notes"} <= {memory_type["name"] for memory_type in types["types"]}
+    assert facts(run("config", "--json"))["index.mode"]["value"] == "auto"
+
+
+def test_standard_input_and_files_are_read(run: Run, tmp_path: Path) -> None:
+    piped = facts(run("commit", "-", "--json", stdin="来自管道\n第二行".encode()))
+    assert run("read", piped["results"][0]["uri"])[1].startswith("来自管道\n第二行\n")
+    messages = json.dumps([{"role": "user", "name": "Mei", "content": "我们五月去大阪。"}], ensure_ascii=False)
+    stored = facts(run("commit", "--messages", "-", "--session-id", "s1", "--json", stdin=messages.encode()))
+    assert stored["usage"] == {"messages": 1, "messages_new": 1}
+    file = tmp_path / "messages.json"
+    file.write_text(messages, encoding="utf-8-sig", newline="\n")
+    assert facts(run("commit", "--messages", str(file), "--session-id", "s1", "--json"))["status"] == "unchanged"
+    assert "大阪" in run("retrieve", "--messages", str(file))[1]
+    operations = {"write_operations": [{"memory_data": {"memory_type": "facts", "fields": {"content": "Two facts."}}}]}
+    file.write_text(json.dumps(operations), encoding="utf-8", newline="\n")
+    assert facts(run("commit", "--operations", str(file), "--json", "--dry-run"))["status"] == "dry_run"
+    assert facts(run("find", "two facts", "--json"))["total"] == 0
+    first = facts(run("commit", "--operations", str(file), "--json", "--request-id", "r"))
+    assert (
+        facts(run("commit", "--operations", str(file), "--json", "--request-id", "r"))["commit_id"]
+        == first["commit_id"]
+    )
+
+
+def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "operations.json"
+    delete = {"uri": f"{NOTES}/absent.md"}
+    file.write_text(json.dumps({"delete_operations": [delete]}), encoding="utf-8", newline="\n")
+    status, out, _ = run("commit", "--operations", str(file))
+    assert status == 1
+    assert out.startswith("rejected\n- rejected: ")
+    assert "Next: " in out
+    write = {"memory_data": {"memory_type": "facts", "fields": {"content": "Kept."}}}
+    both = {"delete_operations": [delete], "write_operations": [write]}
+    file.write_text(json.dumps(both), encoding="utf-8", newline="\n")
+    status, out, _ = run("commit", "--operations", str(file))
+    assert (status, out.split()[0]) == (0, "partial")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("commit",), "exactly one of"),
+        (("commit", " "), "blank"),
+        (("commit", "x", "--type", "没有"), "Known types"),
+        (("commit", "x", "--priority", "urgent"), "low, normal, high"),
+        (("commit", "x", "--field", "title"), "has no value"),
+        (("commit", "x", "--messages", "/nonexistent/m.json"), "cannot be read"),
+        (("commit", "--operations", "{tmp}"), "cannot be read"),
+        (("commit", "--operations", "{tmp}/broken.json"), "is not JSON"),
+        (("commit", "--operations", "{tmp}/deep.json"), "is not JSON"),
+        (("commit", "--operations", "{tmp}/list.json"), "must be an object"),
+        (("commit", "--messages", "{tmp}/bytes.json"), "cannot be read"),
+        (("find", " "), "blank"),
+        (("find", "x", "--limit", "0"), "limit 0"),
+        (("find", "x", "--score-threshold", "2"), "out of range"),
+        (("find", "x", "--filter", "{{"), "--filter is not JSON"),
+        (("find", "x", "--filter", '{{"colour": 1}}'), "unknown filter field"),
+        (("find", "x", "--target-uri", "viking://user/../x"), "would leave"),
+        (("read", "viking://user/default/memories/不在.md"), "there is nothing"),
+        (("read", "/etc/passwd"), "must start with viking://"),
+        (("ls", "viking://elsewhere"), "scopes are"),
+        (("ls", "viking://user/default/absent"), "there is nothing"),
+        (("tree", "--level-limit", "0"), "start at 1"),
+        (("retrieve", "x", "--token-budget", "5"), "out of range"),
+        (("config", "--set", "colour=1"), "no setting 'colour'"),
+        (("config", "--set", "index.mode=quick"), "'auto', 'exact' or 'chroma'"),
+        (("config", "--set", "index.mode"), "has no value"),
+        (("config", "--config", "/nonexistent/c.json"), "does not exist"),
+        (("find", "x", "--home", "{tmp}/list.json"), "memory folder"),
+        (("demo", "--home", "{tmp}"), "is not empty"),
+    ],
+)
+def test_mistake_is_named_on_stderr_with_the_next_step(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "broken.json").write_text("{", encoding="utf-8", newline="\n")
+    (tmp_path / "list.json").write_text("[]", encoding="utf-8", newline="\n")
+    (tmp_path / "deep.json").write_text("[" * 100_000, encoding="utf-8", newline="\n")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    assert words in refused(run(*(argument.format(tmp=tmp_path) for argument in arguments)))
+
+
+def test_standard_input_that_is_no_utf8_is_refused(run: Run) -> None:
+    assert "standard input cannot be read" in refused(run("commit", "-", stdin=b"caf\xe9"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("dance",), ("find",), ("find", "x", "--limit", "many"), ("ls", "--surprise")]
+)
+def test_wrong_command_line_exits_with_2_and_shows_the_usage(run: Run, arguments: tuple[str, ...]) -> None:
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: runebook")
+
+
+def test_help_version_and_usage_are_printed(run: Run) -> None:
+    status, out, _ = run("--help")
+    assert status == 0
+    for command in ("serve", "commit", "find", "retrieve", "read", "ls", "tree", "types", "config", "usage", "demo"):
+        assert f"    {command} " in out
+        assert run(command, "--help")[0] == 0
+    status, out, _ = run("--version")
+    assert (status, out.split()[0]) == (0, "runebook")
+    status, out, _ = run("usage")
+    assert status == 0
+    assert len(out) < 2_500
+    for line in out.splitlines():
+        if line.startswith("  runebook "):
+            assert run(line.split()[1], "--help")[0] == 0
+
+
+def test_types_names_broken_yaml_and_exits_with_1(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "types").mkdir()
+    (tmp_path / "types/recipes.yaml").write_text("name: [", encoding="utf-8", newline="\n")
+    status, out, _ = run("types", "--set", f"schema_dirs={tmp_path / 'types'}")
+    assert status == 1
+    assert "recipes.yaml" in out.splitlines()[-1]
+    assert "- preferences (" in out
+
+
+def test_config_shows_variables_values_and_what_was_changed(run: Run, home: Path) -> None:
+    status, out, _ = run("config", "--set", "index.mode=exact")
+    assert status == 0
+    for dotted, _, _ in settings():
+        assert environment_name(dotted) in out
+    changed = [line for line in out.splitlines() if line.endswith("(changed)")]
+    assert changed == [
+        f"home = {home}  (changed)",
+        "index.mode = exact  (changed)",
+        "embedding.provider = none  (changed)",
+    ]
+
+
+def test_flags_beat_the_environment_which_beats_the_file(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir()
+    (home / "config.json").write_text(
+        json.dumps({"search": {"rank": "weighted"}, "index": {"mode": "exact"}, "user_space": "file"}), encoding="utf-8"
+    )
+    monkeypatch.setenv("RUNEBOOK_INDEX_MODE", "chroma")
+    monkeypatch.setenv("RUNEBOOK_SEARCH_RANK", "decay")
+    shown = facts(run("config", "--json", "--set", "search.rank=relevance"))
+    assert [shown[name]["value"] for name in ("user_space", "index.mode", "search.rank")] == [
+        "file",
+        "chroma",
+        "relevance",
+    ]
+    other = str(home.with_name("other"))
+    assert facts(run("config", "--json", "--home", other))["home"]["value"] == other
+    assert facts(run("config", "--json", "--home", ""))["home"]["value"] == str(home)
+
+
+def test_taken_port_and_foreign_host_are_refused_at_once(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "Name a free port with --port" in refused(run("serve", "--transport", "http", "--port", port))
+    assert "Name a free port with --port" in refused(run("serve", "--transport", "sse", "--port", "99999999"))
+    assert "let other machines read" in refused(run("serve", "--transport", "sse", "--host", "0.0.0.0"))
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_serve_with_a_bad_setting_ends_at_once(tmp_path: Path, transport: str) -> None:
+    (tmp_path / "config.json").write_text('{"index": {"mode": "quick"}}', encoding="utf-8", newline="\n")
+    done = spawn("serve", "--transport", transport, "--home", str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"runebook: setting 'index.mode'")
+    assert b"Next: " in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_output_is_utf8_whatever_the_console_says(home: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = spawn("commit", "记住这个 🦊", "--home", str(home), env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "记住这个 🦊.md" in done.stdout.decode()
+    done = spawn("commit", "-", "--home", str(home), stdin="从管道".encode(), env=environment)
+    assert "从管道.md" in done.stdout.decode()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_reader_that_leaves_early_causes_no_noise(home: Path, unbuffered: str) -> None:
+    command = f"'{sys.executable}' -m server.cli config --json --home '{home}' | true"
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, timeout=PATIENCE_SECONDS, check=False, env=environment
+    )
+    assert done.stderr == b""
+
+
+def test_demo_shows_every_tool_and_leaves_nothing(tmp_path: Path, home: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "TEMP": str(tmp_path), "TMP": str(tmp_path)}
+    done = spawn("demo", "--set", "embedding.provider=none", env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    shown = done.stdout.decode()
+    for words in (
+        "支付系统.md",
+        "Success rate: 92.0%",
+        "From earlier conversations",
+        '"mcpServers"',
+    ):
+        assert words in shown
+    assert "error" not in shown
+    assert list(tmp_path.iterdir()) == []
+    assert not home.exists()

@@ -1,0 +1,219 @@
+"""The facade: one open store for many threads and processes, that no file on disk can lock anybody out of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.config import Config, EmbeddingConfig
+from memory_core.errors import InvalidInput
+from memory_core.memory import Memory, open_memory
+from memory_core.model.changes import Action, Status
+from memory_core.model.memory_file import parse
+
+USER = "viking://user/default/memories"
+TOOL = "viking://agent/default/memories/tools/web_search.md"
+
+
+def config(home: Path, **settings: Any) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with open_memory(config(tmp_path)) as opened:
+        yield opened
+
+
+def fact(memory: Memory, topic: str, content: str, **given: Any) -> str:
+    (result,) = memory.commit(content, memory_type="facts", fields={"topic": topic}, **given).results
+    return result.uri
+
+
+def trailer(memory: Memory, uri: str) -> dict[str, Any]:
+    return dict(parse(memory.read(uri).content).trailer or {})
+
+
+def kinds(memory: Memory) -> list[str]:
+    return [row.kind for row in memory.store.ledger.history()]
+
+
+def test_a_commit_takes_exactly_one_kind_of_content(memory: Memory) -> None:
+    operations = {"delete_operations": [{"uri": f"{USER}/profile.md"}]}
+    messages = [{"role": "user", "content": "hi"}]
+    for arguments in (
+        {},
+        {"memory_content": "x", "messages": messages},
+        {"fields": {"content": "x"}, "operations": operations},
+        {"messages": messages, "operations": operations},
+    ):
+        with pytest.raises(InvalidInput, match="exactly one"):
+            memory.commit(**arguments)
+
+
+def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_path: Path) -> None:
+    memory = open_memory(config(tmp_path))
+    uri = fact(memory, "T", "斑马 zebra")
+    memory.close()
+    memory.close()
+    with open_memory(config(tmp_path)) as reopened:
+        assert "斑马" in reopened.read(uri).content
+        assert [hit.uri for hit in reopened.find("斑马").memories] == [uri]
+
+
+def test_the_store_is_private_to_its_owner(memory: Memory, tmp_path: Path) -> None:
+    fact(memory, "T", "x")
+    assert (tmp_path / "user/default/memories/facts/T.md").stat().st_mode & 0o077 == 0
+    assert (tmp_path / ".state/ledger.sqlite3").stat().st_mode & 0o077 == 0
+
+
+def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
+
+        def call(memory: Memory) -> None:
+            for _ in range(10):
+                memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
+
+        threads = [threading.Thread(target=call, args=(memory,)) for memory in (one, two, one, two)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert trailer(one, TOOL)["total_calls"] == 40
+        assert trailer(one, TOOL)["version"] == 40
+
+
+def test_increments_of_several_processes_are_all_counted(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from memory_core.config import Config, EmbeddingConfig
+        from memory_core.memory import open_memory
+        with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
+            for _ in range(10):
+                memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
+        """
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait(60) for process in running] == [0, 0]
+    with open_memory(config(tmp_path)) as memory:
+        assert trailer(memory, TOOL)["total_calls"] == 20
+
+
+def test_twins_written_by_two_stores_at_once_are_one_memory(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
+        start = threading.Barrier(2)
+
+        def write(memory: Memory, topic: str) -> None:
+            start.wait()
+            fact(memory, topic, "x")
+
+        threads = [
+            threading.Thread(target=write, args=(memory, topic))
+            for memory, topic in ((one, "Office Hours"), (two, "ｏｆｆｉｃｅ  hours"))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(one.ls(f"{USER}/facts").entries) == 1
+
+
+def test_what_a_search_recalls_counts_as_used(tmp_path: Path) -> None:
+    at = datetime(2026, 6, 1, tzinfo=UTC)
+    with open_memory(config(tmp_path)) as memory:
+        uri = fact(memory, "T", "zebra", now=at - timedelta(days=30))
+        stale = memory.find("zebra", now=at).hits[0]
+        memory.find("zebra", now=at)
+    with open_memory(config(tmp_path)) as memory:
+        usage = memory.store.ledger.usage([uri])[uri]
+        assert (usage.access_count, usage.last_accessed_at) == (2, at)
+        fresh = memory.find("zebra", now=at).hits[0]
+        assert stale.why["recency"] < 0.3
+        assert fresh.why["recency"] == 1.0
+
+
+def test_a_hand_edit_is_a_commit_of_its_own_before_anything_builds_on_it(memory: Memory, tmp_path: Path) -> None:
+    uri = fact(memory, "T", "one")
+    path = tmp_path / "user/default/memories/facts/T.md"
+    edited = path.read_text(encoding="utf-8").replace("one", "by hand 手改")
+    path.write_text(edited, encoding="utf-8")
+    fact(memory, "T", "three")
+    assert kinds(memory) == ["commit", "external", "commit"]
+    newest, external, _ = memory.store.ledger.history()
+    (change,) = memory.store.ledger.changes_of([newest.seq])
+    assert change.before == edited
+    assert memory.store.ledger.changes_of([external.seq])[0].after == edited
+    assert str(change.uri) == uri
+
+
+def test_a_file_where_a_folder_belongs_delays_one_commit_and_keeps_nobody_out(tmp_path: Path) -> None:
+    blocker = tmp_path / "user/default/memories/facts"
+    blocker.parent.mkdir(parents=True)
+    blocker.write_text("a file in the way", encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        receipt = memory.commit("kept 斑马", memory_type="facts", fields={"topic": "T"})
+        assert receipt.status is Status.COMMITTED
+        assert any("ledger" in note for note in receipt.notes)
+        assert memory.commit("another").status is Status.COMMITTED
+    with open_memory(config(tmp_path)) as memory:
+        assert memory.commit("yet another").status is Status.COMMITTED
+        assert memory.find("another").total == 2
+        blocker.unlink()
+        memory.commit("the way is free")
+        assert "斑马" in memory.read(f"{USER}/facts/T.md").content
+
+
+def test_a_folder_named_like_a_memory_makes_room_for_it_under_another_name(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "user/default/memories/facts/T.md").mkdir(parents=True)
+    uri = fact(memory, "T", "x")
+    assert uri != f"{USER}/facts/T.md"
+    assert fact(memory, "T", "y") == uri
+
+
+def test_a_broken_type_of_a_user_is_reported_and_the_store_opens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    (schemas / "bad.yaml").write_text("name: [", encoding="utf-8")
+    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+        assert memory.registry.problems
+        assert memory.commit("works").status is Status.COMMITTED
+    assert "bad.yaml" in caplog.text
+
+
+def test_files_of_a_type_that_is_gone_stay_readable_and_findable(tmp_path: Path) -> None:
+    schemas = tmp_path / "schemas"
+    schemas.mkdir()
+    (schemas / "recipes.yaml").write_text(
+        "name: recipes\ndescription: D.\ndirectory: 'viking://user/{user_space}/memories/recipes'\n"
+        "filename_template: '{dish}.md'\nfields:\n  - {name: dish}\n  - {name: content}\n",
+        encoding="utf-8",
+    )
+    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+        memory.commit("豆腐 tofu", memory_type="recipes", fields={"dish": "Mapo"})
+    uri = f"{USER}/recipes/Mapo.md"
+    with open_memory(config(tmp_path / "home")) as memory:
+        assert [hit.uri for hit in memory.find("豆腐").memories] == [uri]
+        assert "tofu" in memory.read(uri).content
+        edit = {"uri": uri, "patches": {"content": "x"}}
+        receipt = memory.commit(operations={"edit_operations": [edit]})
+        assert receipt.results[0].action is Action.REJECTED
+        removed = memory.commit(operations={"delete_operations": [{"uri": uri}]})
+        assert removed.status is Status.COMMITTED
+
+
+def test_a_commit_is_searchable_before_its_model_is_loaded(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=0.0))) as memory:
+        uri = fact(memory, "T", "斑马 zebra")
+        assert [hit.uri for hit in memory.find("zebra").memories] == [uri]
