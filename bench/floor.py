@@ -81,9 +81,8 @@ def cold_starts(bare: list[str], ours: list[str], count: int) -> None:
     ratios = sorted(ours / bare for bare, ours in zip(times["bare"], times["runebook"], strict=True))
     print(f"cold start, bare           p50 {bare_median * 1e3:6.0f} ms")
     print(f"cold start, runebook       p50 {our_median * 1e3:6.0f} ms")
-    print(
-        f"ratio of medians           {our_median / bare_median:6.2f}× (goal 1.1), paired {statistics.median(ratios):.2f}×"
-    )
+    paired = statistics.median(ratios)
+    print(f"ratio of medians           {our_median / bare_median:6.2f}× (goal 1.1), paired {paired:.2f}×")
 
 
 def working(command: list[str], memories: int) -> None:

@@ -154,6 +154,7 @@ class Memory:
                 category=category,
                 priority=priority,
                 fields=fields,
+                session_id=session_id,
                 request_id=request_id,
                 dry_run=dry_run,
                 now=now,

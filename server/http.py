@@ -79,11 +79,11 @@ def serve(server: MCPServer[Any], host: str, port: int) -> None:
 
 
 def _listener(host: str, port: int) -> socket.socket:
+    hint = "Name a free port with --port, or stop the program that uses this one."
+    if not 0 <= port <= 65_535:
+        raise ConfigInvalid(f"there is no port {port}; ports go up to 65535.", hint=hint)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
-        raise ConfigInvalid(
-            f"cannot listen on {host} port {port}: {error}.",
-            hint="Name a free port with --port, or stop the program that uses this one.",
-        ) from error
+    except OSError as error:
+        raise ConfigInvalid(f"cannot listen on {host} port {port}: {error}.", hint=hint) from error

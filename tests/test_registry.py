@@ -128,9 +128,7 @@ def test_a_disabled_type_takes_no_new_memories_but_its_files_keep_their_type(tmp
         ("", None, None),
     ],
 )
-def test_a_files_type_is_its_trailers_else_its_directorys(
-    path: str, named: str | None, expected: str | None
-) -> None:
+def test_a_files_type_is_its_trailers_else_its_directorys(path: str, named: str | None, expected: str | None) -> None:
     registry = MemoryTypeRegistry()
     registry.load_from_dir(builtin_schema_dir())
     found = registry.type_at(MemoryUri.parse(f"viking://{path}"), named)
@@ -266,9 +264,7 @@ def test_problems_of_a_mended_folder_are_gone_after_loading_it_again(tmp_path: P
 
 
 def test_values_are_typed_by_the_model_and_not_by_yaml(tmp_path: Path) -> None:
-    write(
-        tmp_path, "recipes.yaml", edited("A dish and how to cook it.", "2026-99-99") + "half_life_days: 30\n"
-    )
+    write(tmp_path, "recipes.yaml", edited("A dish and how to cook it.", "2026-99-99") + "half_life_days: 30\n")
     registry, problems = load(tmp_path)
     assert problems == []
     recipe = registry.get("recipes")

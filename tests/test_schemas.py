@@ -113,9 +113,7 @@ def test_exactly_the_missions_eight_types_and_our_five_are_built_in(registry: Me
 
 
 @pytest.mark.parametrize("name", MISSION | OURS)
-def test_type_has_exactly_its_fields_types_merge_ops_and_place(
-    registry: MemoryTypeRegistry, name: str
-) -> None:
+def test_type_has_exactly_its_fields_types_merge_ops_and_place(registry: MemoryTypeRegistry, name: str) -> None:
     memory_type = registry.get(name)
     directory, filename_template, fields = (MISSION | OURS)[name]
     assert memory_type.directory == directory
@@ -160,9 +158,7 @@ def test_guidelines_name_the_three_english_headings(registry: MemoryTypeRegistry
     for name in ("tools", "skills"):
         guidelines = registry.get(name).field("guidelines")
         assert guidelines is not None
-        assert all(
-            h in guidelines.description for h in ('"## Guidelines"', '"### Good Cases"', '"### Bad Cases"')
-        )
+        assert all(h in guidelines.description for h in ('"## Guidelines"', '"### Good Cases"', '"### Bad Cases"'))
 
 
 @pytest.mark.parametrize("name", MISSION | OURS)
@@ -185,9 +181,7 @@ def test_an_event_without_a_date_is_named_by_its_event(registry: MemoryTypeRegis
 
 
 @pytest.mark.parametrize("name", MISSION | OURS)
-def test_keys_never_change_and_no_two_types_share_a_directory(
-    registry: MemoryTypeRegistry, name: str
-) -> None:
+def test_keys_never_change_and_no_two_types_share_a_directory(registry: MemoryTypeRegistry, name: str) -> None:
     memory_type = registry.get(name)
     keys = [memory_type.field(key) for key in memory_type.key_fields]
     assert all(key is not None and key.merge_op == "immutable" for key in keys)

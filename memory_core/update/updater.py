@@ -31,6 +31,7 @@ from memory_core.update.soundness import shown
 
 MESSAGES_NAME = "messages.jsonl"
 DEFAULT_TYPE = "notes"
+_CATEGORY_LIMIT_CHARS = 200
 PRIORITIES: Mapping[str, float] = {"low": 0.3, "normal": 0.5, "high": 0.8, "critical": 1.0}
 
 
@@ -89,9 +90,7 @@ def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryO
         if not name.endswith("_operations"):
             sound[name] = value
             continue
-        if value is None:
-            continue
-        items = value if isinstance(value, list) else [value]
+        items = _items(value)
         kept = sound.setdefault(name, [])
         for index, item in enumerate(items):
             try:
@@ -109,6 +108,18 @@ def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryO
         raise InvalidInput(
             f"operations.{'.'.join(map(str, first['loc']))}: {first['msg']}.", hint="Correct that member."
         ) from None
+
+
+def _items(value: Any) -> list[Any]:
+    """A list of operations; some hosts send the list, or a single item, as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 class MemoryUpdater:
@@ -175,6 +186,7 @@ class MemoryUpdater:
         category: str | None = None,
         priority: str | float | None = None,
         fields: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
@@ -196,7 +208,15 @@ class MemoryUpdater:
                     f"type '{known.name}' is rendered from its fields and takes no memory_content.",
                     hint=f"Send fields instead; it has {names}.",
                 )
+            if values.get("content") not in (None, content):
+                raise InvalidInput(
+                    "memory_content and fields.content say different things.", hint="Send the text in one of the two."
+                )
             values["content"] = content
+        if category is not None and len(category) > _CATEGORY_LIMIT_CHARS:
+            raise InvalidInput(
+                f"category has {len(category)} characters.", hint=f"A label has at most {_CATEGORY_LIMIT_CHARS}."
+            )
         try:
             data = MemoryData(memory_type=known.name, fields=values, salience=salience_of(priority), category=category)
         except ValidationError as error:
@@ -208,6 +228,7 @@ class MemoryUpdater:
         return self.apply_operations(
             MemoryOperations(write_operations=[WriteOp(memory_data=data)]),
             source_kind="user_explicit",
+            session_id=session_id,
             request_id=request_id,
             dry_run=dry_run,
             now=now,

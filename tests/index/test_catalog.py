@@ -312,6 +312,26 @@ def test_commits_of_many_writers_are_found_at_once_by_each_of_them(tmp_path: Pat
         assert all(len(memory.find("said", limit=100).memories) == 60 for memory in (one, two))
 
 
+def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory, open_memory(config(tmp_path)) as other:
+        memory.find("anything")
+        ledger = memory.store.ledger._database.connection()
+        said: list[str] = []
+        for moment in range(4):
+            statements = iter(range(100))
+
+            def commit_at_that_moment(_sql: str, moment: int = moment, at: Iterator[int] = statements) -> None:
+                if next(at) == moment:
+                    said.append(f"zebra{moment} 斑马")
+                    other.updater.remember(said[-1], memory_type="facts")
+
+            ledger.set_trace_callback(commit_at_that_moment)
+            memory.indexer._follow_some()
+            ledger.set_trace_callback(None)
+            assert {hit.abstract for hit in memory.find("斑马").memories} == set(said)
+        assert len(said) > 1
+
+
 # Filters
 
 

@@ -239,3 +239,30 @@ def test_messages_append_to_a_log_that_lost_its_last_newline(memory: Memory, tmp
     (hit,) = memory.find("zebra").resources
     assert hit.uri == f"{LOG}#2"
     assert "zebra 斑马" in memory.read(hit.uri).content
+
+
+def test_two_different_texts_for_one_memory_are_refused_and_neither_is_lost_silently(
+    memory: Memory, tmp_path: Path
+) -> None:
+    assert "different things" in refused(memory, memory_content="the one", fields={"content": "the other"})
+    assert files(tmp_path) == {}
+    assert memory.commit("同一句话", fields={"content": "同一句话"}).status is Status.COMMITTED
+
+
+def test_an_explicit_memory_remembers_its_session_and_a_bad_session_is_refused(memory: Memory) -> None:
+    receipt = memory.commit("Learnt in this session.", session_id="s1")
+    assert trailer(memory, only(receipt).uri)["source"] == {"kind": "user_explicit", "session_id": "s1"}
+    assert refused(memory, memory_content="x", session_id="../..")
+
+
+def test_a_label_that_is_a_text_is_refused(memory: Memory, tmp_path: Path) -> None:
+    assert "category" in refused(memory, memory_content="x", category="标签" * 200)
+    assert files(tmp_path) == {}
+
+
+def test_operations_sent_as_json_text_are_read(memory: Memory) -> None:
+    data = {"memory_type": "facts", "fields": {"topic": "Office", "content": "It moved to Lyon."}}
+    receipt = memory.commit(operations={"write_operations": json.dumps([{"memory_data": data}])})
+    assert only(receipt).action is Action.CREATED
+    broken = memory.commit(operations={"write_operations": "[not json"})
+    assert only(broken).action is Action.REJECTED
