@@ -36,8 +36,8 @@ _QUERY_MESSAGES = 5
 #: Of joined messages the end is the question; search reads no more than this.
 _QUERY_CHARS = 8_000
 _REQUEST_ID_CHARS = 256
-#: Passages that are embedded before a commit answers; more follow in the background.
-_AT_ONCE = 8
+#: New memories of one commit whose neighbours the receipt names.
+_COMPARED = 8
 
 
 def open_memory(config: Config | None = None, *, step: Step = lambda _name: None) -> Memory:
@@ -238,14 +238,13 @@ class Memory:
         return self._context.build(query, budget, format)
 
     def _indexed(self, receipt: CommitReceipt) -> CommitReceipt:
-        """After the acknowledgement: words at once, vectors where that is quick, and near neighbours."""
+        """After the acknowledgement: words and near neighbours at once; vectors follow, or the next find waits."""
         if not receipt.changed_uris or not receipt.commit_id:
             return receipt
         try:
             self.indexer.follow()
-            self.indexer.embed_files(receipt.changed_uris[:_AT_ONCE], limit=_AT_ONCE)
             created = [result.uri for result in receipt.results if result.action is Action.CREATED]
-            similar = self.retriever.similar(created[:_AT_ONCE])
+            similar = self.retriever.similar(created[:_COMPARED])
         except RunebookError as error:
             _log.warning("committed, but not indexed yet: %s", error.message)
             return receipt

@@ -217,3 +217,21 @@ def test_a_commit_is_searchable_before_its_model_is_loaded(tmp_path: Path) -> No
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=0.0))) as memory:
         uri = fact(memory, "T", "斑马 zebra")
         assert [hit.uri for hit in memory.find("zebra").memories] == [uri]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "other"),
+    [
+        ("Server A has 16 GB of memory.", "Server B has 16 GB of memory.", "The cat sleeps on the sofa."),
+        ("甲服务器的内存是十六GB。", "乙服务器的内存是十六GB。", "猫在沙发上睡觉。"),
+    ],
+)
+def test_a_receipt_names_the_look_alike_also_without_a_model(
+    tmp_path: Path, first: str, second: str, other: str
+) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+        kept = memory.commit(first)
+        assert memory.commit(other).similar == ()
+        receipt = memory.commit(second)
+        assert [near.uri for near in receipt.similar] == list(kept.changed_uris)
+        assert memory.read(kept.changed_uris[0]).content.startswith(first)

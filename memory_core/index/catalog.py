@@ -217,13 +217,12 @@ class Catalog:
         )
         return [(part, own) for part, own in rows][::-1]
 
-    def waiting(self, limit: int, uris: Sequence[str] | None = None) -> list[Passage]:
-        """Passages (of these files, default all) that have no vector yet, oldest first."""
-        among = "" if uris is None else f"AND uri IN ({','.join('?' * len(uris))}) "
+    def waiting(self, limit: int) -> list[Passage]:
+        """Passages that have no vector yet, oldest first."""
         rows = self.connection().execute(
             "SELECT id, space, uri, part, text, content_sha256 FROM passages WHERE embedded IS NULL "
-            f"{among}ORDER BY id LIMIT ?",
-            (*(uris or ()), limit),
+            "ORDER BY id LIMIT ?",
+            (limit,),
         )
         return [Passage(*row) for row in rows]
 
@@ -301,11 +300,14 @@ class Catalog:
                 found.setdefault(int(document), []).append(int(seq))
         return found
 
-    def seqs_of(self, uri: str, fingerprint: str) -> list[int]:
-        """Sequence numbers of the live vectors of one file."""
-        rows = self.connection().execute("SELECT id FROM documents WHERE uri = ?", (uri,))
-        found = self.vector_seqs([row[0] for row in rows], fingerprint)
-        return [seq for seqs in found.values() for seq in seqs]
+    def own_text(self, uri: str) -> str:
+        """The indexed words of a memory; empty when it is not indexed."""
+        row = (
+            self.connection()
+            .execute("SELECT own FROM documents WHERE uri = ? AND context_type <> 'resource'", (uri,))
+            .fetchone()
+        )
+        return "" if row is None else str(row[0])
 
     def satisfying(self, ids: Sequence[int], condition: Condition) -> set[int]:
         """Those of the documents that meet a condition."""

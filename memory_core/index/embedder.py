@@ -32,11 +32,9 @@ class Scale:
 
     Attributes:
         zero: The cosine that counts as no similarity at all (``scoring.fusion.Calibration``).
-        similar: From this on, a commit's receipt names the neighbour.
     """
 
     zero: float
-    similar: float
 
 
 class Embedder(Protocol):
@@ -79,7 +77,7 @@ class BundledEmbedder:
     _WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
 
     fingerprint = "use-multilingual-v3-0db566fd-512"
-    scale = Scale(zero=0.0, similar=0.80)
+    scale = Scale(zero=0.0)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

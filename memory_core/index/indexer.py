@@ -112,17 +112,6 @@ class Indexer:
             self._embed(batch, self.embedder)
         return 0
 
-    def embed_files(self, uris: Sequence[str], limit: int) -> None:
-        """Embed up to ``limit`` waiting passages of these files now, if the model is loaded; else leave them.
-
-        Raises:
-            EmbeddingFailed: If the model cannot be used.
-        """
-        if self.embedder is not None and self.embedder.ready():
-            batch = self.catalog.waiting(limit, uris)
-            if batch:
-                self._embed(batch, self.embedder)
-
     def _follow_some(self) -> None:
         with self.catalog.writing() as connection:
             position = self.catalog.position()

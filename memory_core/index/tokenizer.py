@@ -68,6 +68,7 @@ CHINESE_FUNCTION_CHARS = CHINESE_PARTICLES | frozenset(
 _PHRASE_WEIGHT = 1_000.0
 _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
+_INDEXED_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,11 @@ def index_tokens(text: str) -> str:
         spaces. Blank if ``text`` holds nothing to find.
     """
     return _CJK_RUN.sub(lambda run: f" {' '.join(_stored(run[0]))} ", fold(text))
+
+
+def distinct_words(text: str) -> frozenset[str]:
+    """The words and character pairs of a text, without English stop words: what near-duplicates share."""
+    return frozenset(_INDEXED_WORD.findall(index_tokens(text))) - ENGLISH_STOP_WORDS
 
 
 def date_words(day: date) -> str:

@@ -18,13 +18,13 @@ from memory_core.index import lexical
 from memory_core.index.catalog import Entry
 from memory_core.index.filter import Condition, compile_filter
 from memory_core.index.indexer import Indexer
-from memory_core.index.tokenizer import mentions, query_terms
+from memory_core.index.tokenizer import distinct_words, mentions, query_terms
 from memory_core.index.vectors import by_seq
 from memory_core.model.changes import Similar
 from memory_core.model.hits import FindResult, Hit
 from memory_core.model.uri import MemoryUri
 from memory_core.retrieval.ranker import RANKS, Evidence, Ranking, rank_hits
-from memory_core.scoring.fusion import Question
+from memory_core.scoring.fusion import Question, jaccard
 from memory_core.storage.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ _MOST_CANDIDATES = 20_000
 _LIMIT = 100
 _QUERY_LIMIT_CHARS = 20_000
 _EMBEDDED_QUERY_CHARS = 2_000
-_SIMILAR_PASSAGES = 4
+_SIMILAR_CHARS = 1_000
+_SIMILAR_TERMS = 8
+#: Share of words in common from which a receipt names the neighbour.
+_SIMILAR_FROM = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +108,25 @@ class Retriever:
         )
 
     def similar(self, uris: Sequence[str], limit: int = 3) -> tuple[Similar, ...]:
-        """Memories near the given new ones, by this model's own measure of similar; never themselves."""
-        embedder = self._indexer.embedder
-        if embedder is None or not embedder.ready():
-            return ()
-        connection = self._catalog.connection()
+        """Stored memories that share most of their words with the given new ones; never themselves.
+
+        By words alone, so that a commit neither waits for the model nor depends on one.
+
+        Returns:
+            At most ``limit``, nearest first; the score is the Jaccard index of their distinct words.
+        """
         found: dict[str, float] = {}
+        scopes = self._catalog.scope_terms(self._spaces)
+        connection = self._catalog.connection()
         for uri in uris:
-            own = self._catalog.seqs_of(uri, embedder.fingerprint)[:_SIMILAR_PASSAGES]
-            for seq, vector in by_seq(connection, own).items():
-                space = MemoryUri.parse(uri).space
-                hits = self._indexer.vectors.search(connection, space, embedder.fingerprint, vector, limit + 8)
-                near = {other: cosine for other, cosine in hits if other != seq}
-                live = self._catalog.live(list(near))
-                entries = self._catalog.entries(list(live.values()))
-                for other, document in live.items():
-                    entry = entries.get(document)
-                    if entry is None or entry.uri in uris or near[other] < embedder.scale.similar:
-                        continue
-                    found[entry.uri] = max(found.get(entry.uri, 0.0), round(near[other], 3))
-        best = sorted(found.items(), key=lambda item: -item[1])[:limit]
-        return tuple(Similar(uri, score) for uri, score in best)
+            text = self._catalog.own_text(uri)[:_SIMILAR_CHARS]
+            terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
+            for other, own in lexical.sharing(connection, terms, scopes, limit + len(uris) + 2):
+                if other not in uris:
+                    score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
+                    found[other] = max(found.get(other, 0.0), round(score, 3))
+        best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
 
     def _prepare(self, query: str, target_uri: str, filter_tree: Mapping[str, Any] | None) -> _Query:
         conditions = [compile_filter(filter_tree), _below(target_uri)]

@@ -163,6 +163,12 @@ def weigh_question(rows: int, matching: Iterable[int]) -> Question:
     return Question(sum(rarest), len(counts), sum(count > 0 for count in counts))
 
 
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    """Share of all words that both sets hold, in [0, 1]; 0.0 when both are empty."""
+    union = len(left | right)
+    return len(left & right) / union if union else 0.0
+
+
 def lexical_share(bm25: float, question: Question) -> float:
     """BM25 as a share of the question's idf mass, in [0, 1].
 
