@@ -66,6 +66,7 @@ CREATE TABLE passages (
     UNIQUE (uri, part)
 );
 CREATE INDEX passages_document ON passages (document_id);
+CREATE INDEX passages_space ON passages (space);
 CREATE INDEX passages_waiting ON passages (id) WHERE embedded IS NULL;
 CREATE VIRTUAL TABLE words USING fts5 (
     own, previous, scope, tokenize = 'porter unicode61 remove_diacritics 2'
@@ -230,6 +231,20 @@ class Catalog:
         """How many passages have no vector yet."""
         row = self.connection().execute("SELECT count(*) FROM passages WHERE embedded IS NULL").fetchone()
         return int(row[0])
+
+    def passage_count(self, space: str) -> int:
+        """How many passages a space has."""
+        row = self.connection().execute("SELECT count(*) FROM passages WHERE space = ?", (space,)).fetchone()
+        return int(row[0])
+
+    def dead_vectors(self, space: str, fingerprint: str) -> list[int]:
+        """Sequence numbers of vectors whose text is no passage any more."""
+        rows = self.connection().execute(
+            "SELECT v.seq FROM vectors v LEFT JOIN passages p ON p.uri = v.uri AND p.part = v.part "
+            "AND p.content_sha256 = v.content_sha256 WHERE v.space = ? AND v.fingerprint = ? AND p.id IS NULL",
+            (space, fingerprint),
+        )
+        return [int(seq) for (seq,) in rows]
 
     def mark_embedded(self, connection: sqlite3.Connection, passages: Iterable[Passage], fingerprint: str) -> None:
         """Note that these passages have vectors, unless their text changed meanwhile."""

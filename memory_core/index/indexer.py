@@ -24,7 +24,7 @@ from memory_core.index.documents import (
 )
 from memory_core.index.embedder import Embedder
 from memory_core.index.sealing import SealedIndex
-from memory_core.index.vectors import VectorRow, append
+from memory_core.index.vectors import VectorRow, append, count, prune
 from memory_core.model.conversation import Message, parse_lines
 from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _FOLLOW_COMMITS = 200
 _EMBED_BATCH = 64
+_FEWEST_PRUNED = 1_000
 #: Background work waits for the request that caused it to be answered.
 _PAUSE_SECONDS = 0.05
 
@@ -188,11 +189,23 @@ class Indexer:
     def _seal(self) -> None:
         if self.embedder is None:
             return
+        connection, fingerprint = self.catalog.connection(), self.embedder.fingerprint
         for space in self.catalog.spaces():
             if self._closing.is_set():
                 return
-            if self.vectors.seal_due(self.catalog.connection(), space, self.embedder.fingerprint):
-                self.vectors.seal(self.catalog.connection(), space, self.embedder.fingerprint)
+            self._prune(space, fingerprint)
+            if self.vectors.seal_due(connection, space, fingerprint):
+                self.vectors.seal(connection, space, fingerprint)
+
+    def _prune(self, space: str, fingerprint: str) -> None:
+        """Drop vectors of texts that are gone, once they outnumber those of texts that are there."""
+        connection = self.catalog.connection()
+        live = self.catalog.passage_count(space)
+        if count(connection, space, fingerprint) <= 2 * live + _FEWEST_PRUNED:
+            return
+        with self.catalog.writing() as writer:
+            prune(writer, self.catalog.dead_vectors(space, fingerprint))
+        self.vectors.compact(connection, space, fingerprint, live)
 
 
 def _numbered(text: str) -> Iterator[tuple[int, Message]]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from memory_core.config import Config, EmbeddingConfig
 from memory_core.errors import InvalidFilter
+from memory_core.index import indexer, vectors
 from memory_core.index.documents import memory_document, session_growth
 from memory_core.index.filter import compile_filter, utc
 from memory_core.memory import Memory, load_registry, open_memory
@@ -456,3 +457,27 @@ def test_a_filter_finds_the_one_match_among_very_many(memory: Memory) -> None:
     )
     memory.commit(operations={"write_operations": writes})
     assert [hit.uri for hit in memory.find("zebra", filter={"memory_type": "tasks"}).hits] == [f"{USER}/tasks/rare.md"]
+
+
+def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "_FEWEST_PRUNED", 1_000)
+    with open_memory(Config(home=tmp_path)) as memory:
+        for number in range(8):
+            fields = {"topic": "weather", "content": f"It rained on day {number}. 第{number}天下雨。"}
+            memory.commit(
+                operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
+            )
+            memory.find("rain")
+        embedder, catalog = memory.indexer.embedder, memory.indexer.catalog
+        assert embedder is not None
+        space = ("user/default", embedder.fingerprint)
+        assert len(catalog.dead_vectors(*space)) == 7
+        memory.indexer._prune(*space)
+        assert len(catalog.dead_vectors(*space)) == 7
+        monkeypatch.setattr(indexer, "_FEWEST_PRUNED", 3)
+        memory.indexer._prune(*space)
+        assert catalog.dead_vectors(*space) == []
+        assert vectors.count(catalog.connection(), *space) == 1
+        assert "day 7" in memory.find("雨", rank="relevance").hits[0].abstract
