@@ -36,7 +36,7 @@ class IndexConfig(_Section):
         "exact never uses Chroma; chroma always does.",
     )
     exact_below: int = Field(
-        10_000, ge=1, description="In auto mode, vectors a space may have before Chroma takes over."
+        50_000, ge=1, description="In auto mode, vectors a space may have before Chroma takes over."
     )
 
 

@@ -40,6 +40,8 @@ _EMBED_BATCH = 64
 _FEWEST_PRUNED = 1_000
 #: Background work waits for the request that caused it to be answered.
 _PAUSE_SECONDS = 0.05
+#: A process that only searches opens what others sealed this often.
+_UPKEEP_SECONDS = 60.0
 
 #: The type of a file, by its place and the type its trailer names.
 TypeAt = Callable[[MemoryUri, str | None], MemoryType | None]
@@ -173,7 +175,7 @@ class Indexer:
 
     def _work(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait()
+            self._wake.wait(_UPKEEP_SECONDS)
             self._closing.wait(_PAUSE_SECONDS)
             self._wake.clear()
             if self._closing.is_set():
