@@ -39,7 +39,7 @@ _FOLLOW_COMMITS = 200
 _EMBED_BATCH = 64
 _FEWEST_PRUNED = 1_000
 #: Background work waits for the request that caused it to be answered.
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.25
 #: A process that only searches opens what others sealed this often.
 _UPKEEP_SECONDS = 60.0
 

@@ -36,7 +36,7 @@ _LIMIT = 100
 _QUERY_LIMIT_CHARS = 20_000
 _EMBEDDED_QUERY_CHARS = 2_000
 _SIMILAR_CHARS = 1_000
-_SIMILAR_TERMS = 8
+_SIMILAR_TERMS = 6
 #: Share of words in common from which a receipt names the neighbour.
 _SIMILAR_FROM = 0.5
 

@@ -34,7 +34,7 @@ from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
 
 _log = logging.getLogger(__name__)
-_SETTLE_PAUSE_SECONDS = 0.05
+_SETTLE_PAUSE_SECONDS = 0.25
 _ADOPT_BATCH = 500
 
 #: Tells a file's memory type and normalised key from its URI and text.
