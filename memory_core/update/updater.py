@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
+from memory_core.index.documents import MESSAGES_NAME
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.model.conversation import dump_lines, parse_lines, parse_messages, session_id_for, unseen
 from memory_core.model.memory_file import parse
@@ -29,7 +30,6 @@ from memory_core.update.bounds import Context
 from memory_core.update.planner import plan
 from memory_core.update.soundness import shown
 
-MESSAGES_NAME = "messages.jsonl"
 DEFAULT_TYPE = "notes"
 _CATEGORY_LIMIT_CHARS = 200
 PRIORITIES: Mapping[str, float] = {"low": 0.3, "normal": 0.5, "high": 0.8, "critical": 1.0}
