@@ -30,6 +30,7 @@ from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.ledger import ChangeRow, Ledger
+from memory_core.storage.quiet import await_quiet
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,8 +39,8 @@ _log = logging.getLogger(__name__)
 _FOLLOW_COMMITS = 200
 _EMBED_BATCH = 64
 _FEWEST_PRUNED = 1_000
-#: Background work waits for the request that caused it to be answered.
-_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS = 0.1
+_PAUSE_LIMIT_SECONDS = 2.0
 #: A process that only searches opens what others sealed this often.
 _UPKEEP_SECONDS = 60.0
 
@@ -176,8 +177,7 @@ class Indexer:
     def _work(self) -> None:
         while not self._closing.is_set():
             self._wake.wait(_UPKEEP_SECONDS)
-            self._closing.wait(_PAUSE_SECONDS)
-            self._wake.clear()
+            await_quiet(self._wake, self._closing, pause_seconds=_PAUSE_SECONDS, limit_seconds=_PAUSE_LIMIT_SECONDS)
             if self._closing.is_set():
                 return
             try:

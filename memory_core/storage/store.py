@@ -32,9 +32,11 @@ from memory_core.model.uri import MemoryUri
 from memory_core.storage.file_store import FileStat, FileStore
 from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
+from memory_core.storage.quiet import await_quiet
 
 _log = logging.getLogger(__name__)
-_SETTLE_PAUSE_SECONDS = 0.25
+_SETTLE_PAUSE_SECONDS = 0.1
+_SETTLE_LIMIT_SECONDS = 1.0
 _ADOPT_BATCH = 500
 
 #: Tells a file's memory type and normalised key from its URI and text.
@@ -328,8 +330,9 @@ class Store:
     def _settle_loop(self) -> None:
         while not self._closing.is_set():
             self._wake.wait()
-            self._closing.wait(_SETTLE_PAUSE_SECONDS)
-            self._wake.clear()
+            await_quiet(
+                self._wake, self._closing, pause_seconds=_SETTLE_PAUSE_SECONDS, limit_seconds=_SETTLE_LIMIT_SECONDS
+            )
             self._settle()
         self._settle()
 
