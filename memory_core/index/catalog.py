@@ -7,7 +7,6 @@ what it does not hold does not exist, whatever a vector index answers.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import sqlite3
@@ -22,6 +21,8 @@ from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.index.filter import Condition, utc
 from memory_core.index.tokenizer import index_tokens
 from memory_core.index.vectors import DDL as VECTORS_DDL
+from memory_core.index.vectors import chunks
+from memory_core.model.changes import text_sha256
 from memory_core.model.uri import MemoryUri
 from memory_core.scoring.fusion import FILLER_ROWS, FILLER_TEXT
 from memory_core.storage.database import Database
@@ -276,11 +277,9 @@ class Catalog:
     def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
         """Documents by id; ids that are gone are left out."""
         found: dict[int, Entry] = {}
-        for start in range(0, len(ids), 500):
-            chunk = ids[start : start + 500]
-            marks = ",".join("?" * len(chunk))
+        for marks, chunk in chunks(ids):
             rows = self.connection().execute(
-                f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})", list(chunk)
+                f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})", chunk
             )
             found |= {row[0]: Entry(*row) for row in rows}
         return found
@@ -288,13 +287,11 @@ class Catalog:
     def live(self, seqs: Sequence[int]) -> dict[int, int]:
         """Document id by vector sequence number, for vectors of passages that are current."""
         found: dict[int, int] = {}
-        for start in range(0, len(seqs), 500):
-            chunk = seqs[start : start + 500]
-            marks = ",".join("?" * len(chunk))
+        for marks, chunk in chunks(seqs):
             rows = self.connection().execute(
                 "SELECT v.seq, p.document_id FROM vectors v JOIN passages p ON p.uri = v.uri AND p.part = v.part "
                 f"AND p.content_sha256 = v.content_sha256 WHERE v.seq IN ({marks})",
-                list(chunk),
+                chunk,
             )
             found |= {int(seq): int(document) for seq, document in rows}
         return found
@@ -302,9 +299,7 @@ class Catalog:
     def vector_seqs(self, ids: Sequence[int], fingerprint: str) -> dict[int, list[int]]:
         """Sequence numbers of the live vectors of each document."""
         found: dict[int, list[int]] = {}
-        for start in range(0, len(ids), 500):
-            chunk = ids[start : start + 500]
-            marks = ",".join("?" * len(chunk))
+        for marks, chunk in chunks(ids):
             rows = self.connection().execute(
                 "SELECT p.document_id, v.seq FROM passages p JOIN vectors v ON v.space = p.space AND v.uri = p.uri "
                 "AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
@@ -327,9 +322,7 @@ class Catalog:
     def satisfying(self, ids: Sequence[int], condition: Condition) -> set[int]:
         """Those of the documents that meet a condition."""
         found: set[int] = set()
-        for start in range(0, len(ids), 500):
-            chunk = ids[start : start + 500]
-            marks = ",".join("?" * len(chunk))
+        for marks, chunk in chunks(ids):
             rows = self.connection().execute(
                 f"SELECT d.id FROM documents d WHERE d.id IN ({marks}) AND {condition.sql}",
                 [*chunk, *condition.parameters],
@@ -355,7 +348,7 @@ class Catalog:
         return int(connection.execute("SELECT id FROM spaces WHERE name = ?", (name,)).fetchone()[0])
 
     def _put_passage(self, connection: sqlite3.Connection, document: int, uri: MemoryUri, part: int, text: str) -> None:
-        digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+        digest = text_sha256(text)
         connection.execute(
             "INSERT OR REPLACE INTO passages (document_id, space, uri, part, text, content_sha256) "
             "VALUES (?, ?, ?, ?, ?, ?)",

@@ -140,8 +140,7 @@ class Indexer:
             return
         self.catalog.remove(connection, row.uri)
         if row.after is not None:
-            named = (parse(row.after).trailer or {}).get("memory_type")
-            memory_type = self._type_at(row.uri, named if isinstance(named, str) else None)
+            memory_type = self._type_at(row.uri, parse(row.after).type_name)
             self.catalog.put(connection, memory_document(row.uri, row.after, memory_type))
 
     def _index_session(self, connection: sqlite3.Connection, row: ChangeRow) -> None:

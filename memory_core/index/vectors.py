@@ -117,7 +117,7 @@ def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: i
 def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
     """Vectors float32 (dim,) by number; numbers not in the log are left out."""
     found: dict[int, NDArray[np.float32]] = {}
-    for marks, chunk in _chunks(seqs):
+    for marks, chunk in chunks(seqs):
         for seq, blob in connection.execute(f"SELECT seq, vector FROM vectors WHERE seq IN ({marks})", chunk):
             found[int(seq)] = np.frombuffer(blob, dtype="<f4").astype(np.float32, copy=False)
     return found
@@ -126,7 +126,7 @@ def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, NDA
 def entries(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, tuple[str, int, str]]:
     """``(uri, part, content_sha256)`` by number; numbers not in the log are left out."""
     found: dict[int, tuple[str, int, str]] = {}
-    for marks, chunk in _chunks(seqs):
+    for marks, chunk in chunks(seqs):
         for seq, *entry in connection.execute(
             f"SELECT seq, uri, part, content_sha256 FROM vectors WHERE seq IN ({marks})", chunk
         ):
@@ -139,7 +139,8 @@ def log_id(connection: sqlite3.Connection) -> str:
     return str(connection.execute("SELECT id FROM vector_log").fetchone()[0])
 
 
-def _chunks(seqs: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
+def chunks(seqs: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
+    """Numbers in lists that one statement can bind, each with its placeholders."""
     for start in range(0, len(seqs), 500):
         chunk = [int(seq) for seq in seqs[start : start + 500]]
         yield ",".join("?" * len(chunk)), chunk

@@ -38,6 +38,12 @@ class MemoryFile:
     trailer: Mapping[str, Any] | None = None
     damage: str | None = None
 
+    @property
+    def type_name(self) -> str | None:
+        """The memory type that the trailer names, or None."""
+        named = (self.trailer or {}).get("memory_type")
+        return named if isinstance(named, str) else None
+
 
 def parse(text: str) -> MemoryFile:
     """Split a file's text; never fails: what is not a sound trailer belongs to the body."""

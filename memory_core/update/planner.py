@@ -341,8 +341,7 @@ class _Planner:
             )
 
     def _type_of(self, uri: MemoryUri, text: str) -> MemoryType:
-        given = (parse(text).trailer or {}).get("memory_type")
-        found = self._context.registry.type_at(uri, given if isinstance(given, str) else None)
+        found = self._context.registry.type_at(uri, parse(text).type_name)
         if found is None or not uri.name.endswith(".md"):
             raise NotFound(
                 f"{str(uri)!r} belongs to no known memory type.",

@@ -40,8 +40,7 @@ def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[s
     if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
         return "", ""
     file = parse(text)
-    named = (file.trailer or {}).get("memory_type")
-    memory_type = registry.type_at(uri, named if isinstance(named, str) else None)
+    memory_type = registry.type_at(uri, file.type_name)
     if memory_type is None:
         return "", ""
     return memory_type.name, record_key(memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
