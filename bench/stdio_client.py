@@ -43,7 +43,15 @@ class StdioClient:
         self._process.stdout.close()
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Send one request and wait for its result."""
+        """Send one request and wait for its result; an error ends the program."""
+        answer = self.ask(method, params)
+        if "error" in answer:
+            raise SystemExit(f"{method}: {answer['error']}")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Send one request and wait for its answer, a result or an error."""
         self._next_id += 1
         self._send({"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params})
         assert self._process.stdout is not None
@@ -53,10 +61,7 @@ class StdioClient:
                 raise SystemExit(f"the server ended during {method}")
             answer: dict[str, Any] = json.loads(line)
             if answer.get("id") == self._next_id:
-                if "error" in answer:
-                    raise SystemExit(f"{method}: {answer['error']}")
-                result: dict[str, Any] = answer["result"]
-                return result
+                return answer
 
     def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a tool; its structured content."""

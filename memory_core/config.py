@@ -75,6 +75,49 @@ class RetrieveConfig(_Section):
     token_budget: int = Field(4_000, ge=200, le=10_000, description="Tokens a context pack may take.")
 
 
+class LLMConfig(_Section):
+    """The language model that the server may call to extract memories. Keys come from the environment only."""
+
+    provider: Literal["none", "anthropic", "openai", "sampling"] = Field(
+        "none",
+        description="none leaves extraction to the client's own model; anthropic and openai (any compatible endpoint: "
+        "Ollama, vLLM, llama.cpp) are called by the server; sampling asks the client's model over MCP.",
+    )
+    model: str = Field("", description="Name of the model; required by anthropic and openai.")
+    base_url: str = Field(
+        "",
+        description="Endpoint, e.g. http://127.0.0.1:11434/v1; empty is "
+        "ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the provider's own.",
+    )
+    structure: Literal["auto", "json_schema", "json_object", "text"] = Field(
+        "auto",
+        description="How answers are kept to a schema; auto tries the strongest form that the endpoint accepts.",
+    )
+    max_tokens: int = Field(8_192, ge=256, le=65_536, description="Most tokens of one answer.")
+    deadline_seconds: float = Field(
+        50.0,
+        ge=1.0,
+        le=3_600.0,
+        description="Time that a commit may spend on the model, retries included; then the conversation waits.",
+    )
+    retries: int = Field(3, ge=0, le=10, description="Attempts after a 429, a 5xx, a timeout or a lost connection.")
+
+
+class ExtractionConfig(_Section):
+    """How conversations become memories."""
+
+    max_iterations: int = Field(3, ge=0, le=10, description="Rounds of reading that the model may take.")
+    prompt_tokens: int = Field(
+        12_000, ge=6_000, le=200_000, description="Tokens of one prompt; a longer conversation is taken in parts."
+    )
+    brief_tokens: int = Field(
+        4_000, ge=3_200, le=10_000, description="Tokens of the brief that a client's own model is given."
+    )
+    language: str = Field(
+        "auto", description="Language of extracted memories, e.g. English or 中文; auto follows the user's messages."
+    )
+
+
 class LimitsConfig(_Section):
     """Size limits of one request."""
 
@@ -95,6 +138,15 @@ class Config(_Section):
     embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="The embedding model.")
     search: SearchConfig = Field(SearchConfig(), description="Defaults of find.")
     retrieve: RetrieveConfig = Field(RetrieveConfig(), description="Defaults of retrieve.")
+    extractor: Literal["react", "single_pass", "none"] = Field(
+        "react",
+        description="react reads before it decides; single_pass asks the model once; none only stores conversations.",
+    )
+    prompt_dirs: tuple[Path, ...] = Field(
+        (), description="Folders of prompt templates that override the built-in ones; later folders win."
+    )
+    extraction: ExtractionConfig = Field(ExtractionConfig(), description="How conversations become memories.")
+    llm: LLMConfig = Field(LLMConfig(), description="The language model that the server may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="Size limits of one request.")
 
     @property
@@ -157,7 +209,7 @@ def load(
         if first["type"] == "extra_forbidden":
             raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint) from None
         raise ConfigInvalid(f"setting '{dotted}': {first['msg']}.", hint=hint) from None
-    for directory in (config.home, *config.schema_dirs):
+    for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
         _expanded(directory)
     return config
 
@@ -195,7 +247,7 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 
 
 def _decoded(dotted: str, raw: Any) -> Any:
-    if dotted == "schema_dirs" and isinstance(raw, str):
+    if dotted in ("schema_dirs", "prompt_dirs") and isinstance(raw, str):
         return [part for part in raw.split(os.pathsep) if part]
     return raw
 

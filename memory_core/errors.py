@@ -11,11 +11,17 @@ The tree::
     ├── NotFound            the URI or memory type does not exist
     ├── PatchRejected       SEARCH text missing or ambiguous
     ├── FieldRejected       a field value that its type or merge op refuses
+    ├── MemoryChanged       a file is no longer what the author of an operation saw
     ├── SchemaInvalid       a memory type's YAML is broken
     ├── ConfigInvalid       a setting is unknown or out of range
     ├── StoreBusy           a lock was not free in time
     ├── StorageFailed       the disk refused a write or read
-    └── EmbeddingFailed     the embedding model could not be loaded or run
+    ├── EmbeddingFailed     the embedding model could not be loaded or run
+    └── ModelFailed         a language model gave no answer that can be used
+        ├── ModelUnavailable    unreachable, overloaded, out of time, or not configured
+        ├── ModelRefused        it declined to answer
+        ├── AnswerCut           the answer ended at the token limit
+        └── AnswerUnusable      no JSON of the asked shape in it
 
 Each carries ``hint``: the caller's next step, in one sentence.
 """
@@ -72,6 +78,14 @@ class FieldRejected(RunebookError):
     """A field value that its declared type or merge op does not allow."""
 
 
+class MemoryChanged(RunebookError):
+    """A file is no longer what the author of an operation saw; it stays as it is. ``uri`` names it."""
+
+    def __init__(self, message: str, *, hint: str, uri: str) -> None:
+        super().__init__(message, hint=hint)
+        self.uri = uri
+
+
 class SchemaInvalid(RunebookError):
     """A memory type's YAML that cannot be used; names the file and line."""
 
@@ -90,3 +104,23 @@ class StorageFailed(RunebookError):
 
 class EmbeddingFailed(RunebookError):
     """The embedding model could not be loaded, verified or run."""
+
+
+class ModelFailed(RunebookError):
+    """A language model gave no answer that can be used; the conversation waits in the queue."""
+
+
+class ModelUnavailable(ModelFailed):
+    """The model could not be asked: unreachable, overloaded, out of time, or not configured."""
+
+
+class ModelRefused(ModelFailed):
+    """The model declined to answer."""
+
+
+class AnswerCut(ModelFailed):
+    """The answer ended at the token limit; nothing of it is applied."""
+
+
+class AnswerUnusable(ModelFailed):
+    """The answer holds no JSON of the shape that was asked for."""

@@ -1,4 +1,4 @@
-"""The Memory facade and ``open_memory``: the only place where the parts are wired together.
+"""The Memory facade and ``open_memory``: where the parts are wired together, the update loop by ``wiring``.
 
 A ``Memory`` is one open store for one user and agent space. It is safe to use from many threads, and several
 may be open on the same folder in several processes.
@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
 from memory_core.config import Config
-from memory_core.errors import InvalidInput, RunebookError
+from memory_core.errors import InvalidInput, ModelFailed, ModelUnavailable, RunebookError
 from memory_core.index.embedder import BundledEmbedder, Embedder
 from memory_core.index.indexer import Indexer
 from memory_core.index.sealing import SealedIndex
+from memory_core.lifecycle.extraction import EXTRACTION, merged
+from memory_core.lifecycle.migrate import Migration, migrate
+from memory_core.llm.client import Closeable, Completion, LLMClient, LLMRequest, drive
+from memory_core.llm.providers import open_client
 from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.conversation import parse_messages
 from memory_core.model.hits import ContextPack, FindResult, Listings, ReadResult
 from memory_core.model.uri import MemoryUri
-from memory_core.registry import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.context import ContextBuilder
 from memory_core.retrieval.retriever import Retriever
 from memory_core.storage.store import Step, Store
+from memory_core.update.recorder import MessageRecorder
 from memory_core.update.soundness import is_sound
 from memory_core.update.updater import MemoryUpdater, identify
+from memory_core.wiring import build_extractor, load_registry
 
 _log = logging.getLogger(__name__)
 _QUERY_MESSAGES = 5
@@ -38,35 +43,33 @@ _QUERY_CHARS = 8_000
 _REQUEST_ID_CHARS = 256
 #: New memories of one commit whose neighbours the receipt names.
 _COMPARED = 8
+#: A commit right after opening waits so long for files that people added meanwhile.
+_ADOPTION_SECONDS = 2.0
 
 
-def open_memory(config: Config | None = None, *, step: Step = lambda _name: None) -> Memory:
+def open_memory(
+    config: Config | None = None, *, step: Step = lambda _name: None, llm: LLMClient | None = None
+) -> Memory:
     """Open (or create) the store that ``config`` names.
 
     Args:
         config: Settings; default: all defaults.
         step: Observes the steps of each commit, for crash tests.
+        llm: The language model to use instead of the one that ``config`` names.
 
     Raises:
         StorageFailed: If the folder cannot be used.
         ConfigInvalid: If a setting cannot be followed.
     """
-    return Memory(config or Config(), step=step)
-
-
-def load_registry(config: Config) -> MemoryTypeRegistry:
-    """The built-in memory types, then the user's own; broken ones are in ``problems``."""
-    registry = MemoryTypeRegistry()
-    for directory in (builtin_schema_dir(), *config.schema_dirs):
-        registry.load_from_dir(directory.expanduser())
-    return registry
+    return Memory(config or Config(), step=step, llm=llm)
 
 
 class Memory:
     """One open store; use as a context manager or call ``close``."""
 
-    def __init__(self, config: Config, *, step: Step = lambda _name: None) -> None:
+    def __init__(self, config: Config, *, step: Step = lambda _name: None, llm: LLMClient | None = None) -> None:
         self.config = config
+        self._llm = llm
         self.registry = load_registry(config)
         for problem in self.registry.problems:
             _log.warning("%s", problem)
@@ -81,9 +84,21 @@ class Memory:
             f"session/{config.user_space}",
         )
         self.updater = MemoryUpdater(self.store, self.registry, config)
+        self.recorder = MessageRecorder(
+            self.store,
+            self.registry,
+            self.updater,
+            queues=config.extractor != "none",
+            keeps_corrections=llm is None and config.llm.provider == "none",
+        )
         self.browser = Browser(self.store.files, self.indexer.catalog.abstracts, self.spaces)
         self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config)
-        self._context = ContextBuilder(self.browser, self._find_for_context, config.user_space)
+        self.extractor = build_extractor(
+            config, self.registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
+        )
+        self._context = ContextBuilder(
+            self.browser, lambda query, limit: self.find(query, limit=limit), config.user_space
+        )
         self._adopted = threading.Event()
         self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
         self._adopter.start()
@@ -99,6 +114,8 @@ class Memory:
     def close(self) -> None:
         """Finish background work and release the store; safe to call twice."""
         self._adopter.join()
+        if isinstance(self._llm, Closeable):
+            self._llm.close()
         self.indexer.close()
         self.store.close()
 
@@ -106,6 +123,17 @@ class Memory:
         """Begin loading the embedding model."""
         if self.indexer.embedder is not None:
             self.indexer.embedder.start()
+
+    @property
+    def llm(self) -> LLMClient | None:
+        """The language model that extracts memories, or None.
+
+        Raises:
+            ModelUnavailable: If the settings name one that cannot be used.
+        """
+        if self._llm is None:
+            self._llm = open_client(self.config.llm)
+        return self._llm
 
     def commit(
         self,
@@ -121,8 +149,27 @@ class Memory:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        extract: bool = True,
     ) -> CommitReceipt:
         """Store one explicit memory, ready-made operations, or a conversation: exactly one of the three.
+
+        A conversation is stored first. Then the configured model extracts its memories; without one, or if it
+        fails, the conversation waits, and without one the receipt briefs the caller's own model. Operations with
+        a ``session_id`` are the answer to such a brief.
+
+        Args:
+            memory_content: One memory.
+            memory_type: Its type; default notes.
+            priority: low, normal, high, critical, or 0 to 1.
+            category: A label; also picks a type if none is named.
+            fields: Fields of the type.
+            messages: A conversation; see ``model.message_shapes``.
+            session_id: Session that messages or knowledge belong to.
+            operations: MemoryOperations as JSON.
+            request_id: Makes a retry return the first receipt.
+            dry_run: Plan only.
+            now: Time of the commit; default the clock's.
+            extract: Of a conversation: False only stores it; see ``extraction``.
 
         Raises:
             InvalidInput: If none or several are given, or an argument is wrong. Nothing was stored.
@@ -139,12 +186,15 @@ class Memory:
                 "a commit takes exactly one of: memory_content (or fields), messages, operations.",
                 hint='For a single memory send {"memory_content": "…"}.',
             )
+        self._adopted.wait(_ADOPTION_SECONDS)
         if messages is not None:
-            receipt = self.updater.record_messages(
+            receipt = self.recorder.record(
                 messages, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
             )
-        elif operations is not None:
-            receipt = self.updater.apply_operations(
+            receipt = self._indexed(receipt)
+            return self._extracted(receipt) if extract and not dry_run else receipt
+        if operations is not None:
+            receipt = self.extractor.hand_in(
                 operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
             )
         else:
@@ -160,6 +210,75 @@ class Memory:
                 now=now,
             )
         return self._indexed(receipt)
+
+    def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract the conversation that was just recorded, then the oldest that still waits.
+
+        Args:
+            recorded: The receipt of ``commit(messages=…, extract=False)``.
+
+        Yields requests to a language model and is sent its completions; see ``llm.client.drive``.
+
+        Returns:
+            The receipt of everything together.
+        """
+        receipt = recorded
+        if not _waits(recorded):
+            return receipt
+        for log in self.extractor.due(recorded):
+            done = yield from self.extractor.extraction(log)
+            receipt = merged(receipt, log, self._indexed(done))
+            if any(result.action is Action.QUEUED for result in done.results):
+                break
+        self.store.finish(receipt)
+        return receipt
+
+    def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
+        """Extract what waits, conversation by conversation, with the configured model.
+
+        Args:
+            session_id: Only this one, and all of it again.
+
+        Raises:
+            ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
+            NotFound: If there is no such session.
+        """
+        client = self.llm
+        if client is None:
+            raise ModelUnavailable(
+                "no language model is configured.",
+                hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
+            )
+        logs = (
+            [self.extractor.requeue(session_id)] if session_id else [row.log for row in self.extractor.queue.waiting()]
+        )
+        for log in logs:
+            yield self._indexed(drive(self.extractor.extraction(log), client, self.config.llm.deadline_seconds))
+
+    def _extracted(self, recorded: CommitReceipt) -> CommitReceipt:
+        """What is made of a conversation at once: memories by the configured model, else a brief for another."""
+        if not _waits(recorded):
+            return recorded
+        try:
+            client = self.llm
+        except ModelFailed as error:
+            return replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
+        if client is None:
+            return self.extractor.briefed(recorded)
+        return drive(self.extraction(recorded), client, self.config.llm.deadline_seconds)
+
+    def migrate(self, *, dry_run: bool = False) -> Migration:
+        """Give the files of an older store semantic names and our trailer; see ``lifecycle.migrate``."""
+        self._adopted.wait()
+        migration = migrate(
+            self.store,
+            self.registry,
+            user_space=self.config.user_space,
+            agent_space=self.config.agent_space,
+            dry_run=dry_run,
+        )
+        self.indexer.follow()
+        return migration
 
     def find(
         self,
@@ -255,9 +374,6 @@ class Memory:
         self.store.finish(receipt)
         return receipt
 
-    def _find_for_context(self, query: str, limit: int) -> FindResult:
-        return self.find(query, limit=limit)
-
     def _identify(self, uri: MemoryUri, text: str) -> tuple[str, str]:
         return identify(self.registry, uri, text)
 
@@ -270,3 +386,8 @@ class Memory:
             _log.warning("files changed by hand were not taken in yet: %s", error.message)
         finally:
             self._adopted.set()
+
+
+def _waits(recorded: CommitReceipt) -> bool:
+    """Whether the conversation that was recorded has messages to extract."""
+    return any(result.op == EXTRACTION and result.action is Action.QUEUED for result in recorded.results)

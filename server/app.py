@@ -121,15 +121,15 @@ def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> No
 
     @server.prompt(
         name="extract_memories",
-        description="Brief the model to turn this conversation into memories and hand them in.",
+        description="Brief the model to turn a conversation into memories and hand them in: the stored one that "
+        "waits longest, or the present one.",
     )
     def extract_memories(
-        focus: Annotated[str | None, Field(description="What to look for; empty means everything.")] = None,
+        session_id: Annotated[str | None, Field(description="A stored conversation that waits.")] = None,
+        focus: Annotated[str | None, Field(description="What to look for in the present conversation.")] = None,
     ) -> str:
-        from server import prompts
-
         with _answered():
-            return prompts.extraction_brief(session.memory(), focus or None)
+            return session.memory().extractor.brief(session_id or None, focus or None)
 
 
 @contextmanager
@@ -138,5 +138,5 @@ def _answered() -> Iterator[None]:
     try:
         yield
     except RunebookError as error:
-        code = INVALID_PARAMS if isinstance(error, InvalidInput) else INTERNAL_ERROR
+        code = INVALID_PARAMS if isinstance(error, InvalidInput | NotFound) else INTERNAL_ERROR
         raise MCPError(code, str(error)) from error

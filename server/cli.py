@@ -94,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_commit(commands)
     _add_search(commands)
     _add_listings(commands)
+    _add_upkeep(commands)
     commands.add("types", "List memory types, their fields and any broken YAML.", perform.types)
     commands.add("config", "Show all settings and where each can be set.", perform.settings_in_force)
     commands.add(
@@ -142,6 +143,18 @@ def _add_search(commands: _Commands) -> None:
     retrieve.add_argument("--messages", metavar="FILE", help="JSON messages; the user's last five are the query")
     retrieve.add_argument("--token-budget", type=int, help="default: retrieve.token_budget")
     retrieve.add_argument("--format", choices=("blocks", "text"), default="text", help="default text")
+
+
+def _add_upkeep(commands: _Commands) -> None:
+    extract = commands.add(
+        "extract", "Turn waiting conversations into memories, with the model of llm.*.", perform.extract
+    )
+    extract.add_argument("--session-id", help="only this conversation, and all of it again")
+    extract.add_argument("--list", action="store_true", dest="only_list", help="only show what waits and why")
+    migrate = commands.add(
+        "migrate", "Give the files of an older store semantic names and our trailer.", perform.migrate
+    )
+    migrate.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
 
 
 def _add_listings(commands: _Commands) -> None:

@@ -177,9 +177,42 @@ def retrieve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def extract(arguments: argparse.Namespace) -> int:
+    """Extract the memories of waiting conversations."""
+    from server import render
+
+    with _open(arguments) as memory:
+        if arguments.only_list:
+            rows = memory.extractor.queue.waiting()
+            facts = {"waiting": [row.as_dict() for row in rows]}
+            lines = [f"{row.log.parent.name}: {row.waiting} messages since {row.since}" for row in rows]
+            lines = [line + (f" ({row.reason})" if row.reason else "") for line, row in zip(lines, rows, strict=True)]
+            _print(arguments, facts, "\n".join(lines) or "No conversation waits.")
+            return 0
+        receipts = []
+        for receipt in memory.extract_waiting(arguments.session_id):
+            receipts.append(receipt)
+            if not arguments.json:
+                print(render.receipt_text(receipt), flush=True)
+    waits = any(receipt.status in ("queued", "rejected") for receipt in receipts)
+    if arguments.json:
+        print(json.dumps({"receipts": [receipt.as_dict() for receipt in receipts]}, ensure_ascii=False, indent=2))
+    elif not receipts:
+        print("No conversation waits.")
+    return 1 if waits else 0
+
+
+def migrate(arguments: argparse.Namespace) -> int:
+    """Bring an older store's files to semantic names and our trailer."""
+    with _open(arguments) as memory:
+        migration = memory.migrate(dry_run=arguments.dry_run)
+    _print(arguments, migration.as_dict(), "\n".join(migration.lines()))
+    return 0
+
+
 def types(arguments: argparse.Namespace) -> int:
     """Print the memory types."""
-    from memory_core.memory import load_registry
+    from memory_core.wiring import load_registry
     from server.prompts import type_line
 
     registry = load_registry(_settings(arguments))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -60,6 +60,19 @@ def receipt_text(receipt: CommitReceipt) -> str:
         near = ", ".join(f"{item.uri} ({item.score:.2f})" for item in receipt.similar)
         lines.append(f"similar, kept apart: {near}")
     lines += [f"note: {note}" for note in receipt.notes]
+    if receipt.working_memory:
+        lines.append(working_memory_text(receipt.working_memory))
+    if receipt.brief:
+        lines += ["", receipt.brief]
+    return "\n".join(lines)
+
+
+def working_memory_text(facts: Mapping[str, Any]) -> str:
+    """What must stay in a compressed context."""
+    lines = ["keep in the compressed context:"]
+    lines += [f"  open: {task}" for task in facts.get("open_tasks", ())]
+    if facts.get("summary"):
+        lines.append(f"  summary: {facts['summary']}")
     return "\n".join(lines)
 
 

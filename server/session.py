@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory_core.memory import Memory
+    from memory_core.model.changes import CommitReceipt
+    from server.sampling import Sampling
 
 _WARM_DELAY_SECONDS = 0.05
 
@@ -29,6 +32,13 @@ class MemorySession:
         self._memory: Memory | None = None
         self._users = 0
         self._warming: threading.Timer | None = None
+
+    @cached_property
+    def sampling(self) -> Sampling[CommitReceipt]:
+        """The loops that clients' own models answer."""
+        from server.sampling import Sampling
+
+        return Sampling()
 
     def memory(self) -> Memory:
         """The open store.
@@ -69,6 +79,8 @@ class MemorySession:
             warming, self._warming = self._warming, None
         if warming is not None:
             warming.cancel()
+        if "sampling" in self.__dict__:
+            self.sampling.close()
         if memory is not None:
             memory.close()
 

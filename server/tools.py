@@ -9,24 +9,30 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
-from mcp.types import CallToolResult, ToolAnnotations
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
 from memory_core.errors import RunebookError
+from memory_core.model.changes import CommitReceipt
 from memory_core.model.hits import ContextPack
+from memory_core.model.json_schema import compact_schema
 from memory_core.model.operations import MemoryOperations
 from server import render
 from server.session import MemorySession
 
+if TYPE_CHECKING:
+    from memory_core.memory import Memory
+
 _CRASH_HINT = "Look into the server's log (stderr), then try again; a commit is safe to repeat with a request_id."
 FIELDS_HINT = "Send exactly the arguments that the tool's schema names."
 
+_Answer = CallToolResult | InputRequiredResult
 Fields = dict[str, str | int | float | bool | None]
 
 
@@ -63,6 +69,7 @@ def build_tools(session: MemorySession) -> list[Tool]:
     """The six tools, bound to a lazily opened store."""
 
     def commit_memory(
+        ctx: Context[Any, Any],
         memory_content: Annotated[str | None, Field(description="One memory, in the user's language.")] = None,
         memory_type: Annotated[
             str | None,
@@ -91,20 +98,30 @@ def build_tools(session: MemorySession) -> list[Tool]:
             str | None, Field(description="Makes a retry safe: the same id returns the first receipt.")
         ] = None,
         dry_run: Annotated[bool, Field(description="Show what would change; store nothing.")] = False,
-    ) -> CallToolResult:
-        receipt = session.memory().commit(
-            memory_content,
-            memory_type=memory_type,
-            priority=priority,
-            category=category,
-            fields=fields,
-            messages=messages,
-            session_id=session_id,
-            operations=operations,
-            request_id=request_id,
-            dry_run=dry_run,
-        )
-        return render.receipt_result(receipt)
+    ) -> CallToolResult | InputRequiredResult:
+        memory = session.memory()
+        sampled = messages is not None and not dry_run and _samples(memory, ctx)
+
+        def commit() -> CommitReceipt:
+            return memory.commit(
+                memory_content,
+                memory_type=memory_type,
+                priority=priority,
+                category=category,
+                fields=fields,
+                messages=messages,
+                session_id=session_id,
+                operations=operations,
+                request_id=request_id,
+                dry_run=dry_run,
+                extract=not sampled,
+            )
+
+        if not sampled:
+            return render.receipt_result(commit())
+        deadline_seconds = memory.config.llm.deadline_seconds
+        outcome = session.sampling.run(lambda: memory.extraction(commit()), ctx, deadline_seconds)
+        return outcome if isinstance(outcome, InputRequiredResult) else render.receipt_result(outcome)
 
     def find(
         query: Annotated[str, Field(description="A question or key words, in any language.")],
@@ -212,7 +229,16 @@ _ANNOTATIONS = {
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
-def _tool(function: Callable[..., CallToolResult]) -> Tool:
+def _samples(memory: Memory, ctx: Context[Any, Any]) -> bool:
+    """Whether conversations are extracted by the model of the client behind this call."""
+    if memory.config.llm.provider != "sampling" or memory.config.extractor == "none":
+        return False
+    from server.sampling import offers_sampling
+
+    return offers_sampling(ctx)
+
+
+def _tool(function: Callable[..., _Answer]) -> Tool:
     name = function.__name__
     tool = StrictTool.from_function(  # a classmethod of ``Tool`` that builds ``cls``
         _answering(function),
@@ -241,11 +267,11 @@ def _with_operations(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": properties, "$defs": {**schema.get("$defs", {}), **definitions}}
 
 
-def _answering(function: Callable[..., CallToolResult]) -> Callable[..., CallToolResult]:
+def _answering(function: Callable[..., _Answer]) -> Callable[..., _Answer]:
     """``function`` with our own errors turned into error results."""
 
     @functools.wraps(function)
-    def answering(**arguments: Any) -> CallToolResult:
+    def answering(**arguments: Any) -> _Answer:
         try:
             return function(**arguments)
         except RunebookError as error:
@@ -253,35 +279,6 @@ def _answering(function: Callable[..., CallToolResult]) -> Callable[..., CallToo
 
     answering.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
     return answering
-
-
-def compact_schema(node: Any) -> Any:
-    """A JSON schema without generated titles and without ``null`` branches and defaults that mean 'left out'."""
-    if isinstance(node, list):
-        return [compact_schema(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    slim: dict[str, Any] = {}
-    for name, value in node.items():
-        if name == "title" and isinstance(value, str):
-            continue
-        if name == "default" and value is None:
-            continue
-        if name == "properties":
-            slim[name] = {key: compact_schema(item) for key, item in value.items()}
-        elif name == "additionalProperties" and value is True:
-            continue
-        else:
-            slim[name] = compact_schema(value)
-    branches = slim.get("anyOf")
-    if isinstance(branches, list) and {"type": "null"} in branches:
-        kept = [branch for branch in branches if branch != {"type": "null"}]
-        if len(kept) == 1:
-            del slim["anyOf"]
-            slim = {**kept[0], **slim}
-        else:
-            slim["anyOf"] = kept
-    return slim
 
 
 def _argument_errors(error: ValidationError, known: list[str]) -> str:

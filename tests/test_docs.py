@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.config import Config, environment_name, example, settings
-from memory_core.memory import load_registry
+from memory_core.wiring import load_registry
 from server.session import MemorySession
 from server.tools import build_tools
 

@@ -72,6 +72,7 @@ class OperationResult:
     """One line of a receipt.
 
     ``reason`` says what was refused, ``hint`` what to do about it, ``note`` what else is worth knowing.
+    ``conflict`` marks a refusal because the file is no longer what the author of the operation saw.
     """
 
     op: str
@@ -80,6 +81,7 @@ class OperationResult:
     reason: str | None = None
     hint: str | None = None
     note: str | None = None
+    conflict: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The result without empty members."""
@@ -90,8 +92,26 @@ class OperationResult:
             "reason": self.reason,
             "hint": self.hint,
             "note": self.note,
+            "conflict": self.conflict or None,
         }
         return {name: value for name, value in members.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionProgress:
+    """How far one session has come, recorded in the transaction of the commit that brought it there.
+
+    Attributes:
+        log: The session's message log.
+        stored: Messages that the log now holds; None leaves it as it is.
+        extracted: Messages that have been turned into memories, or judged; None leaves it as it is.
+        call_keys: Tool calls that were counted, by ``update.statistics``.
+    """
+
+    log: MemoryUri
+    stored: int | None = None
+    extracted: int | None = None
+    call_keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +125,7 @@ class ChangeSet:
     results: tuple[OperationResult, ...] = ()
     notes: tuple[str, ...] = ()
     usage: Mapping[str, int] | None = field(default=None)
+    progress: SessionProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +146,9 @@ class CommitReceipt:
         results: One per operation.
         similar: Near neighbours of what was created.
         notes: Facts the caller should know, such as ignored keys.
-        usage: Counts, such as messages stored; None when there are none.
+        usage: Counts, such as messages stored or tokens spent; None when there are none.
+        brief: How the client's own model turns the stored conversation into memories.
+        working_memory: What must stay in a compressed context: ``open_tasks`` and ``summary``.
     """
 
     commit_id: str
@@ -134,6 +157,8 @@ class CommitReceipt:
     similar: tuple[Similar, ...] = ()
     notes: tuple[str, ...] = ()
     usage: Mapping[str, int] | None = field(default=None)
+    brief: str | None = None
+    working_memory: Mapping[str, Any] | None = field(default=None)
 
     @property
     def changed_uris(self) -> tuple[str, ...]:
@@ -153,6 +178,10 @@ class CommitReceipt:
             receipt["notes"] = list(self.notes)
         if self.usage:
             receipt["usage"] = dict(self.usage)
+        if self.working_memory:
+            receipt["working_memory"] = dict(self.working_memory)
+        if self.brief:
+            receipt["brief"] = self.brief
         return receipt
 
     @classmethod
@@ -169,12 +198,15 @@ class CommitReceipt:
                     reason=result.get("reason"),
                     hint=result.get("hint"),
                     note=result.get("note"),
+                    conflict=bool(result.get("conflict")),
                 )
                 for result in receipt["results"]
             ),
             similar=tuple(Similar(near["uri"], near["score"]) for near in receipt["similar"]),
             notes=tuple(receipt.get("notes", ())),
             usage=receipt.get("usage"),
+            brief=receipt.get("brief"),
+            working_memory=receipt.get("working_memory"),
         )
 
 
@@ -185,8 +217,8 @@ def overall(results: tuple[OperationResult, ...]) -> Status:
     rejected = Action.REJECTED in actions or any(
         result.reason is not None for result in results if result.action in changed
     )
+    if Action.QUEUED in actions:
+        return Status.PARTIAL if rejected else Status.QUEUED
     if changed:
         return Status.PARTIAL if rejected else Status.COMMITTED
-    if rejected:
-        return Status.PARTIAL if Action.QUEUED in actions else Status.REJECTED
-    return Status.QUEUED if Action.QUEUED in actions else Status.UNCHANGED
+    return Status.REJECTED if rejected else Status.UNCHANGED

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+from memory_core.model.han import simplified
 from memory_core.model.schema import PLACEHOLDER
 from memory_core.model.uri import is_device_name
 
@@ -35,10 +36,16 @@ def fold(name: str) -> str:
 def key_of(values: Mapping[str, object], key_fields: tuple[str, ...]) -> str:
     """The normalised key: same key, same memory.
 
-    Case, width, Unicode form and spacing do not distinguish memories; wording does.
+    Case, width, Unicode form, spacing, and simplified or traditional characters do not distinguish memories; wording
+    does.
     """
     given = ("" if (value := values.get(name)) is None else str(value) for name in key_fields)
-    return "\x1f".join(" ".join(fold(text).split()) for text in given)
+    return refold("\x1f".join(" ".join(fold(text).split()) for text in given))
+
+
+def refold(key: str) -> str:
+    """A key as ``key_of`` gives it now, from one that it gave when it told simplified from traditional characters."""
+    return simplified(key)
 
 
 def render(template: str, values: Mapping[str, object]) -> str:

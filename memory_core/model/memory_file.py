@@ -6,6 +6,9 @@ r"""The memory file: a Markdown body and, last of all, the ``MEMORY_FIELDS`` tra
 
 ``<`` and ``>`` inside the JSON are written ``\u003c`` ``\u003e``, so nothing stored can end the comment
 early or pose as a second trailer. A file without a trailer is a hand-written memory and stays as it is.
+
+Older programs wrote the trailer on one line, or its fields in a nested object ``fields``; both are read, the
+latter as if its members stood beside the others.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 _OPEN = "<!-- MEMORY_FIELDS\n"
-#: As an editor may have left it, with carriage returns.
-_OPENING = re.compile(r"^<!-- MEMORY_FIELDS\r?\n", re.MULTILINE)
+#: As an editor (carriage returns) or an older program (one line) may have left it.
+_OPENING = re.compile(r"^<!--[ \t]*MEMORY_FIELDS(?:[ \t]*\r?\n|[ \t]*(?=\{))", re.MULTILINE)
+_NESTED = "fields"
 _CLOSE = "\n-->"
 _DEPTH_LIMIT = 100
 _GAP = "\n\n"
@@ -64,11 +68,23 @@ def parse(text: str) -> MemoryFile:
         return MemoryFile(
             text, damage="the MEMORY_FIELDS trailer holds what no file can: half a character, NaN, deep nesting"
         )
+    trailer = _flat(trailer)
     body = text[: opening.start()]
     for gap in (_GAP, "\r\n\r\n", "\r\n", "\n"):
         if body.endswith(gap):
             return MemoryFile(body.removesuffix(gap), trailer)
     return MemoryFile(body, trailer)
+
+
+def _flat(trailer: dict[str, Any]) -> dict[str, Any]:
+    """The trailer with the members of a nested ``fields`` beside the others; what clashes stays nested."""
+    while isinstance(nested := trailer.get(_NESTED), dict):
+        rest = {name: value for name, value in trailer.items() if name != _NESTED}
+        clashing = {name: value for name, value in nested.items() if name in rest and rest[name] != value}
+        trailer = {name: value for name, value in nested.items() if name not in rest} | rest
+        if clashing:
+            return trailer | {_NESTED: clashing}
+    return trailer
 
 
 def _buried(block: str) -> str | None:

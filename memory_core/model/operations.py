@@ -6,15 +6,18 @@ by the planner, one operation at a time.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 Scalar = str | int | float | bool
 
 
-class _Lenient(BaseModel):
+class LenientModel(BaseModel):
+    """Keeps keys it does not know, so that they can be reported."""
+
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
     def extras(self) -> list[str]:
@@ -22,7 +25,7 @@ class _Lenient(BaseModel):
         return sorted(self.model_extra or {})
 
 
-class SearchReplace(_Lenient):
+class SearchReplace(LenientModel):
     """One SEARCH/REPLACE block in its structured form."""
 
     search: str
@@ -33,7 +36,15 @@ class SearchReplace(_Lenient):
 Patch = Scalar | list[SearchReplace]
 
 
-class MemoryData(_Lenient):
+class Link(LenientModel):
+    """How a memory relates to another: ``similar``, ``supports``, ``contradicts``, ``refines`` or ``replaces``."""
+
+    uri: str
+    relation: str = "similar"
+    strength: Unit = 0.5
+
+
+class MemoryData(LenientModel):
     """The content of a memory to create or replace."""
 
     memory_type: str
@@ -44,23 +55,36 @@ class MemoryData(_Lenient):
     confidence: Unit | None = None
     category: str | None = None
     tags: list[str] | None = None
+    links: list[Link] | None = None
+    _source: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """What Runebook itself knows about where a new memory comes from; never part of the JSON."""
+        return self._source
+
+    def sourced(self, source: Mapping[str, str]) -> Self:
+        """The same with a source: kind, tool, error type and the like."""
+        self._source = dict(source)
+        return self
 
 
-class WriteOp(_Lenient):
+class WriteOp(LenientModel):
     """Create a memory, or replace the given fields of the one with the same key or ``uri``."""
 
     uri: str | None = None
     memory_data: MemoryData
 
 
-class EditOp(_Lenient):
+class EditOp(LenientModel):
     """Patch named fields of an existing memory."""
 
     uri: str
     patches: dict[str, Patch]
+    links: list[Link] | None = None
 
 
-class DeleteOp(_Lenient):
+class DeleteOp(LenientModel):
     """Remove a memory; ``replacement_uri`` names where its knowledge moved."""
 
     uri: str
@@ -68,7 +92,7 @@ class DeleteOp(_Lenient):
     reason: str | None = None
 
 
-class OverviewOp(_Lenient):
+class OverviewOp(LenientModel):
     """Set a directory's one-line abstract (L0) or overview (L1); each may be a SEARCH/REPLACE patch."""
 
     directory_uri: str
@@ -76,7 +100,7 @@ class OverviewOp(_Lenient):
     overview: str | None = None
 
 
-class MemoryOperations(_Lenient):
+class MemoryOperations(LenientModel):
     """All changes of one commit; each stands alone."""
 
     reasoning: str | None = None

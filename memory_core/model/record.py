@@ -13,6 +13,7 @@ from typing import Any
 
 from memory_core.model.filename import key_of
 from memory_core.model.memory_file import MemoryFile
+from memory_core.model.rendered import behind, stem_keys
 from memory_core.model.schema import RESERVED_KEYS, FieldValue, MemoryType
 
 CONTENT = "content"
@@ -49,7 +50,9 @@ def read_record(memory_type: MemoryType, file: MemoryFile, stem: str) -> MemoryR
     Args:
         memory_type: The type the file belongs to.
         file: The parsed file; without a trailer it is hand-written.
-        stem: The file name without ``.md``; names a hand-written memory whose type has one key field.
+        stem: The file name without ``.md``; names a memory whose trailer holds no key.
+
+    A rendered body without ``rendered_sha256`` comes from an older program: what it shows counts as stored.
     """
     trailer = dict(file.trailer or {})
     trailer.pop("memory_type", None)
@@ -57,11 +60,13 @@ def read_record(memory_type: MemoryType, file: MemoryFile, stem: str) -> MemoryR
     fields = {name: value for name, value in trailer.items() if name in declared and value is not None}
     meta = {name: value for name, value in trailer.items() if name in RESERVED_KEYS}
     unknown = {name: value for name, value in trailer.items() if name not in declared and name not in meta}
-    if file.trailer is None and len(memory_type.key_fields) == 1:
-        fields[memory_type.key_fields[0]] = stem
+    rendered = meta.get("rendered_sha256")
+    known = behind(memory_type, fields, file.body) if memory_type.template_mode and rendered is None else None
+    fields = known or fields
+    if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
+        fields |= stem_keys(memory_type, stem)
     if memory_type.template_mode:
-        rendered = meta.get("rendered_sha256")
-        edited = bool(file.body.strip()) and rendered != body_digest(file.body)
+        edited = known is None and bool(file.body.strip()) and rendered != body_digest(file.body)
         return MemoryRecord(fields, meta, unknown, file.body, edited)
     return MemoryRecord({**fields, CONTENT: file.body}, meta, unknown, file.body)
 
@@ -72,7 +77,7 @@ def write_record(memory_type: MemoryType, record: MemoryRecord) -> MemoryFile:
     trailer: dict[str, Any] = {
         declared.name: record.fields[declared.name]
         for declared in memory_type.fields
-        if declared.name in record.fields and declared.name not in in_body
+        if declared.name in record.fields and declared.name not in in_body and declared.avg is None
     }
     trailer["memory_type"] = memory_type.name
     trailer |= {name: record.meta[name] for name in RESERVED_KEYS if record.meta.get(name) is not None}

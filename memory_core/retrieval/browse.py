@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from memory_core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.model.directory_summary import abstract_line
 from memory_core.model.hits import Listing, Listings, ReadResult
 from memory_core.model.record import summary_line
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
@@ -182,7 +183,7 @@ class Browser:
         """The directory's L0 where there is one, else what it holds."""
         stored = self._files.text(uri.child(ABSTRACT_NAME))
         if stored is not None:
-            return stored
+            return abstract_line(stored)
         inside = [
             entry
             for entry in self._files.entries(uri)

@@ -37,6 +37,7 @@ _QUERY_LIMIT_CHARS = 20_000
 _EMBEDDED_QUERY_CHARS = 2_000
 _SIMILAR_CHARS = 1_000
 _SIMILAR_TERMS = 6
+_MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
 #: Share of words in common from which a receipt names the neighbour.
 _SIMILAR_FROM = 0.5
 
@@ -127,6 +128,27 @@ class Retriever:
                     found[other] = max(found.get(other, 0.0), round(score, 3))
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
+
+    def near(self, texts: Sequence[str], limit: int = 5) -> list[tuple[Similar, ...]]:
+        """Stored memories that are near each text in meaning or in words; turns of conversations are left out.
+
+        Returns:
+            For each text at most ``limit``, nearest first; the score is the cosine, or the Jaccard index of the
+            distinct words where that is more or there is no vector.
+        """
+        return [self._near(text[:_SIMILAR_CHARS], limit) if text.strip() else () for text in texts]
+
+    def _near(self, text: str, limit: int) -> tuple[Similar, ...]:
+        evidence, _ = self._evidence(self._prepare(text, "", _MEMORIES), limit)
+        words = distinct_words(text)
+        nearest = sorted(evidence, key=lambda item: (-(item.cosine or 0.0), -item.bm25))[: 2 * limit]
+        scored: dict[str, float] = {}
+        for item in nearest:
+            uri = str(item.entry.uri)
+            shared = jaccard(words, distinct_words(self._catalog.own_text(uri)[:_SIMILAR_CHARS]))
+            scored[uri] = round(max(item.cosine or 0.0, shared), 3)
+        best = sorted(scored.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(Similar(uri, score) for uri, score in best[:limit])
 
     def _prepare(self, query: str, target_uri: str, filter_tree: Mapping[str, Any] | None) -> _Query:
         conditions = [compile_filter(filter_tree), _below(target_uri)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from memory_core.errors import StorageFailed, StoreBusy
 from memory_core.storage import atomic
 
 _BUSY_SECONDS = 30.0
+_SWITCH_POLL_SECONDS = 0.005
 
 
 class Database:
@@ -23,19 +25,26 @@ class Database:
         migrations: SQL scripts; script *n* takes the schema from version *n* to *n + 1*.
         synchronous: ``FULL`` syncs each commit (the ledger), ``NORMAL`` may lose the last ones at power
             loss but stays sound (the disposable index).
+        functions: Functions of one text that migrations may call, by name.
 
     Raises:
         StorageFailed: If the file is no SQLite database, or newer than this program.
     """
 
-    def __init__(self, path: Path, migrations: tuple[str, ...], synchronous: Literal["FULL", "NORMAL"]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        migrations: tuple[str, ...],
+        synchronous: Literal["FULL", "NORMAL"],
+        functions: Mapping[str, Callable[[str], str]] | None = None,
+    ) -> None:
         self.path = path
         self._synchronous = synchronous
         self._local = threading.local()
         self._all: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
         atomic.make_folder(path.parent)
-        self._migrate(migrations)
+        self._migrate(migrations, functions or {})
 
     def connection(self) -> sqlite3.Connection:
         """This thread's connection, in autocommit mode."""
@@ -95,12 +104,12 @@ class Database:
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute("PRAGMA journal_mode=WAL")
+        _use_wal(connection)
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
         connection.execute("PRAGMA foreign_keys=ON")
         return connection
 
-    def _migrate(self, migrations: tuple[str, ...]) -> None:
+    def _migrate(self, migrations: tuple[str, ...], functions: Mapping[str, Callable[[str], str]]) -> None:
         try:
             version = self._version()
             if version > len(migrations):
@@ -110,6 +119,8 @@ class Database:
                 )
             if version == len(migrations):
                 return
+            for name, function in functions.items():
+                self.connection().create_function(name, 1, function, deterministic=True)
             with self.writing() as connection:
                 for step in range(self._version(), len(migrations)):
                     for statement in _statements(migrations[step]):
@@ -129,6 +140,20 @@ class Database:
             f"{self.path.name}: {error}.",
             hint="Check free space and permissions of the .state folder, then retry.",
         )
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL; while another process is switching, SQLite refuses at once instead of waiting."""
+    ends_at = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > ends_at:
+                raise
+            time.sleep(_SWITCH_POLL_SECONDS)
+        else:
+            return
 
 
 def _statements(script: str) -> Iterator[str]:

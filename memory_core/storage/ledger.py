@@ -3,7 +3,7 @@
 A commit is one row with the texts before and after; its COMMIT (one fsync) is the acknowledgement. The
 files follow. ``settled`` marks commits whose files are known to be on disk; the rest is what recovery
 looks at. The name table (``files``) says which key owns which file and what the last commit left there.
-It can be rebuilt from the files; history and usage cannot.
+It can be rebuilt from the files; history, usage and the queue (``extractions``) cannot.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from memory_core.model.changes import FileChange
-from memory_core.model.filename import fold
+from memory_core.model.changes import FileChange, SessionProgress
+from memory_core.model.filename import fold, refold
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.database import Database
+from memory_core.storage.directories import SCHEMA as _DIRECTORIES
+from memory_core.storage.directories import DirectoryTable
+from memory_core.storage.extractions import SCHEMA as _EXTRACTIONS
+from memory_core.storage.extractions import ExtractionQueue, record_progress
 from memory_core.storage.file_store import FileStat
 
 _SCHEMA_1 = """
@@ -67,6 +71,8 @@ CREATE TABLE usage (
     last_accessed_at TEXT NOT NULL
 ) WITHOUT ROWID;
 """
+#: Keys are compared without regard to simplified or traditional characters since version 2.
+_SCHEMA_2 = _EXTRACTIONS + "UPDATE files SET key = refold(key);" + _DIRECTORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,9 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, (_SCHEMA_1,), "FULL")
+        self._database = Database(path, (_SCHEMA_1, _SCHEMA_2), "FULL", {"refold": refold})
+        self.extractions = ExtractionQueue(self._database)
+        self.directories = DirectoryTable(self._database)
 
     def close(self) -> None:
         """Close all connections."""
@@ -139,8 +147,9 @@ class Ledger:
         receipt: Mapping[str, Any],
         request_id: str | None = None,
         settled: bool = False,
+        progress: SessionProgress | None = None,
     ) -> int:
-        """Append one commit; when this returns, it is acknowledged.
+        """Append one commit, with the progress of the session it belongs to; when this returns, it is acknowledged.
 
         Returns:
             Its sequence number.
@@ -154,7 +163,14 @@ class Ledger:
             for ordinal, change in enumerate(changes):
                 _insert_change(connection, seq, ordinal, change)
                 _upsert_name(connection, seq, change)
+            if progress is not None:
+                record_progress(connection, progress, at)
         return seq
+
+    def advance(self, progress: SessionProgress, at: str) -> None:
+        """Record a session's progress that changed no file."""
+        with self._database.writing() as connection:
+            record_progress(connection, progress, at)
 
     def settle(self, seqs: Iterable[int], stats: Mapping[MemoryUri, FileStat | None]) -> None:
         """Note that these commits' files are on disk, and what their files look like."""
@@ -261,6 +277,18 @@ class Ledger:
         )
         return row is not None
 
+    def text_with(self, uri: MemoryUri, sha256: str) -> str | None:
+        """The text with this hash that the file once had; None if no commit knows it."""
+        row = (
+            self._database.connection()
+            .execute(
+                "SELECT after FROM changes WHERE uri = ? AND after_sha256 = ? AND appended = 0 LIMIT 1",
+                (str(uri), sha256),
+            )
+            .fetchone()
+        )
+        return None if row is None else str(row[0])
+
     def record_usage(self, accesses: Iterable[tuple[str, datetime]]) -> None:
         """Count accesses, given as URI and time, in one transaction."""
         with self._database.writing() as connection:
@@ -320,9 +348,11 @@ def _upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) -
     if change.after is None:
         connection.execute("DELETE FROM files WHERE uri = ?", (str(change.uri),))
         return
+    # Not INSERT OR REPLACE: the counting triggers would not see the row that it removes.
     connection.execute(
-        "INSERT OR REPLACE INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (uri) DO UPDATE SET memory_type = excluded.memory_type, key = excluded.key, "
+        "sha256 = excluded.sha256, size_bytes = NULL, mtime_ns = NULL, seq = excluded.seq",
         (
             str(change.uri),
             str(change.uri.parent),

@@ -58,6 +58,11 @@ class Snapshot(Protocol):
         """Whether the name, or a twin of it, is in use in this directory."""
         ...
 
+    @property
+    def ledger(self) -> Ledger:
+        """Counts and history, as of the last commit; a plan only reads."""
+        ...
+
 
 Plan = Callable[[Snapshot], ChangeSet]
 #: Called at each step of a commit; tests stop the process there.
@@ -157,6 +162,8 @@ class Store:
             if dry_run:
                 return _receipt("", Status.DRY_RUN, change_set)
             if not change_set.changes:
+                if change_set.progress is not None:
+                    self.ledger.advance(change_set.progress, at)
                 return _receipt("", overall(change_set.results), change_set)
             self._step("planned")
             self._record_external(self._edited_by_hand(change_set.changes), at)
@@ -168,6 +175,7 @@ class Store:
                 kind=kind,
                 receipt=receipt.as_dict(),
                 request_id=request_id,
+                progress=change_set.progress,
             )
             self._step("acknowledged")
             self._seen.add(seq)

@@ -21,6 +21,8 @@ class Context:
         now: Time of the commit, ISO 8601 in UTC.
         source: Written into new memories: kind and, where known, session.
         content_bytes: Largest file a plan may produce.
+        expected: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
+        reads_elsewhere: Whether the author may have read files that ``expected`` does not name.
     """
 
     registry: MemoryTypeRegistry
@@ -30,11 +32,17 @@ class Context:
     source: Mapping[str, Any] = field(default_factory=dict)
     project: str | None = None
     content_bytes: int = 262_144
+    expected: Mapping[str, str] | None = None
+    reads_elsewhere: bool = False
 
     def directory(self, memory_type: MemoryType) -> MemoryUri:
         """The directory of a type's memories."""
+        return MemoryUri.parse(self.directory_text(memory_type))
+
+    def directory_text(self, memory_type: MemoryType) -> str:
+        """The directory of a type's memories as text, not validated; cheap enough to compare all types."""
         text = memory_type.directory.replace("{user_space}", self.user_space)
-        return MemoryUri.parse(text.replace("{agent_space}", self.agent_space))
+        return text.replace("{agent_space}", self.agent_space)
 
     def owned(self, text: str) -> MemoryUri:
         """The URI, if operations may touch it: memories of this user or agent, nothing else.

@@ -7,8 +7,8 @@ pure planner. It runs no model: what a model decided arrives as operations.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +17,7 @@ from pydantic import ValidationError
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.index.documents import MESSAGES_NAME
-from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
-from memory_core.model.conversation import dump_lines, parse_lines, parse_messages, session_id_for, unseen
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, SessionProgress
 from memory_core.model.memory_file import parse
 from memory_core.model.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras
 from memory_core.model.record import read_record, record_key
@@ -121,6 +120,15 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings."""
+
+    log: MemoryUri
+    start: int
+    end: int
+
+
 class MemoryUpdater:
     """Commits to one store on behalf of one user and agent space."""
 
@@ -138,6 +146,9 @@ class MemoryUpdater:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        expected: Mapping[str, str] | None = None,
+        reads_elsewhere: bool = False,
+        span: Span | None = None,
     ) -> CommitReceipt:
         """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
 
@@ -148,21 +159,27 @@ class MemoryUpdater:
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
             now: Time of the commit; default the clock's.
+            expected: SHA-256 of the files as the author of the operations saw them; see ``bounds.Context``.
+            reads_elsewhere: Whether the author may have read other files too.
+            span: The messages that the operations were made of. They leave the queue with this commit, unless
+                nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
 
         Raises:
             InvalidInput: If there is nothing to do, or the whole is too large.
         """
         parsed, dropped = parse_operations(operations)
-        if not len(parsed) and not dropped:
+        if not len(parsed) and not dropped and span is None:
             raise InvalidInput(
                 "operations holds no operation.",
                 hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
             )
-        self._check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
+        self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
         if session_id is not None:
             self.session_uri(session_id)
         moment = now or datetime.now(UTC)
-        context = self._context(moment, source_kind, session_id)
+        context = replace(
+            self.context(moment, source_kind, session_id), expected=expected, reads_elsewhere=reads_elsewhere
+        )
         malformed = tuple(
             OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
             for line in dropped
@@ -172,8 +189,11 @@ class MemoryUpdater:
         notes = (shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()
 
         def planned(snapshot: Snapshot) -> ChangeSet:
+            if span is not None and not self._awaits(span):
+                return _done_meanwhile(span)
             decided = plan(parsed, snapshot, context)
-            return replace(decided, results=decided.results + malformed, notes=notes)
+            decided = replace(decided, results=decided.results + malformed, notes=notes)
+            return decided if span is None else _settled(decided, span, parsed.reasoning)
 
         return self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)
 
@@ -233,41 +253,9 @@ class MemoryUpdater:
             now=now,
         )
 
-    def record_messages(
-        self,
-        raw: Sequence[Any],
-        *,
-        session_id: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        now: datetime | None = None,
-    ) -> CommitReceipt:
-        """Append what is new of a conversation to its session's log, verbatim.
-
-        Raises:
-            InvalidInput: If a message is malformed; nothing of the conversation is stored then.
-        """
-        messages = parse_messages(raw)
-        if not messages:
-            raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self._check_size(dump_lines(messages))
-        session = session_id or session_id_for(messages)
-        uri = self.session_uri(session)
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            before = snapshot.text(uri)
-            stored, _ = parse_lines(before or "")
-            fresh = unseen(stored, messages)
-            counts = {"messages": len(messages), "messages_new": len(fresh)}
-            if not fresh:
-                return ChangeSet((), (OperationResult("messages", str(uri), Action.UNCHANGED),), usage=counts)
-            joint = "" if before is None or before.endswith("\n") or not before else "\n"
-            after = (before or "") + joint + dump_lines(fresh)
-            action = Action.CREATED if before is None else Action.UPDATED
-            change = FileChange(uri, before, after, "", session, appended=True)
-            return ChangeSet((change,), (OperationResult("messages", str(uri), action),), usage=counts)
-
-        return self._store.commit(planned, kind="messages", request_id=request_id, now=now, dry_run=dry_run)
+    def _awaits(self, span: Span) -> bool:
+        row = self._store.ledger.extractions.get(span.log)
+        return row is not None and row.extracted == span.start
 
     def session_uri(self, session_id: str) -> MemoryUri:
         """The message log of a session.
@@ -289,7 +277,8 @@ class MemoryUpdater:
             return self._registry.get(name)
         return self._registry.get(resolve_category(name) or name)
 
-    def _context(self, moment: datetime, kind: str, session_id: str | None) -> Context:
+    def context(self, moment: datetime, kind: str, session_id: str | None) -> Context:
+        """What a plan of a commit at this moment is told."""
         source = {"kind": kind} | ({"session_id": session_id} if session_id else {})
         return Context(
             registry=self._registry,
@@ -300,7 +289,12 @@ class MemoryUpdater:
             content_bytes=self._config.limits.content_bytes,
         )
 
-    def _check_size(self, text: str) -> None:
+    def check_size(self, text: str) -> None:
+        """Refuse a commit over the limit.
+
+        Raises:
+            TooLarge: If the text is longer in UTF-8 than ``limits.commit_bytes``.
+        """
         size = len(text.encode("utf-8", "surrogatepass"))
         limit = self._config.limits.commit_bytes
         if size > limit:
@@ -308,3 +302,20 @@ class MemoryUpdater:
                 f"the commit is {size:,} bytes; the limit is {limit:,}.",
                 hint="Send it in several smaller commits.",
             )
+
+
+def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet:
+    """The change set with the session's progress; a conflict, or nothing but refusals, leaves it in the queue."""
+    rejected = [result for result in decided.results if result.action is Action.REJECTED]
+    if any(result.conflict for result in rejected) or (rejected and len(rejected) == len(decided.results)):
+        return decided
+    if not decided.results:
+        why = shown((reasoning or "").strip()) or "no reason given"
+        result = OperationResult("extraction", str(span.log), Action.UNCHANGED, note=f"nothing to remember: {why}")
+        decided = replace(decided, results=(result,))
+    return replace(decided, progress=SessionProgress(span.log, extracted=span.end))
+
+
+def _done_meanwhile(span: Span) -> ChangeSet:
+    note = "these messages were extracted meanwhile, by another client; nothing was changed"
+    return ChangeSet((), (OperationResult("extraction", str(span.log), Action.UNCHANGED, note=note),))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memory_core.model.filename import LIMIT_BYTES, fit, fold, key_of, render, short_hash
+from memory_core.model.filename import LIMIT_BYTES, fit, fold, key_of, refold, render, short_hash
 from memory_core.model.uri import MemoryUri
 
 VALUES = st.text(max_size=40) | st.lists(
@@ -150,9 +152,71 @@ def test_twins_have_one_folded_form_and_one_key(one: str, other: str) -> None:
     assert key_of({"k": one}, ("k",)) == key_of({"k": f"  {other}\t"}, ("k",))
 
 
-@pytest.mark.parametrize(("one", "other"), [("支付系统", "支付系統"), ("A B", "AB"), ("a-b", "a_b"), ("甲", "乙")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("A B", "AB"), ("a-b", "a_b"), ("甲", "乙"), ("画线", "划线"), ("沈阳", "沉阳"), ("覆写", "复写")],
+)
 def test_other_wording_is_another_memory(one: str, other: str) -> None:
     assert key_of({"k": one}, ("k",)) != key_of({"k": other}, ("k",))
+
+
+@pytest.mark.parametrize(
+    ("traditional", "simple"),
+    [
+        ("支付系統", "支付系统"),
+        ("臺北的麵店", "台北的面店"),
+        ("頭髮與發票", "头发与发票"),
+        ("裡外裏", "里外里"),
+        ("計畫", "计划"),
+        ("專案規畫", "专案规划"),
+        ("瞭解藉口", "了解借口"),
+        ("回覆與反覆", "回复与反复"),
+        ("顯著", "显着"),
+        ("項鍊", "项链"),
+        ("沈沒成本", "沉没成本"),
+        ("傢俱", "家具"),
+        ("乾隆", "乾隆"),
+        ("薴", "苎"),
+        ("Café 預算 2026", "CAFÉ  预算 ２０２６"),
+    ],
+)
+def test_traditional_and_simplified_writing_give_one_key(traditional: str, simple: str) -> None:
+    assert key_of({"k": traditional}, ("k",)) == key_of({"k": simple}, ("k",))
+
+
+def test_a_file_name_keeps_the_writing_it_was_given() -> None:
+    assert render("{k}.md", {"k": "支付系統"}) == "支付系統.md"
+    assert fold("支付系統") != fold("支付系统")
+
+
+HAN = st.text(st.sampled_from("計畫规画反覆反復瞭著沈沒船項鍊家傢俱乾干薴苧苎 aＡ\u1e9b支付系統系统"), max_size=12)
+
+
+@given(HAN | VALUES, HAN | VALUES)
+def test_a_key_is_final_and_a_stored_older_key_becomes_the_present_one(a: str, b: str) -> None:
+    key = key_of({"a": a, "b": b}, ("a", "b"))
+    older = "\x1f".join(" ".join(fold(text).split()) for text in (a, b))
+    assert refold(older) == key
+    assert refold(key) == key
+    first, second = key.split("\x1f")
+    assert key_of({"a": first, "b": second}, ("a", "b")) == key
+
+
+@given(HAN, HAN)
+def test_a_word_has_one_form_whatever_words_stand_beside_it(a: str, b: str) -> None:
+    whole = key_of({"k": f"{a} {b}"}, ("k",))
+    assert whole == " ".join(key_of({"k": part}, ("k",)) for part in (a, b) if part.strip())
+
+
+def test_many_threads_fold_alike_from_the_first_call_on() -> None:
+    script = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from memory_core.model.filename import refold\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    print(len(set(pool.map(refold, ['支付系統計畫'] * 200))))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, encoding="utf-8")
+    assert run.stdout.strip() == "1"
 
 
 @given(st.text(max_size=20))

@@ -159,3 +159,30 @@ def test_trailer_is_plain_json() -> None:
     text = dump(MemoryFile("b", {"a": "<b> & -->", "n": [1, {"k": None}]}))
     block = text.split("MEMORY_FIELDS\n")[1].removesuffix("\n-->\n")
     assert json.loads(block) == {"a": "<b> & -->", "n": [1, {"k": None}]}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        '<!-- MEMORY_FIELDS {"topic": "茶 --> 咖啡", "n": 1} -->',
+        '<!-- MEMORY_FIELDS{"topic": "茶 --> 咖啡", "n": 1}-->',
+        '<!--MEMORY_FIELDS\n{"topic": "茶 --> 咖啡",\n "n": 1}\n-->',
+        '<!-- MEMORY_FIELDS \r\n{"topic": "茶 --> 咖啡", "n": 1}\r\n-->\r\n',
+        '<!-- MEMORY_FIELDS\n{"fields": {"topic": "茶 --> 咖啡"}, "n": 1}\n-->',
+    ],
+)
+def test_trailer_as_older_programs_wrote_it_is_read(block: str) -> None:
+    assert parse(f"正文\n\n{block}") == MemoryFile("正文", {"topic": "茶 --> 咖啡", "n": 1})
+
+
+def test_nested_fields_that_clash_with_others_are_kept_nested() -> None:
+    read = parse('x\n\n<!-- MEMORY_FIELDS {"name": "A", "fields": {"name": "B", "topic": "T"}} -->')
+    assert read.trailer == {"topic": "T", "name": "A", "fields": {"name": "B"}}
+    assert parse(dump(read)) == read
+
+
+def test_one_line_comment_inside_a_text_is_only_text() -> None:
+    text = 'see <!-- MEMORY_FIELDS {"topic": "x"} -->\n'
+    assert parse(text) == MemoryFile(text)
+    text = '<!-- MEMORY_FIELDS {"topic": "x"} -->\n\nhow a trailer looks\n'
+    assert parse(text) == MemoryFile(text)

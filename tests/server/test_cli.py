@@ -115,7 +115,8 @@ def test_standard_input_and_files_are_read(run: Run, tmp_path: Path) -> None:
     assert stored["usage"] == {"messages": 1, "messages_new": 1}
     file = tmp_path / "messages.json"
     file.write_text(messages, encoding="utf-8-sig", newline="\n")
-    assert facts(run("commit", "--messages", str(file), "--session-id", "s1", "--json"))["status"] == "unchanged"
+    again = facts(run("commit", "--messages", str(file), "--session-id", "s1", "--json"))
+    assert again["usage"] == {"messages": 1, "messages_new": 0}
     assert "大阪" in run("retrieve", "--messages", str(file))[1]
     operations = {"write_operations": [{"memory_data": {"memory_type": "facts", "fields": {"content": "Two facts."}}}]}
     file.write_text(json.dumps(operations), encoding="utf-8", newline="\n")

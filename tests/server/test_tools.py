@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema  # type: ignore[import-untyped]  # ships no types
+import jsonschema
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceContents
 
-from server.tools import compact_schema
+from memory_core.model.json_schema import compact_schema
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, RawClient
@@ -117,7 +117,15 @@ def test_schemas_are_closed_typed_and_without_titles(listed: list[dict[str, Any]
 
 def test_operations_are_fully_typed(listed: list[dict[str, Any]]) -> None:
     schema = listed[0]["inputSchema"]
-    assert set(schema["$defs"]) == {"WriteOp", "MemoryData", "EditOp", "SearchReplace", "DeleteOp", "OverviewOp"}
+    assert set(schema["$defs"]) == {
+        "WriteOp",
+        "MemoryData",
+        "Link",
+        "EditOp",
+        "SearchReplace",
+        "DeleteOp",
+        "OverviewOp",
+    }
     validator = jsonschema.Draft202012Validator(schema)
     patch = [{"search": "a", "replace": "b", "start_line": 1}]
     good = {
@@ -631,10 +639,10 @@ def test_prompt_recall_brings_memories_as_data(server: Caller) -> None:
 
 def test_prompt_extract_memories_briefs_with_types_store_and_schema(server: Caller) -> None:
     text = prompt(server, "extract_memories", focus="Lin")
-    assert "Look only for: Lin" in text
+    assert "Look above all for: Lin" in text
     for words in ("- preferences (", "sister Lin", "write_operations", "commit_memory(operations=", "SEARCH"):
         assert words in text
-    assert "Look only for" not in prompt(server, "extract_memories")
+    assert "Look above all for" not in prompt(server, "extract_memories")
 
 
 def test_prompt_with_a_bad_argument_says_what_to_do(server: Caller) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memory_core.config import Config, EmbeddingConfig
 from memory_core.errors import NotFound
 from memory_core.memory import Memory, open_memory
-from memory_core.model.changes import Action, CommitReceipt, OperationResult, Status
+from memory_core.model.changes import Action, CommitReceipt, OperationResult, Status, text_sha256
 from memory_core.model.memory_file import parse
 
 USER = "viking://user/default/memories"
@@ -208,6 +208,14 @@ def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Memory) -> No
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert body(memory, uri) == "Hosts the dashboard."
     assert trailer(memory, uri)["entity_type"] == "organization"
+
+
+def test_a_name_in_traditional_characters_is_the_memory_of_the_simplified_one(memory: Memory) -> None:
+    uri = only(memory.commit("双活", memory_type="entities", fields={"entity_name": "支付系统"})).uri
+    again = memory.commit("雙活部署", memory_type="entities", fields={"entity_name": "支付系統"})
+    assert (again.status, only(again).uri, only(again).action) == (Status.COMMITTED, uri, Action.UPDATED)
+    assert body(memory, uri) == "雙活部署"
+    assert trailer(memory, uri)["entity_name"] == "支付系统"
 
 
 @pytest.mark.parametrize("twin", ["PYTHON style", "python   Style", "Ｐｙｔｈｏｎ Ｓｔｙｌｅ", " Python style "])
@@ -424,7 +432,9 @@ def test_directory_summaries_are_set_and_patched(memory: Memory) -> None:
     receipt = apply(memory, overview=[{"directory_uri": f"{folder}/", "overview": patch}])
     assert receipt.status is Status.COMMITTED
     assert memory.read(f"{folder}/.abstract.md").content == "Facts. 事实。\n"
-    assert memory.read(f"{folder}/.overview.md").content == "# Facts\n- T: x\n"
+    page = memory.read(f"{folder}/.overview.md").content
+    assert page.startswith("# Facts\n- T: x\n\n<!-- ")
+    assert page.endswith("- T.md: x\n")
     (entry,) = [entry for entry in memory.ls(USER).entries if entry.name == "facts"]
     assert entry.abstract == "Facts. 事实。"
 
@@ -508,3 +518,313 @@ def test_ignored_fields_and_keys_are_reported(memory: Memory) -> None:
     receipt = apply(memory, write=[operation])
     assert "mood" in (only(receipt).note or "")
     assert any("write_operations[0].why" in note for note in receipt.notes)
+
+
+def seen(memory: Memory, *uris: str) -> dict[str, str]:
+    return {uri: text_sha256(memory.read(uri).content) for uri in uris}
+
+
+def decide(memory: Memory, expected: dict[str, str], **operations: Any) -> CommitReceipt:
+    """Operations of an author who saw what ``expected`` says."""
+    named = {f"{name}_operations": items for name, items in operations.items()}
+    return memory.updater.apply_operations(named, expected=expected)
+
+
+PATCH_B = "<<<<<<< SEARCH\n乙 b\n=======\n乙 B\n>>>>>>> REPLACE"
+
+
+@pytest.fixture
+def changed(memory: Memory) -> tuple[str, dict[str, str]]:
+    """A memory that changed since it was seen, and what was seen."""
+    uri = only(memory.commit("甲 a\n乙 b\n", memory_type="facts", fields={"topic": "T"})).uri
+    expected = seen(memory, uri)
+    memory.commit("甲 new\n乙 b\n", memory_type="facts", fields={"topic": "T"})
+    return uri, expected
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        {"write": [write("facts", topic="T", content="stale 旧")]},
+        {"write": [write("facts", f"{USER}/facts/T.md", content="stale 旧")]},
+        {"edit": [{"uri": f"{USER}/facts/T.md", "patches": {"content": "stale 旧"}}]},
+        {"delete": [{"uri": f"{USER}/facts/T.md"}]},
+        {"edit": [{"uri": f"{USER}/facts/T.md", "patches": {"content": PATCH_B.replace("乙 b", "甲 a")}}]},
+    ],
+    ids=["write by key", "write by uri", "plain patch", "delete", "patch that no longer fits"],
+)
+def test_what_changed_since_it_was_seen_is_not_overwritten(
+    memory: Memory, changed: tuple[str, dict[str, str]], operations: dict[str, Any]
+) -> None:
+    uri, expected = changed
+    receipt = decide(memory, expected, **operations)
+    assert (receipt.status, only(receipt).action, only(receipt).conflict) == (Status.REJECTED, Action.REJECTED, True)
+    assert "changed since it was read" in (only(receipt).reason or "")
+    assert only(receipt).hint
+    assert body(memory, uri) == "甲 new\n乙 b\n"
+    assert CommitReceipt.from_dict(receipt.as_dict()) == receipt
+
+
+def test_a_patch_that_no_longer_fits_comes_back_with_the_closest_lines(
+    memory: Memory, changed: tuple[str, dict[str, str]]
+) -> None:
+    patch = PATCH_B.replace("乙 b", "甲 a")
+    receipt = decide(memory, changed[1], edit=[{"uri": changed[0], "patches": {"content": patch}}])
+    assert "甲 new" in (only(receipt).hint or "")
+
+
+def test_a_patch_is_applied_to_the_text_as_it_is_now(memory: Memory, changed: tuple[str, dict[str, str]]) -> None:
+    uri, expected = changed
+    receipt = decide(memory, expected, edit=[{"uri": uri, "patches": {"content": PATCH_B}}])
+    assert (receipt.status, only(receipt).conflict) == (Status.COMMITTED, False)
+    assert body(memory, uri) == "甲 new\n乙 B\n"
+
+
+def test_a_conflict_spoils_no_other_operation(memory: Memory, changed: tuple[str, dict[str, str]]) -> None:
+    receipt = decide(
+        memory,
+        changed[1],
+        write=[write("facts", topic="T", content="stale"), write("facts", topic="新的", content="kept")],
+    )
+    assert receipt.status is Status.PARTIAL
+    assert [result.conflict for result in receipt.results] == [True, False]
+    assert body(memory, f"{USER}/facts/新的.md") == "kept"
+
+
+def test_a_memory_that_appeared_unseen_is_not_overwritten_but_takes_a_patch(memory: Memory) -> None:
+    uri = only(memory.commit("乙 b", memory_type="facts", fields={"topic": "T"})).uri
+    receipt = decide(memory, {}, write=[write("facts", topic="t", content="other")])
+    assert only(receipt).conflict
+    assert "unread" in (only(receipt).reason or "")
+    assert only(decide(memory, {}, delete=[{"uri": uri}])).conflict
+    assert body(memory, uri) == "乙 b"
+    assert decide(memory, {}, edit=[{"uri": uri, "patches": {"content": PATCH_B}}]).status is Status.COMMITTED
+    assert body(memory, uri) == "乙 B"
+
+
+def test_what_is_there_already_is_no_conflict(memory: Memory, changed: tuple[str, dict[str, str]]) -> None:
+    receipt = decide(memory, changed[1], write=[write("facts", topic="T", content="甲 new\n乙 b\n")])
+    assert (receipt.status, only(receipt).conflict) == (Status.UNCHANGED, False)
+
+
+def test_counts_are_added_to_a_memory_that_changed_and_prose_is_not_replaced(memory: Memory) -> None:
+    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    expected = seen(memory, uri)
+    memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1, "best_for": "地图 maps"})
+    counted = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5)])
+    assert counted.status is Status.COMMITTED
+    both = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5, best_for="mine")])
+    assert only(both).conflict
+    assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (106, "地图 maps")
+
+
+def test_a_field_that_is_as_it_was_seen_may_be_replaced_though_others_changed(memory: Memory) -> None:
+    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    expected = seen(memory, uri)
+    memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
+    receipt = decide(memory, expected, write=[write("tools", tool_name="web_search", best_for="新闻 news")])
+    assert receipt.status is Status.COMMITTED
+    assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (101, "新闻 news")
+
+
+def test_a_hand_edit_after_the_reading_is_not_overwritten(memory: Memory, tmp_path: Path) -> None:
+    uri = only(memory.commit("likes tea", memory_type="preferences", fields={"topic": "Drinks"})).uri
+    expected = seen(memory, uri)
+    path = tmp_path / "user/default/memories/preferences/Drinks.md"
+    path.write_text(path.read_text(encoding="utf-8").replace("tea", "可可"), encoding="utf-8")
+    receipt = decide(memory, expected, write=[write("preferences", topic="Drinks", content="likes coffee")])
+    assert only(receipt).conflict
+    assert body(memory, uri) == "likes 可可"
+
+
+def test_what_was_removed_since_it_was_seen_does_not_come_back(memory: Memory) -> None:
+    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    expected = seen(memory, uri)
+    apply(memory, delete=[{"uri": uri}])
+    for operations in (
+        {"write": [write("facts", topic="T", content="x")]},
+        {"write": [write("facts", uri, content="x")]},
+        {"edit": [{"uri": uri, "patches": {"content": "x"}}]},
+    ):
+        receipt = decide(memory, expected, **operations)
+        assert only(receipt).conflict
+        assert "removed" in (only(receipt).reason or "")
+    gone = decide(memory, expected, delete=[{"uri": uri}])
+    assert (gone.status, only(gone).conflict) == (Status.UNCHANGED, False)
+    assert decide(memory, {}, write=[write("facts", topic="T", content="x")]).status is Status.COMMITTED
+
+
+def test_an_author_who_says_nothing_of_what_was_seen_is_not_checked(memory: Memory) -> None:
+    memory.commit("one", memory_type="facts", fields={"topic": "T"})
+    assert apply(memory, write=[write("facts", topic="T", content="two")]).status is Status.COMMITTED
+
+
+def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Memory) -> None:
+    uri = only(memory.commit("one", memory_type="facts", fields={"topic": "T"})).uri
+    receipt = decide(
+        memory,
+        seen(memory, uri),
+        write=[write("facts", topic="T", content="two"), write("facts", topic="T", content="three")],
+        edit=[{"uri": uri, "patches": {"content": "four 四"}}],
+    )
+    assert receipt.status is Status.COMMITTED
+    assert body(memory, uri) == "four 四"
+
+
+def test_an_overview_written_meanwhile_is_not_replaced_and_a_new_list_is_no_conflict(memory: Memory) -> None:
+    folder = f"{USER}/facts"
+    memory.commit("x", memory_type="facts", fields={"topic": "T"})
+    apply(memory, overview=[{"directory_uri": folder, "abstract": "Facts.", "overview": "Prose 一"}])
+    expected = seen(memory, f"{folder}/.abstract.md", f"{folder}/.overview.md")
+    memory.commit("y", memory_type="facts", fields={"topic": "U"})
+    second = [{"directory_uri": folder, "overview": "Prose 二"}]
+    assert decide(memory, expected, overview=second).status is Status.COMMITTED
+    third = [{"directory_uri": folder, "overview": "Prose 三", "abstract": "Facts 三"}]
+    receipt = decide(memory, expected, overview=third)
+    assert [result.conflict for result in receipt.results] == [False, True]
+    assert memory.read(f"{folder}/.overview.md").content.startswith("Prose 二\n")
+
+
+def links(memory: Memory, uri: str) -> list[tuple[str, str, float]]:
+    return [(link["uri"], link["relation"], link["strength"]) for link in trailer(memory, uri).get("links", [])]
+
+
+def linking(memory_type: str, *targets: tuple[str, str], **fields: Any) -> dict[str, Any]:
+    operation = write(memory_type, **fields)
+    operation["memory_data"]["links"] = [{"uri": uri, "relation": relation} for uri, relation in targets]
+    return operation
+
+
+@pytest.mark.parametrize(
+    ("relation", "reverse"),
+    [
+        ("similar", "similar"),
+        ("contradicts", "contradicts"),
+        ("refines", "refined_by"),
+        ("supports", "supported_by"),
+        ("replaces", "replaced_by"),
+        ("supported_by", "supports"),
+    ],
+)
+def test_a_link_is_kept_at_both_ends_in_one_commit(memory: Memory, relation: str, reverse: str) -> None:
+    old = only(memory.commit("Server A has 8 GB", memory_type="facts", fields={"topic": "Old"})).uri
+    before = trailer(memory, old)
+    new = f"{USER}/facts/新.md"
+    receipt = apply(memory, write=[linking("facts", (old, relation), topic="新", content="Server A has 16 GB")])
+    assert receipt.status is Status.COMMITTED
+    assert old in (only(receipt).note or "")
+    assert links(memory, new) == [(old, relation, 0.5)]
+    assert links(memory, old) == [(new, reverse, 0.5)]
+    assert {name: value for name, value in trailer(memory, old).items() if name != "links"} == before
+    assert body(memory, old) == "Server A has 8 GB"
+    assert [hit.uri for hit in memory.find("8 GB").memories][:2]
+
+
+def test_two_new_memories_may_name_each_other_by_the_uris_their_templates_give(memory: Memory) -> None:
+    tea, coffee = f"{USER}/preferences/茶.md", f"{USER}/preferences/Coffee.md"
+    receipt = apply(
+        memory,
+        write=[
+            linking("preferences", (coffee, "contradicts"), topic="茶", content="只喝茶"),
+            linking("preferences", (tea, "contradicts"), topic="Coffee", content="drinks coffee only"),
+        ],
+    )
+    assert receipt.status is Status.COMMITTED
+    assert (links(memory, tea), links(memory, coffee)) == (
+        [(coffee, "contradicts", 0.5)],
+        [(tea, "contradicts", 0.5)],
+    )
+
+
+def test_a_memory_asked_for_under_another_uri_is_still_found_by_it_in_the_same_operations(memory: Memory) -> None:
+    asked = f"{USER}/facts/my-name.md"
+    first = write("facts", asked, topic="Its name", content="x")
+    receipt = apply(
+        memory,
+        write=[first, linking("facts", (asked, "refines"), topic="Other", content="y")],
+        edit=[{"uri": asked, "patches": {"content": [{"search": "x", "replace": "甲"}]}}],
+    )
+    assert receipt.status is Status.COMMITTED
+    assert body(memory, f"{USER}/facts/Its name.md") == "甲"
+    assert links(memory, f"{USER}/facts/Other.md") == [(f"{USER}/facts/Its name.md", "refines", 0.5)]
+
+
+def test_a_bad_link_is_left_out_with_a_reason_and_the_rest_goes_on(memory: Memory, tmp_path: Path) -> None:
+    good = only(memory.commit("x", memory_type="facts", fields={"topic": "Good"})).uri
+    (tmp_path / "user/other/memories").mkdir(parents=True)
+    (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
+    own = f"{USER}/facts/N.md"
+    bad = [
+        (good, "likes"),
+        (own, "similar"),
+        (f"{USER}/facts/missing.md", "similar"),
+        ("viking://user/other/memories/profile.md", "similar"),
+        ("file:///etc/passwd", "similar"),
+    ]
+    receipt = apply(memory, write=[linking("facts", *bad, (good, "supports"), topic="N", content="新")])
+    assert (receipt.status, only(receipt).action) == (Status.PARTIAL, Action.CREATED)
+    assert (only(receipt).reason or "").count("left out") == len(bad)
+    assert only(receipt).hint
+    assert links(memory, own) == [(good, "supports", 0.5)]
+    assert (tmp_path / "user/other/memories/profile.md").read_text(encoding="utf-8") == "secret"
+
+
+def test_the_same_link_again_changes_nothing_and_a_new_strength_replaces_the_old(memory: Memory) -> None:
+    one = only(memory.commit("x", memory_type="facts", fields={"topic": "One"})).uri
+    two = only(memory.commit("y", memory_type="facts", fields={"topic": "Two"})).uri
+    edit = {"uri": one, "patches": {}, "links": [{"uri": two, "relation": "similar", "strength": 0.5}]}
+    assert [apply(memory, edit=[edit]).status for _ in range(2)] == [Status.COMMITTED, Status.UNCHANGED]
+    edit["links"] = [{"uri": two, "relation": "similar", "strength": 0.9}]
+    assert only(apply(memory, edit=[edit])).action is Action.UPDATED
+    assert (links(memory, one), links(memory, two)) == ([(two, "similar", 0.9)], [(one, "similar", 0.9)])
+
+
+def test_links_are_bounded_and_likeness_gives_way_first(memory: Memory) -> None:
+    hub = only(memory.commit("hub", memory_type="facts", fields={"topic": "Hub"})).uri
+    apply(memory, write=[linking("facts", (hub, "contradicts"), topic="Against", content="no")])
+    for start in (0, 30):
+        many = [linking("facts", (hub, "similar"), topic=f"第{n}条", content=f"{n}") for n in range(start, start + 30)]
+        assert apply(memory, write=many).status is Status.COMMITTED
+    kept = links(memory, hub)
+    assert len(kept) == 50
+    assert kept[0] == (f"{USER}/facts/Against.md", "contradicts", 0.5)
+    assert kept[-1][0] == f"{USER}/facts/第59条.md"
+
+
+def test_a_replacement_says_what_it_replaces_and_links_to_what_is_gone_do_no_harm(memory: Memory) -> None:
+    old = only(memory.commit("old", memory_type="facts", fields={"topic": "Old"})).uri
+    new = f"{USER}/facts/New.md"
+    apply(
+        memory,
+        write=[linking("facts", (old, "similar"), topic="New", content="new 新")],
+        delete=[{"uri": old, "replacement_uri": new}],
+    )
+    assert (old, "replaces", 1.0) in links(memory, new)
+    assert memory.commit("newer", memory_type="facts", fields={"topic": "New"}).status is Status.COMMITTED
+    assert (old, "replaces", 1.0) in links(memory, new)
+
+
+def test_a_linked_memory_is_still_the_one_of_its_key(memory: Memory) -> None:
+    old = only(memory.commit("old", memory_type="facts", fields={"topic": "a/b"})).uri
+    apply(memory, write=[linking("facts", (old, "similar"), topic="New", content="新")])
+    assert only(memory.commit("again", memory_type="facts", fields={"topic": "A/B"})).uri == old
+
+
+def test_a_handwritten_memory_keeps_its_text_when_it_is_linked(memory: Memory, tmp_path: Path) -> None:
+    folder = tmp_path / "user/default/memories/preferences"
+    folder.mkdir(parents=True)
+    (folder / "茶.md").write_text("喜欢绿茶\r\n\r\n# Tea", encoding="utf-8", newline="")
+    uri = f"{USER}/preferences/茶.md"
+    apply(memory, write=[linking("preferences", (uri, "contradicts"), topic="Coffee", content="no tea")])
+    assert body(memory, uri) == "喜欢绿茶\r\n\r\n# Tea"
+    assert links(memory, uri) == [(f"{USER}/preferences/Coffee.md", "contradicts", 0.5)]
+
+
+def test_a_link_to_a_memory_with_a_damaged_trailer_is_left_out(memory: Memory, tmp_path: Path) -> None:
+    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    path = tmp_path / "user/default/memories/facts/T.md"
+    broken = path.read_text(encoding="utf-8").replace('"version"', "version")
+    path.write_text(broken, encoding="utf-8", newline="")
+    receipt = apply(memory, write=[linking("facts", (uri, "similar"), topic="N", content="y")])
+    assert (receipt.status, only(receipt).action) == (Status.PARTIAL, Action.CREATED)
+    assert path.read_text(encoding="utf-8") == broken

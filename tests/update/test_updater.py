@@ -48,10 +48,6 @@ def files(home: Path) -> dict[str, bytes]:
     return {str(path.relative_to(home)): path.read_bytes() for path in found}
 
 
-def lines(memory: Memory) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in memory.read(LOG).content.splitlines()]
-
-
 def refused(memory: Memory, **arguments: Any) -> str:
     """Why nothing was stored, whether that came as an error or as a receipt."""
     try:
@@ -198,47 +194,11 @@ def test_a_malformed_item_with_a_broken_key_is_reported_and_the_rest_is_stored(m
     json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
 
 
-def test_messages_are_stored_verbatim_with_their_dates(memory: Memory) -> None:
-    receipt = memory.commit(messages=TALK, session_id="s1")
-    assert (only(receipt).uri, receipt.usage) == (LOG, {"messages": 2, "messages_new": 2})
-    assert [line["content"] for line in lines(memory)] == [message["content"] for message in TALK]
-    assert [datetime.fromisoformat(line["time"]) for line in lines(memory)] == [
-        datetime.fromisoformat(message["time"]) for message in TALK
-    ]
-
-
-def test_a_conversation_that_overlaps_adds_only_what_is_new(memory: Memory) -> None:
-    memory.commit(messages=TALK, session_id="s1")
-    more = [*TALK, {"role": "user", "content": "And then? 然后呢?", "time": "2023-05-08T13:58:00+00:00"}]
-    receipt = memory.commit(messages=more[1:], session_id="s1")
-    assert receipt.usage == {"messages": 2, "messages_new": 1}
-    assert [line["content"] for line in lines(memory)] == [message["content"] for message in more]
-    assert memory.commit(messages=more, session_id="s1").status is Status.UNCHANGED
-
-
-def test_a_conversation_without_an_id_finds_its_session_again(memory: Memory) -> None:
-    first = memory.commit(messages=TALK[:1])
-    second = memory.commit(messages=TALK)
-    assert only(first).uri == only(second).uri
-    assert second.usage == {"messages": 2, "messages_new": 1}
-
-
 def test_one_malformed_message_refuses_the_conversation_before_anything_is_stored(
     memory: Memory, tmp_path: Path
 ) -> None:
     assert refused(memory, messages=[*TALK, {"role": "user"}], session_id="s1")
     assert files(tmp_path) == {}
-
-
-def test_messages_append_to_a_log_that_lost_its_last_newline(memory: Memory, tmp_path: Path) -> None:
-    memory.commit(messages=TALK, session_id="s1")
-    path = tmp_path / "session/default/s1/messages.jsonl"
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    memory.commit(messages=[*TALK, {"role": "user", "content": "zebra 斑马"}], session_id="s1")
-    assert [line["content"] for line in lines(memory)][-1] == "zebra 斑马"
-    (hit,) = memory.find("zebra").resources
-    assert hit.uri == f"{LOG}#2"
-    assert "zebra 斑马" in memory.read(hit.uri).content
 
 
 def test_two_different_texts_for_one_memory_are_refused_and_neither_is_lost_silently(

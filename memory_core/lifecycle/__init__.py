@@ -1,0 +1,1 @@
+"""What happens to memories over time: extraction of waiting conversations, migration."""

@@ -1,0 +1,1 @@
+"""Language models: one protocol, structured answers, and a file for each provider."""

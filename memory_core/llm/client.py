@@ -1,0 +1,152 @@
+"""What the update loop asks of a language model, whoever provides it.
+
+Owned here: the request, the completion, and the protocol of a client. A client turns transport faults into the
+``ModelFailed`` tree and nothing else; it never sees memory files and never parses an answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from memory_core.errors import ModelFailed, ModelUnavailable
+
+T = TypeVar("T")
+
+#: How a client makes a model keep to a schema, strongest first.
+Structure = Literal["json_schema", "json_object", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of the exchange with the model."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LLMRequest:
+    """One request.
+
+    Attributes:
+        system: The static part: rules, memory types. The same for every conversation, so that providers can cache it.
+        turns: The dynamic part, ending with a ``user`` turn.
+        schema: JSON schema of the answer, as pydantic writes it.
+        schema_name: A short name for it: letters, digits, ``_``.
+        max_tokens: Most tokens of the answer.
+    """
+
+    system: str
+    turns: tuple[Turn, ...]
+    schema: Mapping[str, Any]
+    schema_name: str
+    max_tokens: int
+
+
+class StopReason(StrEnum):
+    """Why the answer ended."""
+
+    COMPLETE = "complete"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens that requests cost, as the provider counted them; 0 where it did not say.
+
+    ``cached`` is the share of ``prompt`` that came from the provider's cache.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    requests: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.requests + other.requests,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """For a receipt: ``prompt_tokens``, ``completion_tokens``, ``cached_tokens``, ``model_requests``."""
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "cached_tokens": self.cached,
+            "model_requests": self.requests,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer, as text; ``usage.requests`` is 1."""
+
+    text: str
+    stop: StopReason = StopReason.COMPLETE
+    usage: TokenUsage = field(default_factory=lambda: TokenUsage(requests=1))
+    model: str = ""
+
+
+class LLMClient(Protocol):
+    """A language model."""
+
+    def complete(self, request: LLMRequest, timeout_seconds: float) -> Completion:
+        """Ask once, with the provider's retries inside the time allowed.
+
+        Args:
+            request: What to ask.
+            timeout_seconds: Time for everything, retries included; > 0.
+
+        Raises:
+            ModelUnavailable: If no answer came in time, or the provider refused the request.
+        """
+        ...
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    """A client that holds connections."""
+
+    def close(self) -> None:
+        """Let go of them; the client must not be used afterwards."""
+        ...
+
+
+def drive(steps: Generator[LLMRequest, Completion, T], client: LLMClient, deadline_seconds: float) -> T:
+    """Answer each request of ``steps`` with ``client`` until it returns.
+
+    A failure of the model is thrown into ``steps``, which decides what becomes of its work.
+
+    Args:
+        steps: Yields requests, is sent completions.
+        client: Answers them.
+        deadline_seconds: Time for all requests together.
+    """
+    ends_at = time.monotonic() + deadline_seconds
+    try:
+        request = next(steps)
+        while True:
+            left = ends_at - time.monotonic()
+            try:
+                if left <= 0:
+                    raise ModelUnavailable(
+                        f"the model took longer than {deadline_seconds:g} s.", hint="Raise llm.deadline_seconds."
+                    )
+                completion = client.complete(request, left)
+            except ModelFailed as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(completion)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    finally:
+        steps.close()

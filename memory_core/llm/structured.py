@@ -1,0 +1,99 @@
+"""JSONAdapter: from a pydantic model to a request, and from a model's answer to the pydantic model.
+
+Three steps. ``format`` joins the static text, the turns and the schema; a client asks in the strongest form its
+endpoint takes (see ``strict_schema`` for what goes over the wire); ``parse`` reads the answer back. Between them
+they promise that an answer which was refused, cut or unreadable becomes an error and never a part of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from memory_core.errors import AnswerCut, AnswerUnusable, ModelRefused
+from memory_core.llm.client import Completion, LLMRequest, StopReason, Turn
+from memory_core.llm.coercion import Unfit, build, known_keys
+from memory_core.llm.json_text import find_answer, quoted
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[M]):
+    """An answer.
+
+    Attributes:
+        value: What the model said, with every part that could be read.
+        dropped: A line for each part that could not, with its path and the reason.
+    """
+
+    value: M
+    dropped: tuple[str, ...]
+
+
+class JSONAdapter(Generic[M]):
+    """Asks for, and reads, answers of one pydantic model.
+
+    Args:
+        model: The shape of an answer. Not recursive.
+        name: A short name of the schema, letters, digits and ``_``; default the model's.
+    """
+
+    def __init__(self, model: type[M], name: str | None = None) -> None:
+        self.model = model
+        self.name = name or model.__name__
+        self.schema: Mapping[str, Any] = model.model_json_schema()
+        self._keys = known_keys(model)
+
+    def format(self, system: str, turns: Sequence[Turn], max_tokens: int) -> LLMRequest:
+        """A request for one answer.
+
+        Args:
+            system: The static part, the same for every conversation. A client that cannot enforce the schema adds
+                its outline to this part, which stays the same.
+            turns: The dynamic part, ending with a user's turn.
+            max_tokens: Most tokens of the answer.
+        """
+        return LLMRequest(system, tuple(turns), self.schema, self.name, max_tokens)
+
+    def parse(self, answer: Completion | str) -> Parsed[M]:
+        """Read an answer.
+
+        Args:
+            answer: A completion, or the text of one that ended by itself.
+
+        Raises:
+            AnswerCut: If the answer ended at the token limit, whether or not the provider says so.
+            ModelRefused: If the model declined.
+            AnswerUnusable: If there is no JSON object of this shape in it.
+        """
+        completion = Completion(answer) if isinstance(answer, str) else answer
+        return parse(completion.text, self.model, completion.stop, self._keys)
+
+
+def parse(
+    text: str, model: type[M], stop: StopReason = StopReason.COMPLETE, keys: frozenset[str] | None = None
+) -> Parsed[M]:
+    """Read the text of an answer; see ``JSONAdapter.parse``. ``keys`` are ``known_keys(model)``, where known."""
+    if stop is StopReason.LENGTH:
+        raise AnswerCut(
+            f"the answer ended at the token limit after {len(text):,} characters; nothing of it was used.",
+            hint="Raise llm.max_tokens, or send a shorter conversation.",
+        )
+    if stop is StopReason.REFUSAL:
+        raise ModelRefused(
+            f"the model declined to answer: {quoted(text)!r}." if text.strip() else "the model declined to answer.",
+            hint="Read the conversation for what its provider's rules forbid, or set another llm.model.",
+        )
+    found = find_answer(text, known_keys(model) if keys is None else keys)
+    try:
+        value, dropped = build(model, found)
+    except Unfit as error:
+        raise AnswerUnusable(
+            f"the answer has a wrong shape: {quoted(str(error))}.",
+            hint=f"Check that llm.model follows instructions; it wrote: {quoted(text)!r}",
+        ) from None
+    return Parsed(value, tuple(dropped))

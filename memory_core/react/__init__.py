@@ -1,0 +1,1 @@
+"""The update loop: prefetch, reason and act, operations. Never writes."""

@@ -1,0 +1,167 @@
+"""Conversations as they come in: stored verbatim, counted, and put into the queue, in one commit.
+
+What needs no model happens here: messages that are already stored are skipped, tool and skill statistics follow
+the tool-call records, failures and corrections become procedural memories. Nothing is asked of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from memory_core.errors import InvalidInput
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, SessionProgress
+from memory_core.model.conversation import Message, dump_lines, parse_lines, parse_messages, session_id_for, unseen
+from memory_core.model.language import language_of
+from memory_core.model.memory_file import parse
+from memory_core.model.operations import MemoryOperations, WriteOp
+from memory_core.model.record import read_record
+from memory_core.model.uri import MemoryUri
+from memory_core.registry import MemoryTypeRegistry
+from memory_core.storage.store import Snapshot, Store
+from memory_core.update.bounds import Context
+from memory_core.update.corrections import correction_writes, find_corrections
+from memory_core.update.draft import Draft
+from memory_core.update.planner import plan
+from memory_core.update.procedural import lessons
+from memory_core.update.statistics import call_keys, growth
+from memory_core.update.updater import MemoryUpdater
+
+_SOURCE_KIND = "auto_reflection"
+
+
+@dataclass(frozen=True, slots=True)
+class _Learned:
+    """What records and cues alone say: operations, the calls that were counted, and a note if there was too much."""
+
+    operations: MemoryOperations
+    call_keys: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+class MessageRecorder:
+    """Records conversations into one store.
+
+    Args:
+        store: The store.
+        registry: Memory types.
+        updater: Names sessions and their limits.
+        queues: Whether recorded messages wait for extraction.
+        keeps_corrections: Whether corrections by cue become memories; a model that extracts sees them itself.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: MemoryTypeRegistry,
+        updater: MemoryUpdater,
+        *,
+        queues: bool,
+        keeps_corrections: bool,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._updater = updater
+        self._queues = queues
+        self._keeps_corrections = keeps_corrections
+
+    def record(
+        self,
+        raw: Sequence[Any],
+        *,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> CommitReceipt:
+        """Append what is new of a conversation to its session's log, verbatim.
+
+        Args:
+            raw: Messages as a client sends them.
+            session_id: The session; default one made from the first message.
+            request_id: Makes a retry return the first receipt.
+            dry_run: Plan only.
+            now: Time of the commit; default the clock's.
+
+        Raises:
+            InvalidInput: If a message is malformed; nothing of the conversation is stored then.
+        """
+        messages = parse_messages(raw)
+        if not messages:
+            raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
+        self._updater.check_size(dump_lines(messages))
+        session = session_id or session_id_for(messages)
+        log = self._updater.session_uri(session)
+        moment = now or datetime.now(UTC)
+        context = self._updater.context(moment, _SOURCE_KIND, session)
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            before = snapshot.text(log)
+            stored, _ = parse_lines(before or "")
+            fresh = unseen(stored, messages)
+            counts = {"messages": len(messages), "messages_new": len(fresh)}
+            total = len(stored) + len(fresh)
+            waiting = self._waiting(log, total)
+            if not fresh:
+                progress = SessionProgress(log, stored=total) if self._queues else None
+                results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
+                return ChangeSet((), results, usage=counts, progress=progress)
+            learned = self._learn(stored, fresh, log, snapshot, context)
+            decided = plan(learned.operations, snapshot, context)
+            action = Action.CREATED if before is None else Action.UPDATED
+            change = FileChange(log, before, _joined(before, fresh), "", session, appended=True)
+            return ChangeSet(
+                changes=(change, *decided.changes),
+                results=(OperationResult("messages", str(log), action), *decided.results, *waiting),
+                notes=(*decided.notes, *learned.notes),
+                usage=counts,
+                progress=SessionProgress(log, total if self._queues else None, call_keys=learned.call_keys),
+            )
+
+        return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
+
+    def _learn(
+        self, stored: Sequence[Message], fresh: Sequence[Message], log: MemoryUri, snapshot: Snapshot, context: Context
+    ) -> _Learned:
+        """What the new messages teach without a model."""
+        draft = Draft(snapshot, context)
+
+        def existing(type_name: str, fields: Mapping[str, str]) -> Mapping[str, Any] | None:
+            memory_type = self._registry.get(type_name)
+            uri = draft.locate(context.directory(memory_type), memory_type, fields)
+            if uri is None:
+                return None
+            return read_record(memory_type, parse(draft.existing(uri)), uri.name.removesuffix(".md")).fields
+
+        known = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), log)
+        grown = growth(stored, fresh, known, self._registry, existing)
+        language = language_of([*stored, *fresh])
+        failed = lessons(grown.calls, self._registry, existing, language=language)
+        writes: list[WriteOp] = [*grown.writes]
+        for lesson in failed.lessons:
+            lesson.write.memory_data.sourced(lesson.source)
+            writes.append(lesson.write)
+        if self._keeps_corrections:
+            whole = [*stored, *fresh]
+            spoken = [found for found in find_corrections(whole) if found.index >= len(stored)]
+            writes += correction_writes(spoken, whole, self._registry)
+        notes = (f"{failed.left_out} kinds of tool errors were not kept",) if failed.left_out else ()
+        return _Learned(MemoryOperations(write_operations=writes), grown.call_keys, notes)
+
+    def _waiting(self, log: MemoryUri, stored: int) -> tuple[OperationResult, ...]:
+        """A line for the messages that wait for extraction, if any do."""
+        if not self._queues:
+            return ()
+        row = self._store.ledger.extractions.get(log)
+        waiting = stored - (0 if row is None else row.extracted)
+        if waiting <= 0:
+            return ()
+        note = f"{waiting} messages are stored and wait to become memories"
+        return (OperationResult("extraction", str(log), Action.QUEUED, note=note),)
+
+
+def _joined(before: str | None, fresh: Sequence[Message]) -> str:
+    joint = "\n" if before and not before.endswith("\n") else ""
+    return (before or "") + joint + dump_lines(fresh)
