@@ -40,12 +40,16 @@ class JSONAdapter(Generic[M]):
     Args:
         model: The shape of an answer. Not recursive.
         name: A short name of the schema, letters, digits and ``_``; default the model's.
+        choices: Values that text members of a name may take, such as the memory types that there are. They guide
+            the model; an answer with another value is still read.
     """
 
-    def __init__(self, model: type[M], name: str | None = None) -> None:
+    def __init__(
+        self, model: type[M], name: str | None = None, choices: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self.model = model
         self.name = name or model.__name__
-        self.schema: Mapping[str, Any] = model.model_json_schema()
+        self.schema: Mapping[str, Any] = _with_choices(model.model_json_schema(), choices or {})
         self._keys = known_keys(model)
 
     def format(self, system: str, turns: Sequence[Turn], max_tokens: int) -> LLMRequest:
@@ -97,3 +101,17 @@ def parse(
             hint=f"Check that llm.model follows instructions; it wrote: {quoted(text)!r}",
         ) from None
     return Parsed(value, tuple(dropped))
+
+
+def _with_choices(node: Any, choices: Mapping[str, Sequence[str]]) -> Any:
+    """The schema with the text members of these names limited to these values."""
+    if isinstance(node, list):
+        return [_with_choices(item, choices) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    narrowed = {key: _with_choices(value, choices) for key, value in node.items()}
+    for name, values in choices.items():
+        member = narrowed.get("properties", {}).get(name)
+        if values and isinstance(member, dict) and member.get("type") == "string":
+            narrowed["properties"] = {**narrowed["properties"], name: {**member, "enum": list(values)}}
+    return narrowed

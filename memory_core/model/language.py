@@ -30,7 +30,7 @@ _KANA_SHARE = 0.2
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _ELEMENT = re.compile(
-    r"<([A-Za-z][\w:-]{0,60})\b[^<>]{0,500}>.{0,4000}?</\1>|<!--.{0,4000}?-->|</?[A-Za-z][^<>\n]{0,500}>", re.DOTALL
+    r"<([A-Za-z][\w:-]{0,60})\b[^<>]{0,500}>.{0,2000}?</\1>|<!--.{0,2000}?-->|</?[A-Za-z][^<>\n]{0,500}>", re.DOTALL
 )
 _INLINE = re.compile(r"(`{1,3})[^`\n]+\1")
 _ADDRESS = re.compile(

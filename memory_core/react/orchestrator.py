@@ -84,7 +84,8 @@ class MemoryReActOrchestrator:
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
         self._single_pass = single_pass
-        self._adapter = JSONAdapter(ReasoningAction)
+        choices = {"memory_type": [known.name for known in guide.registry.list_all()]}
+        self._adapter = JSONAdapter(ReasoningAction, choices=choices)
         self.system = _system(prompts, guide, self._rounds, prompt_tokens)
         frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS
         self._available = max(0, prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)

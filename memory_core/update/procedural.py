@@ -102,7 +102,7 @@ _PHRASES = tuple(
     )
 )
 _PREFIX = re.compile(
-    r"^(?:\W*(?:tool |fatal |uncaught )?(?:error|exception|failed|failure|exit code \d+|npm err!|错误|异常|失败)\W*)+",
+    r"^(?:\W*(?:tool |fatal |uncaught )?(?:error|exception|failed|failure|exit code|npm err!|错误|异常|失败)\W*)+",
     re.IGNORECASE,
 )
 _VARIABLE = re.compile(
@@ -118,7 +118,9 @@ _SECRET_NAME = (
 _IS_SECRET = re.compile(rf"(?:.*[_.-])?(?:{_SECRET_NAME})", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_TEXT = (
-    re.compile(rf"(?i)((?:\b|_|--)(?:{_SECRET_NAME})[\"']?\s*[=:：]\s*[\"']?)(?!\s)[^\s\"'&,;，；]+"),
+    re.compile(
+        rf"(?i)((?:\b|_|--)(?:{_SECRET_NAME})[\"']?\s*[=:：]\s*[\"']?)(?!\s)(?:(?:bearer|basic)\s+)?[^\s\"'&,;，；]+"
+    ),
     re.compile(r"(?i)(--(?:password|token|secret|api-key)\s+)\S+"),
     re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}"),
     re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)"),
@@ -375,7 +377,7 @@ def _error_text(message: str) -> str:
 def _first_words(text: str) -> str:
     """The first line that says something, without what differs from call to call."""
     for line in text.splitlines():
-        words = _VARIABLE.sub(" ", _PREFIX.sub("", line)).split()
+        words = _PREFIX.sub("", _VARIABLE.sub(" ", line)).split()
         flat = " ".join(word for word in words if any(char.isalpha() for char in word)).strip(" .,:;，。：；!！-")
         if flat:
             short = " ".join(flat.split()[:6])

@@ -324,7 +324,6 @@ class _Reader:
             self._run += 1
         member = self._skill is not None and (skill is not None or self._loaded)
         slot = _Slot(call, place, time, self._run if member else None, self._skill if member else None, loads)
-        self._answered.discard(call.call_id)
         if call.name.strip():
             self.slots.append(slot)
         self._waiting.append(slot)

@@ -28,7 +28,7 @@ _DECISIONS_LIMIT = 4
 _SENTENCES_LIMIT = 2
 
 _CHECKBOX = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+\[([ xX])\][ \t]+(\S.*)$", re.MULTILINE)
-_TODO = re.compile(r"^[ \t>*#-]*(?:TODO|To-?do|待办(?:事项)?)[ \t]*[:：][ \t]*(\S.*)$", re.MULTILINE)
+_TODO = re.compile(r"^[ \t>*#-]*(?:[Tt][Oo]-?[Dd][Oo]|待办(?:事项)?)[ \t]*[:：][ \t]*(\S.*)$", re.MULTILINE)
 _DECIDED = re.compile(
     r"\b(?:let['’]s (?:go with|use|keep|stick)|we(?:['’]ll| will) (?:use|go with|keep)|(?:we|i)(?:['’]ve|"
     r" have)? decided"

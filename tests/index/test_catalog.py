@@ -19,12 +19,12 @@ from memory_core.errors import InvalidFilter
 from memory_core.index import indexer, vectors
 from memory_core.index.documents import memory_document, session_growth
 from memory_core.index.filter import compile_filter, utc
-from memory_core.memory import Memory
-from memory_core.wiring import load_registry, open_memory
+from memory_core.memory import Memory, open_memory
 from memory_core.model.conversation import parse_messages
 from memory_core.model.hits import FindResult
 from memory_core.model.memory_file import MemoryFile, dump, parse
 from memory_core.model.uri import MemoryUri
+from memory_core.wiring import load_registry
 
 USER = "viking://user/default/memories"
 LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")

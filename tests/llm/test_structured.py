@@ -542,3 +542,11 @@ def test_the_outline_is_added_only_where_the_schema_is_not_enforced_or_not_seen(
     assert '"add"|"update"|"delete"|"noop"' in plain
     assert "JSON" in plain
     assert system_text(JSONAdapter(Inner).format("S", [], 1), "json_schema") == "S"
+
+
+def test_the_memory_types_that_there_are_guide_the_model_and_another_one_is_still_read() -> None:
+    adapter = JSONAdapter(ReasoningAction, choices={"memory_type": ["facts", "事实"]})
+    text = json.dumps(strict(adapter.schema, "openai"), ensure_ascii=False)
+    assert text.count('"enum": ["facts", "事实"]') == 2
+    other = compact({"memory_changes": [{"change_type": "add", "memory_type": "recipes"}]})
+    assert adapter.parse(other).value.memory_changes[0].memory_type == "recipes"
