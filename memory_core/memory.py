@@ -19,6 +19,7 @@ from memory_core.errors import InvalidInput, ModelFailed, ModelUnavailable, Rune
 from memory_core.index.embedder import BundledEmbedder, Embedder
 from memory_core.index.indexer import Indexer
 from memory_core.index.sealing import SealedIndex
+from memory_core.lifecycle.compaction import Compactor
 from memory_core.lifecycle.extraction import EXTRACTION, merged
 from memory_core.lifecycle.migrate import Migration, migrate
 from memory_core.llm.client import Closeable, Completion, LLMClient, LLMRequest, drive
@@ -96,6 +97,8 @@ class Memory:
         self.extractor = build_extractor(
             config, self.registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
         )
+        scope = self.updater.context(datetime.now(UTC), "", None)
+        self._compactor = Compactor(self.store, self.registry, scope)
         self._context = ContextBuilder(
             self.browser, lambda query, limit: self.find(query, limit=limit), config.user_space
         )
@@ -224,12 +227,13 @@ class Memory:
         """
         receipt = recorded
         if not _waits(recorded):
-            return receipt
+            return self._compactor.completed(receipt)
         for log in self.extractor.due(recorded):
             done = yield from self.extractor.extraction(log)
             receipt = merged(receipt, log, self._indexed(done))
             if any(result.action is Action.QUEUED for result in done.results):
                 break
+        receipt = self._compactor.completed(receipt)
         self.store.finish(receipt)
         return receipt
 
@@ -258,13 +262,14 @@ class Memory:
     def _extracted(self, recorded: CommitReceipt) -> CommitReceipt:
         """What is made of a conversation at once: memories by the configured model, else a brief for another."""
         if not _waits(recorded):
-            return recorded
+            return self._compactor.completed(recorded)
         try:
             client = self.llm
         except ModelFailed as error:
-            return replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
+            recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
+            return self._compactor.completed(recorded)
         if client is None:
-            return self.extractor.briefed(recorded)
+            return self._compactor.completed(self.extractor.briefed(recorded))
         return drive(self.extraction(recorded), client, self.config.llm.deadline_seconds)
 
     def migrate(self, *, dry_run: bool = False) -> Migration:

@@ -430,3 +430,26 @@ def test_the_brief_of_a_stored_conversation_shows_it(tmp_path: Path) -> None:
         assert "支付系统" not in memory.extractor.brief()
         with pytest.raises(NotFound):
             memory.extractor.brief("s1")
+
+
+# What must stay in a compressed context
+
+
+def test_a_conversation_without_a_model_returns_open_tasks_and_an_extract(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        for title, state, due in (("给客户发报价单", "open", "2026-06-30"), ("Renew the certificate", "done", "")):
+            fields = {"title": title, "state": state, "due_date": due, "content": title}
+            memory.commit(memory_type="tasks", fields=fields)
+        talk = [*ENGLISH, {"role": "assistant", "content": "Left to do:\n- [x] unpack\n- [ ] buy a kettle"}]
+        kept = memory.commit(messages=talk, session_id="s1").working_memory
+        assert kept is not None
+        assert [task.partition(" (")[0] for task in kept["open_tasks"]] == ["给客户发报价单", "buy a kettle"]
+        assert "I moved to Osaka last week." in kept["summary"]
+
+
+def test_the_models_summary_is_handed_back(tmp_path: Path) -> None:
+    said = json.dumps({"reasoning": "nothing", "operations": {}, "summary": "搬到大阪，只喝绿茶。"}, ensure_ascii=False)
+    with opened(tmp_path, [said]) as (memory, _):
+        kept = memory.commit(messages=ENGLISH, session_id="s1").working_memory
+        assert kept is not None
+        assert kept["summary"] == "搬到大阪，只喝绿茶。"
