@@ -87,6 +87,28 @@ _CONVERSATION = (
         "time": "2026-04-11T09:31:05+08:00",
     },
 )
+#: What a model makes of that conversation; the demonstration has none and plays its part.
+_ANSWER = {
+    "reasoning": "A dated plan and a lasting need of the family.",
+    "write_operations": [
+        {
+            "memory_data": {
+                "memory_type": "events",
+                "fields": {
+                    "event_name": "Flight to Osaka with her father",
+                    "event_time": "2026-05-02",
+                    "content": "Mei flies to Osaka on 2 May 2026 with her father.",
+                },
+            }
+        },
+        {
+            "memory_data": {
+                "memory_type": "preferences",
+                "fields": {"topic": "Hotels", "content": "Close to a station: Mei's father walks badly."},
+            }
+        },
+    ],
+}
 _QUESTIONS = (
     "Which database do payments run on, and since when?",
     "谁负责支付系统？",
@@ -131,7 +153,15 @@ async def _show(folder: Path, options: Sequence[str]) -> None:
             f"  {receipt['status']:<10} {receipt['results'][0]['uri']}  ({receipt['usage']['messages_new']} messages)"
         )
 
-        _title("2. Find", "by meaning and by words, in English, in Chinese, and across the two")
+        _title("2. Let a conversation become memories", "the receipt briefs the client's own model; no key is needed")
+        session = receipt["results"][0]["uri"].split("/")[-2]
+        brief = receipt.get("brief", "").splitlines()
+        print(_indented("\n".join([*brief[:2], f"… {len(brief)} lines: rules, types, JSON schema, what is stored"])))
+        receipt = await _call(client, "commit_memory", {"operations": _ANSWER, "session_id": session})
+        for line in receipt["results"]:
+            print(f"  {line['action']:<10} {line['uri']}")
+
+        _title("3. Find", "by meaning and by words, in English, in Chinese, and across the two")
         for question in _QUESTIONS:
             found = await _call(client, "find", {"query": question, "limit": 3})
             hits = [*found["memories"], *found["skills"], *found["resources"]]
@@ -143,13 +173,13 @@ async def _show(folder: Path, options: Sequence[str]) -> None:
             why = ", ".join(f"{name} {value:.2f}" for name, value in best["why"].items())
             print(f"    {best['score']:.2f}  {best['abstract']}\n          {best['uri']}  ({why})")
 
-        _title("3. Read", "a tool memory: the averages are derived, the file is yours")
+        _title("4. Read", "a tool memory: the averages are derived, the file is yours")
         print(_indented(await _text(client, "read", {"uri": "viking://agent/default/memories/tools/web_search.md"})))
 
-        _title("4. See what is there", "tree")
+        _title("5. See what is there", "tree")
         print(_indented(await _text(client, "tree", {"level_limit": 5, "abs_limit": 60})))
 
-        _title("5. Context for the next task", "retrieve, packed into 600 tokens")
+        _title("6. Context for the next task", "retrieve, packed into 600 tokens")
         query = {"query": "plan the Osaka trip", "token_budget": 600, "format": "text"}
         print(_indented(await _text(client, "retrieve", query)))
 

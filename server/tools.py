@@ -87,10 +87,12 @@ def build_tools(session: MemorySession) -> list[Tool]:
             list[dict[str, Any]] | None,
             Field(
                 description="A conversation {role, content, name?, time?, id?}, or Anthropic's or OpenAI's shape "
-                "with tool calls. Stored verbatim; what is already stored is skipped."
+                "with tool calls. Stored verbatim, then turned into memories; what is already stored is skipped."
             ),
         ] = None,
-        session_id: Annotated[str | None, Field(description="Session the messages or knowledge belong to.")] = None,
+        session_id: Annotated[
+            str | None, Field(description="Session of the messages; with operations: of the brief they answer.")
+        ] = None,
         operations: Annotated[
             dict[str, Any] | None, Field(description="Several writes, edits, deletes; each stands alone.")
         ] = None,
@@ -200,8 +202,9 @@ _DESCRIPTIONS = {
         "worth repeating. Send exactly one of: memory_content (one memory, optionally with memory_type and fields); "
         "operations (several changes: write_operations create or replace by key, edit_operations patch fields with "
         "SEARCH/REPLACE, delete_operations remove); messages (a whole conversation, kept verbatim). A receipt says for "
-        "each operation whether it was created, updated, deleted, unchanged or rejected and why, and names "
-        "similar memories; it never merges or drops by itself. Do not store secrets."
+        "each operation whether it was created, updated, deleted, unchanged, queued or rejected and why, and names "
+        "similar memories; it never merges or drops by itself. A queued receipt may hold a brief: follow it and "
+        "hand in operations with its session_id. Do not store secrets."
     ),
     "find": (
         "Search memories and past conversations by meaning and by words, in any language. Use it before answering "
