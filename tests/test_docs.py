@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from memory_core.config import Config, environment_name, example, settings
+from memory_core.react.prompts import PHASES
 from memory_core.wiring import load_registry
 from server.session import MemorySession
 from server.tools import build_tools
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROMPTS = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
 
 
 def opened() -> None:
@@ -63,3 +65,12 @@ def test_the_readme_names_the_test_command_that_ci_runs() -> None:
     assert "pytest" in README
     assert re.search(r"^\.venv/bin/pytest$", README, re.MULTILINE)
     assert re.search(r"^\.venv/bin/pytest$", script, re.MULTILINE)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_prompt_and_its_variables_are_documented(phase: str) -> None:
+    section = PROMPTS.partition(f"### `{phase}.md`")[2].partition("\n### ")[0]
+    assert PHASES[phase].purpose in section
+    for variable, meaning in PHASES[phase].variables.items():
+        required = " (required)" if variable in PHASES[phase].required else ""
+        assert f"| `{{{variable}}}`{required} | {meaning} |" in section
