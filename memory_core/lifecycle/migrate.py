@@ -25,7 +25,9 @@ from memory_core.model.schema import MemoryType
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
+from memory_core.update.bounds import Context
 from memory_core.update.naming import numbered
+from memory_core.update.summaries import refresh
 
 #: The trailer key that remembers where a renamed memory was.
 MIGRATED_FROM = "migrated_from"
@@ -137,11 +139,13 @@ def migrate(
     survey = _Survey(store, registry)
     for place in places:
         survey.take(place)
+    moment = now or datetime.now(UTC)
+    context = Context(registry, user_space, agent_space, moment.astimezone(UTC).isoformat(timespec="seconds"))
     todo = list(survey.expected)
     commits: list[str] = []
     for start in range(0, len(todo), batch_files):
-        batch = _Batch(survey, todo[start : start + batch_files])
-        receipt = store.commit(batch.plan, kind="migrate", now=now or datetime.now(UTC), dry_run=dry_run)
+        batch = _Batch(survey, context, todo[start : start + batch_files])
+        receipt = store.commit(batch.plan, kind="migrate", now=moment, dry_run=dry_run)
         batch.settle(dry_run=dry_run)
         commits += [receipt.commit_id] if receipt.commit_id else []
     moved = {uri for item in survey.renamed for uri in (item.old_uri, item.new_uri)}
@@ -239,8 +243,9 @@ class _Survey:
 class _Batch:
     """One commit: plans under the lock against the texts as they are; what it did counts once it is committed."""
 
-    def __init__(self, survey: _Survey, uris: Sequence[MemoryUri]) -> None:
+    def __init__(self, survey: _Survey, context: Context, uris: Sequence[MemoryUri]) -> None:
         self._survey = survey
+        self._context = context
         self._uris = uris
         self._texts: dict[MemoryUri, _Step] = {}
         self._moved: dict[MemoryUri, MemoryUri] = {}
@@ -267,7 +272,7 @@ class _Batch:
             for uri, step in self._texts.items()
             if step.before != step.after
         )
-        return ChangeSet(changes, tuple(self._results))
+        return refresh(ChangeSet(changes, tuple(self._results)), snapshot, self._context)
 
     def settle(self, *, dry_run: bool) -> None:
         """Let the next batch build on this one."""

@@ -24,6 +24,7 @@ _NAMES_SHOWN = 8
 _NAME_CHARS = 48
 
 LIST_MARK = "<!-- generated below this line; what is above it is kept -->"
+_COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
 _LIST_MARK = re.compile(rf"^{re.escape(LIST_MARK)}[ \t]*\r?$", re.MULTILINE)
 _ABSTRACT_MARK = re.compile(r"<!-- generated ([0-9a-f]{8}) -->\s*\Z")
 _ENTRY = re.compile(r"- (?P<strong>\*\*)?(?P<name>[^:*/]+\.md)(?(strong)\*\*)(?:: (?P<line>.*))?")
@@ -82,7 +83,7 @@ def still_says(text: str, contents: Contents, gone: Iterable[str]) -> bool:
 
 
 def render_abstract(contents: Contents) -> str:
-    """A generated L0: ``12 preferences: Python code style, 咖啡, …``; from 25 memories on ``120+ preferences: …``."""
+    """A generated L0: ``preferences (12): Python code style, 咖啡, …``; then ``preferences (120+): …``."""
     names = [_shown(item.name) for item in contents.listed[:_NAMES_SHOWN]]
     names += [f"{folder}/" for folder in contents.folders]
     shown: list[str] = []
@@ -112,7 +113,8 @@ def render_page(authored: str, contents: Contents) -> str:
     """An L1: the authored prose, the comment, and the list with a line for what it leaves out."""
     prose = authored.rstrip("\r\n")
     head = f"{prose}\n\n" if prose.strip() else ""
-    lines = [LIST_MARK, f"# {contents.label} ({contents.total})", ""]
+    title = contents.label if contents.folders and not contents.total else f"{contents.label} ({contents.total})"
+    lines = [LIST_MARK, f"# {title}", ""]
     used = sum(len(line) + 1 for line in lines)
     shown = 0
     for item in contents.listed[:ENTRIES_LIMIT]:
@@ -145,18 +147,18 @@ def readable(text: str) -> str:
 
 def listed(name: str, abstract: str, *, important: bool) -> Listed:
     """A memory's line; an abstract that only repeats the name is left out."""
-    line = summary_line(abstract, max(_LEAST_LINE_CHARS, _ENTRY_CHARS - len(name)))
+    line = summary_line(_COMMENT.sub("", abstract), max(_LEAST_LINE_CHARS, _ENTRY_CHARS - len(name)))
     repeats = fold(line).rstrip(" .。") == fold(name.removesuffix(".md"))
     return Listed(name, "" if repeats else line, important)
 
 
 def _lead(contents: Contents) -> str:
-    """Size and name; a large size in steps of a tenth of it, so that the line stays true for a while."""
-    total = contents.total
+    """Name and size; a large size in steps of a tenth of it, so that the line stays true for a while."""
+    label, total = _cut(contents.label, _NAME_CHARS), contents.total
     if total > ENTRIES_LIMIT:
         step = 10 ** max(1, len(str(total)) - 2)
-        return f"{total // step * step}+ {_cut(contents.label, _NAME_CHARS)}"
-    return f"{total} {_cut(contents.label, _NAME_CHARS)}"
+        return f"{label} ({total // step * step}+)"
+    return f"{label} ({total})"
 
 
 def _shown(name: str) -> str:

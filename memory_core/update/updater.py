@@ -192,7 +192,7 @@ class MemoryUpdater:
             if span is not None and not self._awaits(span):
                 return _done_meanwhile(span)
             decided = plan(parsed, snapshot, context)
-            decided = replace(decided, results=decided.results + malformed, notes=notes)
+            decided = replace(decided, results=decided.results + malformed, notes=(*decided.notes, *notes))
             return decided if span is None else _settled(decided, span, parsed.reasoning)
 
         return self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)

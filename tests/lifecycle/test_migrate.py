@@ -32,8 +32,6 @@ NAMES = {
     "agent/default/memories/skills/clean_survey.md",
     "agent/default/memories/tools/read_file.md",
     "agent/default/memories/tools/web_search.md",
-    "user/default/memories/.abstract.md",
-    "user/default/memories/.overview.md",
     "user/default/memories/entities/Gannet server.md",
     "user/default/memories/entities/Tern (vessel).md",
     "user/default/memories/entities/支付系统.md",
@@ -69,11 +67,12 @@ def entity(home: Path, name: str, text: str) -> Path:
 
 def files(home: Path) -> dict[str, bytes]:
     found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
+    found = (path for path in found if path.name not in (".abstract.md", ".overview.md"))
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in found}
 
 
 def entities(home: Path) -> set[str]:
-    return {path.stem for path in (home / "user/default/memories/entities").iterdir()}
+    return {path.stem for path in (home / "user/default/memories/entities").glob("[!.]*.md")}
 
 
 def trailer(memory: Memory, uri: str) -> dict[str, Any]:
@@ -138,7 +137,7 @@ def test_a_batch_is_one_commit_that_history_can_undo(memory: Memory, older: Path
     result = run(memory)
     (row,) = [row for row in memory.store.ledger.history() if row.kind == "migrate"]
     assert [row.commit_id] == list(result.commits)
-    changes = memory.store.ledger.changes_of([row.seq])
+    changes = [row for row in memory.store.ledger.changes_of([row.seq]) if not row.uri.name.startswith(".")]
     restored = {str(change.uri).removeprefix("viking://"): change.before for change in changes if change.before}
     assert {path: text.encode("utf-8") for path, text in restored.items()}.items() <= before.items()
     assert {str(change.uri).removeprefix("viking://") for change in changes if change.before is None} <= NAMES
@@ -205,7 +204,7 @@ def test_texts_that_begin_alike_are_numbered_and_all_kept(tmp_path: Path) -> Non
     with opened(tmp_path) as memory:
         result = run(memory, batch_files=4)
         assert len(result.renamed) == 14
-        found = {parse(path.read_bytes().decode("utf-8")).body for path in (tmp_path / "user").rglob("*.md")}
+        found = {parse(path.read_bytes().decode("utf-8")).body for path in (tmp_path / "user").rglob("[!.]*.md")}
         assert found == {*texts, "手写的第二份。\n"}
         assert {"支付系统", "支付系统 (2)", "支付系统 (3)", "支付系统 (9)"} < entities(tmp_path)
         assert run(memory).commits == ()

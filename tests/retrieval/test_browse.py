@@ -151,7 +151,7 @@ def test_ls_shows_files_with_their_abstracts_sizes_and_times(filled: Memory, tmp
 def test_ls_shows_directories_with_their_summary_or_what_they_hold(filled: Memory) -> None:
     shown = {entry.name: (entry.uri, entry.is_dir, entry.abstract) for entry in filled.ls(f"{USER}/").entries}
     assert shown["facts"] == (f"{USER}/facts/", True, "Facts 事实")
-    assert shown["preferences"] == (f"{USER}/preferences/", True, "咖啡")
+    assert shown["preferences"] == (f"{USER}/preferences/", True, "preferences (1): 咖啡")
     assert shown["profile.md"] == (f"{USER}/profile.md", False, "A nurse")
 
 

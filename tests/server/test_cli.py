@@ -17,6 +17,7 @@ import pytest
 
 from memory_core.config import environment_name, settings
 from server.cli import main
+from tests.llm.stand_ins import StandIn, openai_completion
 
 PATIENCE_SECONDS = 60
 NOTES = "viking://user/default/memories/notes"
@@ -310,3 +311,46 @@ def test_demo_shows_every_tool_and_leaves_nothing(tmp_path: Path, home: Path) ->
     assert "error" not in shown
     assert list(tmp_path.iterdir()) == []
     assert not home.exists()
+
+
+def test_what_waits_is_listed_and_extracting_needs_a_model(run: Run, tmp_path: Path) -> None:
+    assert run("extract", "--list")[1] == "No conversation waits.\n"
+    file = tmp_path / "messages.json"
+    file.write_text(json.dumps([{"role": "user", "content": "我们五月去大阪。"}]), encoding="utf-8", newline="\n")
+    run("commit", "--messages", str(file), "--session-id", "s1")
+    (row,) = facts(run("extract", "--list", "--json"))["waiting"]
+    assert (row["session_id"], row["messages_waiting"]) == ("s1", 1)
+    status, _, said = run("extract")
+    assert status == 1
+    assert "llm.provider" in said
+
+
+def test_waiting_conversations_are_extracted_by_the_configured_model(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "messages.json"
+    file.write_text(json.dumps([{"role": "user", "content": "我们五月去大阪。"}]), encoding="utf-8", newline="\n")
+    run("commit", "--messages", str(file), "--session-id", "s1")
+    write = {"memory_data": {"memory_type": "facts", "fields": {"topic": "大阪", "content": "五月去大阪。"}}}
+    answer = json.dumps({"reasoning": "a plan", "operations": {"write_operations": [write]}}, ensure_ascii=False)
+    with StandIn([openai_completion(answer)]) as stand_in:
+        settings = {"PROVIDER": "openai", "MODEL": "m", "BASE_URL": f"{stand_in.url}/v1"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"RUNEBOOK_LLM_{name}", value)
+        (receipt,) = facts(run("extract", "--json"))["receipts"]
+    assert receipt["status"] == "committed"
+    assert run("extract", "--list")[1] == "No conversation waits.\n"
+    assert "五月去大阪" in run("find", "大阪")[1]
+
+
+def test_an_older_store_is_migrated_after_a_dry_run_that_changes_nothing(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "home/user/default/memories/preferences"
+    folder.mkdir(parents=True)
+    old = folder / "mem_8f3a2c1d-0000-4000-8000-000000000000.md"
+    old.write_text("# 咖啡\n\n只喝手冲。\n", encoding="utf-8", newline="\n")
+    planned = facts(run("migrate", "--dry-run", "--json"))
+    assert [renamed["keys"] for renamed in planned["renamed"]] == [{"topic": "咖啡"}]
+    assert old.exists()
+    assert "1 renamed" in run("migrate")[1]
+    assert (folder / "咖啡.md").read_text(encoding="utf-8").startswith("# 咖啡\n\n只喝手冲。")
+    assert "0 renamed" in run("migrate")[1]

@@ -77,7 +77,7 @@ def path(home: Path, name: str) -> Path:
 def test_a_commit_brings_its_directorys_summaries_along(memory: Memory) -> None:
     put(memory, "Python code style", "Four spaces, never tabs.")
     put(memory, "咖啡", "不加糖")
-    assert abstract(memory) == "2 facts: 咖啡, Python code style"
+    assert abstract(memory) == "facts (2): 咖啡, Python code style"
     assert page(memory) == (
         f"{LIST_MARK}\n# facts (2)\n\n- 咖啡.md: 不加糖\n- Python code style.md: Four spaces, never tabs.\n"
     )
@@ -87,7 +87,7 @@ def test_a_commit_brings_its_directorys_summaries_along(memory: Memory) -> None:
 def test_readers_see_the_line_without_its_comment(memory: Memory) -> None:
     put(memory, "咖啡", "不加糖")
     (entry,) = [entry for entry in memory.ls(USER).entries if entry.name == "facts"]
-    assert entry.abstract == "1 facts: 咖啡"
+    assert entry.abstract == "facts (1): 咖啡"
     assert "<!--" not in readable(page(memory))
 
 
@@ -99,15 +99,15 @@ def test_an_update_changes_its_own_line_in_place_and_a_deletion_takes_it_away(me
     assert "- 二.md: 另一个说法\n" in page(memory)
     delete(memory, f"{FACTS}/Three.md")
     assert names(memory) == ["二.md", "One.md"]
-    assert abstract(memory) == "2 facts: 二, One"
+    assert abstract(memory) == "facts (2): 二, One"
 
 
 def test_the_last_deletion_leaves_summaries_that_say_so(memory: Memory) -> None:
     put(memory, "One", "x")
     delete(memory, f"{FACTS}/One.md")
-    assert abstract(memory) == "0 facts"
+    assert abstract(memory) == "facts (0)"
     assert page(memory) == f"{LIST_MARK}\n# facts (0)\n"
-    assert abstract(memory, USER) == "0 memories"
+    assert abstract(memory, USER) == "memories (0)"
 
 
 def test_an_update_that_no_reader_would_see_writes_no_summary(memory: Memory) -> None:
@@ -125,7 +125,7 @@ def test_several_operations_of_one_commit_are_one_step_of_the_summaries(memory: 
     deletes = [{"uri": f"{FACTS}/Old.md"}]
     receipt = memory.commit(operations={"write_operations": writes, "delete_operations": deletes})
     assert len(receipt.results) == 3
-    assert abstract(memory) == "2 facts: 二, 一"
+    assert abstract(memory) == "facts (2): 二, 一"
     assert page(memory) == f"{LIST_MARK}\n# facts (2)\n\n- 二.md\n- 一.md\n"
 
 
@@ -144,7 +144,7 @@ def test_a_page_stays_bounded_and_counts_what_it_leaves_out(memory: Memory) -> N
     assert len(names(memory)) == ENTRIES_LIMIT
     assert page(memory).endswith(f"- … and {80 - ENTRIES_LIMIT} more\n")
     assert len(page(memory)) <= LIST_LIMIT_CHARS
-    assert abstract(memory).startswith("80+ facts: 第79条")
+    assert abstract(memory).startswith("facts (80+): 第79条")
     assert len(abstract(memory)) <= ABSTRACT_LIMIT_CHARS
 
 
@@ -153,19 +153,19 @@ def test_the_line_of_a_large_directory_is_written_when_it_no_longer_holds_and_no
 ) -> None:
     for n in range(29):
         put(memory, f"第{n}条", "x")
-    assert abstract(memory).startswith("20+ facts: ")
+    assert abstract(memory).startswith("facts (20+): ")
     assert "第28条" not in abstract(memory)
     assert "第23条" in abstract(memory)
     delete(memory, f"{FACTS}/第23条.md")
     assert "第23条" not in abstract(memory)
     put(memory, "第23条", "x")
     put(memory, "第29条", "x")
-    assert abstract(memory).startswith("30+ facts: 第29条, 第23条")
+    assert abstract(memory).startswith("facts (30+): 第29条, 第23条")
     delete(memory, f"{FACTS}/第29条.md")
-    assert abstract(memory).startswith("20+ facts: 第23条")
+    assert abstract(memory).startswith("facts (20+): 第23条")
     for n in range(5):
         delete(memory, f"{FACTS}/第{n}条.md")
-    assert abstract(memory).startswith("24 facts: ")
+    assert abstract(memory).startswith("facts (24): ")
 
 
 def test_what_matters_most_stays_on_the_page(memory: Memory) -> None:
@@ -186,7 +186,7 @@ def test_a_directory_without_a_page_is_filled_with_its_newest_and_read_no_furthe
     memory.store.text = lambda uri: (read.append(uri), text(uri))[1]  # type: ignore[method-assign,func-returns-value]
     put(memory, "New", "y")
     assert len(read) < ENTRIES_LIMIT + 10
-    assert abstract(memory).startswith("200+ facts: New, 事实")
+    assert abstract(memory).startswith("facts (200+): New, 事实")
     assert len(names(memory)) == ENTRIES_LIMIT
     read.clear()
     put(memory, "Newer", "z")
@@ -200,13 +200,13 @@ def test_files_that_people_add_and_remove_are_counted_at_the_next_commit(memory:
     path(tmp_path, "Two.md").write_text("by hand", encoding="utf-8")
     memory.store.adopt()
     put(memory, "Three", "y")
-    assert abstract(memory).startswith("4 facts: ")
+    assert abstract(memory).startswith("facts (4): ")
     assert set(names(memory)) == {"One.md", "Two.md", "Three.md", "手写.md"}
     path(tmp_path, "One.md").unlink()
     path(tmp_path, "手写.md").unlink()
     memory.store.adopt()
     put(memory, "Three", "z")
-    assert abstract(memory).startswith("2 facts: ")
+    assert abstract(memory).startswith("facts (2): ")
     assert set(names(memory)) == {"Two.md", "Three.md"}
 
 
@@ -214,9 +214,9 @@ def test_a_handwritten_file_that_nobody_adopted_counts_once_when_it_is_updated(m
     put(memory, "One", "x")
     path(tmp_path, "手写.md").write_text("by hand", encoding="utf-8")
     put(memory, "手写", "now by commit")
-    assert abstract(memory) == "2 facts: 手写, One"
+    assert abstract(memory) == "facts (2): 手写, One"
     put(memory, "Three", "y")
-    assert abstract(memory) == "3 facts: Three, 手写, One"
+    assert abstract(memory) == "facts (3): Three, 手写, One"
 
 
 def test_prose_above_the_list_stays_while_the_list_moves_on(memory: Memory, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_models_line_stays_until_it_is_blanked(memory: Memory) -> None:
     put(memory, "Two", "y")
     assert memory.read(f"{FACTS}/.abstract.md").content == "Facts about 办公室\n"
     overview(memory, abstract="")
-    assert abstract(memory) == "2 facts: Two, One"
+    assert abstract(memory) == "facts (2): Two, One"
 
 
 def test_summaries_that_a_model_writes_with_the_first_memory_are_complete(memory: Memory) -> None:
@@ -264,7 +264,7 @@ def test_summaries_that_a_model_writes_with_the_first_memory_are_complete(memory
     assert page(memory) == f"Prose\n\n{LIST_MARK}\n# facts (1)\n\n- 一.md: x\n"
 
 
-@pytest.mark.parametrize("text", ["my own line\n", "1 facts: One\n"], ids=["edited", "comment removed"])
+@pytest.mark.parametrize("text", ["my own line\n", "facts (1): One\n"], ids=["edited", "comment removed"])
 def test_an_edited_line_belongs_to_the_person(memory: Memory, tmp_path: Path, text: str) -> None:
     put(memory, "One", "x")
     path(tmp_path, ".abstract.md").write_text(text, encoding="utf-8")
@@ -279,7 +279,7 @@ def test_an_edited_line_belongs_to_the_person_even_with_the_comment_left_below(m
     put(memory, "Two", "y")
     assert path(tmp_path, ".abstract.md").read_text(encoding="utf-8") == text
     (entry,) = [entry for entry in memory.ls(USER).entries if entry.name == "facts"]
-    assert entry.abstract == "1 facts: 我的话"
+    assert entry.abstract == "facts (1): 我的话"
 
 
 def test_a_page_without_the_comment_belongs_to_the_person(memory: Memory, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_a_page_without_the_comment_belongs_to_the_person(memory: Memory, tmp_pa
     path(tmp_path, ".overview.md").write_text("# Mine\n- One 一\n", encoding="utf-8")
     put(memory, "Two", "y")
     assert page(memory) == "# Mine\n- One 一\n"
-    assert abstract(memory).startswith("2 facts: Two")
+    assert abstract(memory).startswith("facts (2): Two")
     path(tmp_path, ".overview.md").unlink()
     put(memory, "Three", "z")
     assert set(names(memory)) == {"One.md", "Two.md", "Three.md"}
@@ -332,7 +332,7 @@ def test_a_refused_commit_and_a_dry_run_leave_the_summaries_alone(memory: Memory
     before = page(memory)
     memory.commit(operations={"delete_operations": [{"uri": f"{FACTS}/missing.md"}]})
     memory.commit("y", memory_type="facts", fields={"topic": "Two"}, dry_run=True)
-    assert (page(memory), abstract(memory)) == (before, "1 facts: One")
+    assert (page(memory), abstract(memory)) == (before, "facts (1): One")
 
 
 def test_a_types_own_template_gives_the_line(tmp_path: Path) -> None:
