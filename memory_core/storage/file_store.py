@@ -55,10 +55,15 @@ class FileStore:
         path = self.root.joinpath(*uri.parts)
         try:
             resolved = os.path.realpath(path)  # half the time of Path.resolve, several times a commit
+            circular = Path(resolved).is_symlink()
         except OSError as error:
             raise InvalidUri(
                 f"{str(uri)!r} cannot be resolved: {error}.", hint="Remove the symbolic link that leads nowhere."
             ) from error
+        if circular:
+            raise InvalidUri(
+                f"{str(uri)!r} cannot be resolved: its links lead in a circle.", hint="Remove the symbolic link."
+            )
         if not f"{resolved}{os.sep}".startswith(self._inside) or f"{resolved}{os.sep}".startswith(self._machine):
             raise InvalidUri(
                 f"{str(uri)!r} leads outside the memory folder.",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # ships no types
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
 from memory_core.errors import AnswerCut, AnswerUnusable, ModelRefused

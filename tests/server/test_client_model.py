@@ -11,7 +11,7 @@ import anyio
 import pytest
 from anyio.from_thread import BlockingPortal
 from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, ErrorData, TextContent
+from mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageResult, TextContent
 
 from tests.server.conftest import WORDS_ONLY, command, environment
 
@@ -34,7 +34,7 @@ Model = Callable[[CreateMessageRequestParams], str]
 def receipt(portal: BlockingPortal, home: Path, era: Literal["legacy", "auto"], model: Model | None) -> dict[str, Any]:
     """The receipt of a conversation that a client with this model commits."""
 
-    async def answered(_context: Any, asked: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
+    async def answered(_context: Any, asked: CreateMessageRequestParams) -> CreateMessageResult:
         assert model is not None
         text = TextContent(type="text", text=model(asked))
         return CreateMessageResult(role="assistant", content=text, model="scripted", stop_reason="endTurn")
@@ -42,7 +42,8 @@ def receipt(portal: BlockingPortal, home: Path, era: Literal["legacy", "auto"], 
     async def committed() -> dict[str, Any]:
         program, *arguments = command(home, *WORDS_ONLY, "--set", "llm.provider=sampling")
         parameters = StdioServerParameters(command=program, args=arguments, env=environment())
-        async with Client(parameters, mode=era, sampling_callback=None if model is None else answered) as client:
+        callback: Any = None if model is None else answered
+        async with Client(parameters, mode=era, sampling_callback=callback) as client:
             with anyio.fail_after(60):
                 answer = await client.call_tool("commit_memory", {"messages": TALK, "session_id": "s1"})
             assert isinstance(answer, CallToolResult)
