@@ -253,11 +253,8 @@ class Memory:
                 "no language model is configured.",
                 hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
             )
-        logs = (
-            [self.extractor.requeue(session_id)] if session_id else [row.log for row in self.extractor.queue.waiting()]
-        )
-        for log in logs:
-            yield self._indexed(drive(self.extractor.extraction(log), client, self.config.llm.deadline_seconds))
+        for receipt in self.extractor.extract_waiting(client, self.config.llm.deadline_seconds, session_id):
+            yield self._indexed(receipt)
 
     def _extracted(self, recorded: CommitReceipt) -> CommitReceipt:
         """What is made of a conversation at once: memories by the configured model, else a brief for another."""

@@ -183,7 +183,7 @@ def extract(arguments: argparse.Namespace) -> int:
 
     with _open(arguments) as memory:
         if arguments.only_list:
-            rows = memory.extractor.queue.waiting()
+            rows = memory.extractor.waiting()
             facts = {"waiting": [row.as_dict() for row in rows]}
             lines = [f"{row.log.parent.name}: {row.waiting} messages since {row.since}" for row in rows]
             lines = [line + (f" ({row.reason})" if row.reason else "") for line, row in zip(lines, rows, strict=True)]

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memory_core.errors import ModelFailed, NotFound, StoreBusy
-from memory_core.llm.client import Completion, LLMRequest, TokenUsage
+from memory_core.llm.client import Completion, LLMClient, LLMRequest, TokenUsage, drive
 from memory_core.model.changes import (
     Action,
     CommitReceipt,
@@ -48,6 +48,8 @@ _EARLIER_MESSAGES = 6
 _PATIENCE = 2
 _RETRY_AFTER = timedelta(minutes=1)
 _RETRY_LIMIT = timedelta(hours=6)
+#: Conversations after which a model that fails each time is left alone.
+_FAILURES_IN_A_ROW = 2
 _RETRIED = "It is taken up by the next commit of a conversation, or by: runebook extract."
 
 
@@ -108,14 +110,40 @@ class Extractor:
             note = "another client is extracting this conversation at this moment"
             return _summed([], [OperationResult(EXTRACTION, str(log), Action.QUEUED, note=note)], TokenUsage())
 
+    def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
+        """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
+        return self.queue.waiting(self._updater.sessions, limit, due_at)
+
     def due(self, recorded: CommitReceipt, now: datetime | None = None) -> list[MemoryUri]:
         """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again."""
         own = [MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION]
         at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-        older = [row.log for row in self.queue.waiting(_TAKEN_UP + len(own), at) if row.log not in own]
+        older = [row.log for row in self.waiting(_TAKEN_UP + len(own), at) if row.log not in own]
         return own + older[:_TAKEN_UP]
 
-    def requeue(self, session_id: str, now: datetime | None = None) -> MemoryUri:
+    def extract_waiting(
+        self, client: LLMClient, deadline_seconds: float, session_id: str | None = None
+    ) -> Iterator[CommitReceipt]:
+        """Extract what waits, a receipt for each conversation; a model that keeps failing is left alone.
+
+        Args:
+            client: Answers.
+            deadline_seconds: Time for each conversation.
+            session_id: Only this one, and all of it again.
+
+        Raises:
+            NotFound: If there is no such session.
+        """
+        failures = 0
+        for log in [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]:
+            receipt = drive(self.extraction(log), client, deadline_seconds)
+            yield receipt
+            failed = any(result.action is Action.QUEUED for result in receipt.results)
+            failures = failures + 1 if failed else 0
+            if failures == _FAILURES_IN_A_ROW:
+                return
+
+    def _requeued(self, session_id: str, now: datetime | None = None) -> MemoryUri:
         """Put a whole stored session into the queue again.
 
         Raises:
@@ -153,7 +181,7 @@ class Extractor:
             NotFound: If nothing of this conversation waits.
         """
         if session_id is None:
-            row = next(iter(self.queue.waiting(1)), None)
+            row = next(iter(self.waiting(1)), None)
             if row is None or focus:
                 return self._briefs.write_unstored(focus).text
         else:
@@ -295,6 +323,7 @@ class Extractor:
 
 def merged(recorded: CommitReceipt, log: MemoryUri, extracted: CommitReceipt) -> CommitReceipt:
     """The receipt of a recorded conversation together with what was made of the session ``log``."""
+    own = any((result.op, result.uri) == ("messages", str(log)) for result in recorded.results)
     waited = [result for result in recorded.results if (result.op, result.uri) != (EXTRACTION, str(log))]
     results = (*waited, *extracted.results)
     notes = (*recorded.notes, *extracted.notes)
@@ -311,19 +340,19 @@ def merged(recorded: CommitReceipt, log: MemoryUri, extracted: CommitReceipt) ->
         similar=(*recorded.similar, *extracted.similar),
         notes=notes,
         usage=usage or None,
-        working_memory=recorded.working_memory or extracted.working_memory,
+        working_memory=extracted.working_memory if own else recorded.working_memory,
     )
 
 
 def _summed(receipts: list[CommitReceipt], results: list[OperationResult], usage: TokenUsage) -> CommitReceipt:
     """One receipt of all commits of an extraction; it bears the id of the last that changed something."""
     every = tuple(result for receipt in receipts for result in receipt.results) + tuple(results)
-    summaries = [receipt.working_memory for receipt in receipts if receipt.working_memory]
+    told = [receipt.working_memory["summary"] for receipt in receipts if receipt.working_memory]
     return CommitReceipt(
         commit_id=next((receipt.commit_id for receipt in reversed(receipts) if receipt.commit_id), ""),
         status=overall(every),
         results=every,
         notes=tuple(dict.fromkeys(note for receipt in receipts for note in receipt.notes)),
         usage=usage.as_dict() if usage.requests else None,
-        working_memory=summaries[-1] if summaries else None,
+        working_memory={"open_tasks": [], "summary": " ".join(told)} if told else None,
     )

@@ -89,11 +89,20 @@ class ExtractionQueue:
         """Where a session stands, or None if it never was in the queue."""
         return next(iter(self._rows("WHERE log = ?", (str(log),))), None)
 
-    def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
-        """Sessions with messages to extract, longest waiting first; with ``due_at``, those due by then."""
-        due = "" if due_at is None else "AND (retry_at IS NULL OR retry_at <= ?)"
-        arguments: tuple[str | int, ...] = (limit,) if due_at is None else (due_at, limit)
-        return self._rows(f"WHERE stored > extracted {due} ORDER BY since, log LIMIT ?", arguments)
+    def waiting(self, space: MemoryUri, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
+        """Sessions with messages to extract, longest waiting first.
+
+        Args:
+            space: Of the sessions: ``viking://session/{user_space}``.
+            limit: Rows at most.
+            due_at: Only those that may be tried by then, ISO 8601 in UTC.
+        """
+        # Everything below shares the prefix "space/"; "0" is the character after "/".
+        where = "WHERE stored > extracted AND log > ? AND log < ?"
+        arguments: tuple[str | int, ...] = (f"{space}/", f"{space}0")
+        if due_at is not None:
+            where, arguments = f"{where} AND (retry_at IS NULL OR retry_at <= ?)", (*arguments, due_at)
+        return self._rows(f"{where} ORDER BY since, log LIMIT ?", (*arguments, limit))
 
     def postpone(self, log: MemoryUri, reason: str, retry_at: str | None) -> None:
         """Note a failure; the session waits on."""

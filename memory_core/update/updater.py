@@ -268,7 +268,12 @@ class MemoryUpdater:
                 f"session_id {session_id!r} cannot be a folder name.",
                 hint="Use letters, digits, '-' and '_'.",
             )
-        return MemoryUri((Scope.SESSION.value, self._config.user_space)).child(session_id).child(MESSAGES_NAME)
+        return self.sessions.child(session_id).child(MESSAGES_NAME)
+
+    @property
+    def sessions(self) -> MemoryUri:
+        """The directory of this user's sessions."""
+        return MemoryUri((Scope.SESSION.value, self._config.user_space))
 
     def _type_named(self, memory_type: str | None, category: str | None) -> MemoryType:
         """The type that was asked for; a category of another vocabulary stands for one of ours."""

@@ -76,7 +76,7 @@ def extraction(receipt: CommitReceipt) -> OperationResult | None:
 
 
 def waiting(memory: Memory) -> dict[str, int]:
-    return {row.log.parent.name: row.waiting for row in memory.extractor.queue.waiting()}
+    return {row.log.parent.name: row.waiting for row in memory.extractor.waiting()}
 
 
 def prompt(request: LLMRequest) -> str:
@@ -151,7 +151,7 @@ def test_a_model_that_fails_leaves_the_conversation_waiting_with_the_reason(
         assert line is not None
         assert (line.action, why in (line.note or "")) == (Action.QUEUED, True)
         assert len(memory.read("viking://session/default/s1/messages.jsonl").content.splitlines()) == 3
-        (row,) = memory.extractor.queue.waiting()
+        (row,) = memory.extractor.waiting()
         assert (row.waiting, row.attempts, why in (row.reason or "")) == (3, 1, True)
         assert memory.find("green tea", filter={"memory_type": "preferences"}).total == 0
 
@@ -332,6 +332,36 @@ def test_a_session_can_be_extracted_again(tmp_path: Path) -> None:
         assert len(created(receipt)) == 1
         with pytest.raises(NotFound):
             list(memory.extract_waiting("never"))
+
+
+def test_one_user_never_extracts_the_conversation_of_another(tmp_path: Path) -> None:
+    with opened(tmp_path, [DOWN], user_space="mei") as (memory, _):
+        memory.commit(messages=ENGLISH, session_id="s1")
+    with opened(tmp_path, [TEA_ANSWER] * 3, user_space="tom") as (memory, llm):
+        assert list(memory.extract_waiting()) == []
+        nothing = memory.commit(messages=CHINESE, session_id="s2")
+        assert len(llm.requests) == 1
+        assert not any("mei" in result.uri for result in nothing.results)
+        assert "Osaka" not in memory.extractor.brief()
+
+
+def test_a_model_that_is_down_is_not_asked_about_every_conversation(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        for number in range(5):
+            memory.commit(messages=ENGLISH, session_id=f"s{number}", extract=False)
+    with opened(tmp_path, [DOWN] * 5) as (memory, llm):
+        assert [receipt.status for receipt in memory.extract_waiting()] == [Status.QUEUED] * 2
+        assert len(llm.requests) == 2
+
+
+def test_the_summary_of_an_older_conversation_is_not_that_of_the_present_one(tmp_path: Path) -> None:
+    nothing = json.dumps({"reasoning": "nothing", "operations": {}})
+    older = json.dumps({"reasoning": "nothing", "operations": {}, "summary": "Moved to Osaka."})
+    with opened(tmp_path, [DOWN, nothing, older]) as (memory, _):
+        memory.commit(messages=ENGLISH, session_id="s1")
+        kept = memory.commit(messages=CHINESE, session_id="s2").working_memory
+        assert kept is not None
+        assert "Osaka" not in kept["summary"]
 
 
 def test_without_a_model_extracting_says_how_to_get_one(tmp_path: Path) -> None:

@@ -147,5 +147,5 @@ def test_what_waited_is_extracted_with_the_next_conversation(
         assert memory.commit(messages=TALK, session_id="s1").status is Status.QUEUED
         receipt = memory.commit(messages=[{"role": "user", "content": "good morning"}], session_id="s2")
         assert TEA in receipt.changed_uris
-        assert memory.extractor.queue.waiting() == []
+        assert memory.extractor.waiting() == []
         assert len(stand_in.requests) == 3

@@ -79,7 +79,7 @@ def test_a_real_model_runs_the_loop_and_the_receipt_tells_the_truth(
         for answer in model.answers:
             assert JSONAdapter(ReasoningAction).parse(answer).dropped == ()
         assert "green tea" in memory.read("viking://session/default/s1/messages.jsonl").content
-        waiting = memory.extractor.queue.waiting()
+        waiting = memory.extractor.waiting()
         queued = [result for result in receipt.results if result.action is Action.QUEUED]
         assert len(waiting) == len(queued)
         created = [result.uri for result in receipt.results if result.action is Action.CREATED and result.op == "write"]

@@ -16,6 +16,7 @@ from memory_core.storage.ledger import Ledger
 
 LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
 OTHER = MemoryUri.parse("viking://session/default/s2/messages.jsonl")
+SPACE = MemoryUri.parse("viking://session/default")
 AT = "2026-11-01T10:00:00.000+00:00"
 LATER = "2026-11-02T10:00:00.000+00:00"
 
@@ -29,35 +30,42 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def test_stored_messages_wait_until_they_are_extracted(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=4), AT)
-    (row,) = ledger.extractions.waiting()
+    (row,) = ledger.extractions.waiting(SPACE)
     assert (row.log, row.waiting, row.since) == (LOG, 4, AT)
 
     ledger.advance(SessionProgress(LOG, extracted=3), LATER)
-    (row,) = ledger.extractions.waiting()
+    (row,) = ledger.extractions.waiting(SPACE)
     assert row.waiting == 1
 
     ledger.advance(SessionProgress(LOG, extracted=4), LATER)
-    assert ledger.extractions.waiting() == []
+    assert ledger.extractions.waiting(SPACE) == []
 
 
 def test_messages_that_come_later_wait_from_then_on(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=2, extracted=2), AT)
     ledger.advance(SessionProgress(LOG, stored=5), LATER)
-    (row,) = ledger.extractions.waiting()
+    (row,) = ledger.extractions.waiting(SPACE)
     assert (row.extracted, row.waiting, row.since) == (2, 3, LATER)
 
 
 def test_more_messages_do_not_make_older_ones_wait_shorter(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=2), AT)
     ledger.advance(SessionProgress(LOG, stored=5), LATER)
-    assert ledger.extractions.waiting()[0].since == AT
+    assert ledger.extractions.waiting(SPACE)[0].since == AT
 
 
 def test_the_longest_waiting_session_comes_first(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(OTHER, stored=1), AT)
     ledger.advance(SessionProgress(LOG, stored=1), LATER)
-    assert [row.log for row in ledger.extractions.waiting()] == [OTHER, LOG]
-    assert [row.log for row in ledger.extractions.waiting(limit=1)] == [OTHER]
+    assert [row.log for row in ledger.extractions.waiting(SPACE)] == [OTHER, LOG]
+    assert [row.log for row in ledger.extractions.waiting(SPACE, limit=1)] == [OTHER]
+
+
+def test_sessions_of_another_space_do_not_wait_here(ledger: Ledger) -> None:
+    for space in ("default2", "another"):
+        log = MemoryUri.parse(f"viking://session/{space}/s1/messages.jsonl")
+        ledger.advance(SessionProgress(log, stored=1), AT)
+    assert ledger.extractions.waiting(SPACE) == []
 
 
 def test_a_failure_is_kept_with_its_reason_until_a_success(ledger: Ledger) -> None:
@@ -66,8 +74,8 @@ def test_a_failure_is_kept_with_its_reason_until_a_success(ledger: Ledger) -> No
     row = ledger.extractions.get(LOG)
     assert row is not None
     assert (row.attempts, row.reason, row.retry_at) == (1, "the model is overloaded", LATER)
-    assert ledger.extractions.waiting(due_at=AT) == []
-    assert len(ledger.extractions.waiting(due_at=LATER)) == 1
+    assert ledger.extractions.waiting(SPACE, due_at=AT) == []
+    assert len(ledger.extractions.waiting(SPACE, due_at=LATER)) == 1
 
     ledger.advance(SessionProgress(LOG, extracted=1), LATER)
     row = ledger.extractions.get(LOG)
@@ -98,7 +106,7 @@ def test_a_log_that_a_person_shortened_never_counts_as_extracted_beyond_its_end(
 def test_a_finished_session_can_be_put_back_whole(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
     ledger.extractions.restart(LOG, 9, LATER)
-    assert ledger.extractions.waiting()[0].waiting == 9
+    assert ledger.extractions.waiting(SPACE)[0].waiting == 9
 
 
 def test_a_call_counted_in_one_session_is_known_in_the_others_only(ledger: Ledger) -> None:
@@ -121,7 +129,7 @@ def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_tradition
     found = ledger.locate(MemoryUri.parse(directory), "preferences", "编辑器")
     assert found is not None
     assert found.name == "編輯器.md"
-    assert ledger.extractions.waiting() == []
+    assert ledger.extractions.waiting(SPACE) == []
     ledger.close()
     with sqlite3.connect(path) as new:
         assert new.execute("PRAGMA user_version").fetchone() == (2,)

@@ -82,13 +82,13 @@ def test_a_conversation_is_stored_and_says_that_its_memories_wait(memory: Memory
     line = waits(receipt)
     assert line is not None
     assert (line.action, line.uri) == (Action.QUEUED, LOG)
-    (row,) = memory.store.ledger.extractions.waiting()
+    (row,) = memory.extractor.waiting()
     assert (str(row.log), row.waiting) == (LOG, 2)
 
 
 def test_a_dry_run_puts_nothing_into_the_queue(memory: Memory) -> None:
     memory.commit(messages=TALK, session_id="s1", dry_run=True)
-    assert memory.store.ledger.extractions.waiting() == []
+    assert memory.extractor.waiting() == []
 
 
 def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(tmp_path: Path) -> None:
@@ -97,5 +97,5 @@ def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(
         receipt = memory.commit(messages=TALK, session_id="s1")
         assert receipt.status is Status.COMMITTED
         assert waits(receipt) is None
-        assert memory.store.ledger.extractions.waiting() == []
+        assert memory.extractor.waiting() == []
         assert memory.commit(messages=TALK, session_id="s1").status is Status.UNCHANGED
