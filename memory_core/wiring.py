@@ -69,6 +69,7 @@ def build_extractor(
         actions=ActionRunner(browser, find_below, view),
         preview=lambda operations: updater.apply_operations(operations, dry_run=True),
         neighbours=lambda texts: [[(near.uri, near.score) for near in found] for found in retriever.near(texts)],
+        neighbour_from=retriever.near_from,
         max_iterations=config.extraction.max_iterations,
         prompt_tokens=config.extraction.prompt_tokens,
         max_tokens=config.llm.max_tokens,

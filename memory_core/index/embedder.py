@@ -32,9 +32,11 @@ class Scale:
 
     Attributes:
         zero: The cosine that counts as no similarity at all (``scoring.fusion.Calibration``).
+        near: From this cosine on, two texts may be about the same thing: shown to whoever decides, and linked.
     """
 
     zero: float
+    near: float
 
 
 class Embedder(Protocol):
@@ -77,7 +79,8 @@ class BundledEmbedder:
     _WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
 
     fingerprint = "use-multilingual-v3-0db566fd-512"
-    scale = Scale(zero=0.0)
+    #: Paraphrases and contradictions of a sentence score .55 to .8, others under .2.
+    scale = Scale(zero=0.0, near=0.6)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

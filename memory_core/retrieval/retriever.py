@@ -129,6 +129,12 @@ class Retriever:
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
 
+    @property
+    def near_from(self) -> float:
+        """The score from which ``near`` means that two texts may be about the same thing."""
+        scale = self._scale()
+        return _SIMILAR_FROM if scale is None else scale.near
+
     def near(self, texts: Sequence[str], limit: int = 5) -> list[tuple[Similar, ...]]:
         """Stored memories that are near each text in meaning or in words; turns of conversations are left out.
 

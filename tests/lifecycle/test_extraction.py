@@ -379,6 +379,20 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
     assert len(llm.requests) == 1
 
 
+def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in_view(tmp_path: Path) -> None:
+    new = answer(write("facts", topic="Server B", content="Server B has 16 GB of memory."))
+    llm = ScriptedLLM([new, new])
+    config = Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=60.0), extraction=ExtractionConfig())
+    with open_memory(config, llm=llm) as memory:
+        memory.commit("Server A has 16 GB of memory.", memory_type="facts", fields={"topic": "Server A"})
+        receipt = memory.commit(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1")
+        assert receipt.status is Status.COMMITTED
+        assert "Server A has 16 GB" in llm.requests[1].turns[-1].text
+        links = (parse(memory.read(f"{USER}/facts/Server B.md").content).trailer or {})["links"]
+        assert [(link["uri"], link["relation"]) for link in links] == [(f"{USER}/facts/Server A.md", "similar")]
+        assert memory.read(f"{USER}/facts/Server A.md").content.startswith("Server A has 16 GB of memory.")
+
+
 def test_single_pass_asks_once_and_the_extractor_none_never(tmp_path: Path) -> None:
     look = json.dumps({"actions": [{"action_type": "ls", "params": {"uri": USER}}]})
     with opened(tmp_path / "a", [look, TEA_ANSWER], extractor="single_pass") as (memory, llm):
