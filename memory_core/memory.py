@@ -20,8 +20,8 @@ from memory_core.index.embedder import BundledEmbedder, Embedder
 from memory_core.index.indexer import Indexer
 from memory_core.index.sealing import SealedIndex
 from memory_core.lifecycle.compaction import Compactor
-from memory_core.lifecycle.extraction import EXTRACTION, merged
 from memory_core.lifecycle.migrate import Migration, migrate
+from memory_core.lifecycle.receipts import EXTRACTION, merged
 from memory_core.llm.client import Closeable, Completion, LLMClient, LLMRequest, drive
 from memory_core.llm.providers import open_client
 from memory_core.model.changes import Action, CommitReceipt
@@ -31,7 +31,7 @@ from memory_core.model.uri import MemoryUri
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.context import ContextBuilder
 from memory_core.retrieval.retriever import Retriever
-from memory_core.storage.store import Step, Store
+from memory_core.storage.store import REPEATED, Step, Store
 from memory_core.update.recorder import MessageRecorder
 from memory_core.update.soundness import is_sound
 from memory_core.update.updater import MemoryUpdater, identify
@@ -234,7 +234,8 @@ class Memory:
             if any(result.action is Action.QUEUED for result in done.results):
                 break
         receipt = self._compactor.completed(receipt)
-        self.store.finish(receipt)
+        if REPEATED not in recorded.notes:
+            self.store.finish(receipt)
         return receipt
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:

@@ -76,4 +76,4 @@ def build_extractor(
         single_pass=config.extractor == "single_pass",
     )
     briefs = BriefWriter(prompts, guide, prefetcher, config.extraction.brief_tokens)
-    return Extractor(store, updater, orchestrator, briefs, language=config.extraction.language)
+    return Extractor(store, updater, orchestrator, briefs, view, language=config.extraction.language)

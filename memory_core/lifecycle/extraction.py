@@ -9,37 +9,36 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memory_core.errors import ModelFailed, NotFound, StoreBusy
-from memory_core.llm.client import Completion, LLMClient, LLMRequest, TokenUsage, drive
+from memory_core.errors import NotFound, RunebookError, StoreBusy
+from memory_core.lifecycle.receipts import EXTRACTION, summed
+from memory_core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
 from memory_core.model.changes import (
     Action,
     CommitReceipt,
     OperationResult,
-    SessionProgress,
-    overall,
     text_sha256,
 )
-from memory_core.model.conversation import Message, parse_lines
+from memory_core.model.conversation import Message, dump_lines, parse_lines
 from memory_core.model.filename import short_hash
 from memory_core.model.language import language_of
 from memory_core.model.operations import MemoryOperations
 from memory_core.model.uri import MemoryUri
 from memory_core.react.brief import BriefWriter
 from memory_core.react.conversation import Conversation, Outcome, split
+from memory_core.react.display import MemoryView
 from memory_core.react.orchestrator import MemoryReActOrchestrator
+from memory_core.react.review import without_counts
 from memory_core.storage.extractions import Extraction, ExtractionQueue
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.store import Store
 from memory_core.update.corrections import find_corrections, hints
-from memory_core.update.updater import MemoryUpdater, Span
+from memory_core.update.updater import MemoryUpdater, Span, parse_operations
 
-#: The line of a receipt that says what became of a conversation's memories.
-EXTRACTION = "extraction"
 #: Older conversations that one commit takes up beside its own.
 _TAKEN_UP = 2
 #: Messages before the first waiting one that the model sees for context.
@@ -69,6 +68,7 @@ class Extractor:
         updater: Commits operations.
         orchestrator: The update loop.
         briefs: Writes briefs for a client's own model.
+        view: Tells types of files.
         language: Language of memories; ``auto`` follows the user's messages.
     """
 
@@ -78,6 +78,7 @@ class Extractor:
         updater: MemoryUpdater,
         orchestrator: MemoryReActOrchestrator,
         briefs: BriefWriter,
+        view: MemoryView,
         *,
         language: str,
     ) -> None:
@@ -85,6 +86,7 @@ class Extractor:
         self._updater = updater
         self.orchestrator = orchestrator
         self._briefs = briefs
+        self._view = view
         self._language = language
         self._locks: dict[MemoryUri, StoreLock] = {}
         self._guard = threading.Lock()
@@ -103,12 +105,13 @@ class Extractor:
         Returns:
             What was committed, and a ``queued`` result with the reason for what was not.
         """
-        try:
-            with self._alone(log):
-                return (yield from self._extract(log))
-        except StoreBusy:
-            note = "another client is extracting this conversation at this moment"
-            return _summed([], [OperationResult(EXTRACTION, str(log), Action.QUEUED, note=note)], TokenUsage())
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._lock(log).held())
+            except StoreBusy:
+                note = "another client is extracting this conversation at this moment"
+                return summed([], [OperationResult(EXTRACTION, str(log), Action.QUEUED, note=note)], TokenUsage())
+            return (yield from self._extract(log))
 
     def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
@@ -181,8 +184,8 @@ class Extractor:
             NotFound: If nothing of this conversation waits.
         """
         if session_id is None:
-            row = next(iter(self.waiting(1)), None)
-            if row is None or focus:
+            row = None if focus else next((row for row in self.waiting() if self._is_whole(row)), None)
+            if row is None:
                 return self._briefs.write_unstored(focus).text
         else:
             row = self.queue.get(self._updater.session_uri(session_id))
@@ -208,43 +211,62 @@ class Extractor:
         """Commit operations of a client's own model, as an answer to a brief where there was one.
 
         The messages of the brief leave the queue, also when the operations hold nothing but the reason why. A memory
-        that changed since the brief showed it is not replaced whole; the brief then stays open.
+        that changed since the brief showed it takes a SEARCH/REPLACE patch, but is not replaced whole; the brief then
+        stays open.
 
         Raises:
             InvalidInput: If there is neither an operation nor a reason.
         """
         row = None if session_id is None else self.queue.get(self._updater.session_uri(session_id))
-        if row is None or row.briefed <= row.extracted:
+        if row is None:
             return self._updater.apply_operations(
                 operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
             )
+        parsed, dropped = parse_operations(operations)
+        parsed, notes = without_counts(parsed, self._view)
+        is_open = row.briefed > row.extracted
+        if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
+            note = "nothing of this conversation waits for an answer"
+            return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         receipt = self._updater.apply_operations(
-            operations,
+            parsed,
+            dropped=dropped,
             session_id=session_id,
             request_id=request_id,
             dry_run=dry_run,
             now=now,
             expected=row.seen,
             reads_elsewhere=True,
-            span=Span(row.log, row.extracted, row.briefed),
+            span=Span(row.log, row.extracted, row.briefed) if is_open else None,
         )
-        moved = [MemoryUri.parse(result.uri) for result in receipt.results if result.conflict]
-        if moved and not dry_run:
-            seen = {str(uri): text_sha256(text) for uri in moved if (text := self._store.text(uri)) is not None}
-            self.queue.briefed(row.log, row.briefed, {**row.seen, **seen})
-        return receipt
+        return replace(receipt, notes=(*receipt.notes, *notes))
 
     def messages(self, log: MemoryUri) -> tuple[Message, ...]:
         """The stored messages of a session; empty if there are none."""
         return tuple(parse_lines(self._store.text(log) or "")[0])
 
+    def _is_whole(self, row: Extraction) -> bool:
+        try:
+            return len(self.messages(row.log)) >= row.stored
+        except RunebookError:
+            return False
+
     def _part(self, row: Extraction, budget_tokens: int) -> _Part:
-        """The next messages of a session that one prompt can hold."""
+        """The next messages of a session that one prompt can hold.
+
+        Raises:
+            NotFound: If the log no longer holds them.
+        """
         messages = self.messages(row.log)
+        if len(messages) < row.stored:
+            raise NotFound(
+                f"the log of the conversation holds {len(messages)} of its {row.stored} messages.",
+                hint="Bring the file back, or send the conversation again.",
+            )
         windows = split(messages[row.extracted : row.stored], budget_tokens)
-        # Lines that a person removed are done with: the last part reaches to the end of what was counted.
-        end = row.extracted + windows[0][1] if len(windows) > 1 else row.stored
-        return _Part(Span(row.log, row.extracted, end), self._conversation(messages, row.extracted, end, row.log))
+        end = row.extracted + windows[0][1]
+        span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
+        return _Part(span, self._conversation(messages, row.extracted, end, row.log))
 
     def _conversation(self, messages: Sequence[Message], start: int, end: int, log: MemoryUri) -> Conversation:
         taken = tuple(messages[start:end])
@@ -260,25 +282,20 @@ class Extractor:
         receipts: list[CommitReceipt] = []
         results: list[OperationResult] = []
         notes: list[str] = []
-        usage = TokenUsage()
+        meter = Meter()
         while (row := self.queue.get(log)) is not None and row.waiting:
-            part = self._part(row, self.orchestrator.conversation_tokens)
-            if not part.conversation.messages:
-                self._store.ledger.advance(SessionProgress(log, extracted=part.span.end), row.since)
-                continue
             try:
-                outcome = yield from self.orchestrator.extract(part.conversation)
-                usage += outcome.usage
+                part = self._part(row, self.orchestrator.conversation_tokens)
+                outcome = yield from meter.read(self.orchestrator.extract(part.conversation))
                 receipt = self._commit(outcome, part.span)
                 receipts.append(receipt)
                 if any(result.conflict for result in receipt.results):
-                    mended = yield from self.orchestrator.mend(part.conversation, outcome, receipt)
+                    mended = yield from meter.read(self.orchestrator.mend(part.conversation, outcome, receipt))
                     if mended is not None:
-                        usage += mended.usage
                         notes += mended.dropped
                         if len(mended.operations):
                             receipts.append(self._commit(mended, part.span))
-            except ModelFailed as error:
+            except RunebookError as error:
                 results.append(self._postponed(row, error.message, error.hint))
                 break
             after = self.queue.get(log)
@@ -287,7 +304,7 @@ class Extractor:
                 why = "memories changed meanwhile" if moved else "none of the model's operations could be applied"
                 results.append(self._postponed(row, why))
                 break
-        return replace(summed := _summed(receipts, results, usage), notes=(*summed.notes, *notes))
+        return replace(whole := summed(receipts, results, meter.usage), notes=(*whole.notes, *notes))
 
     def _commit(self, outcome: Outcome, span: Span) -> CommitReceipt:
         operations = outcome.operations
@@ -312,47 +329,7 @@ class Extractor:
         note = f"the conversation is stored and waits: {reason}"
         return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note, hint=hint)
 
-    @contextmanager
-    def _alone(self, log: MemoryUri) -> Iterator[None]:
+    def _lock(self, log: MemoryUri) -> StoreLock:
         with self._guard:
             path = self._store.files.state / "locks" / f"extract-{short_hash(str(log))}.lock"
-            lock = self._locks.setdefault(log, StoreLock(path, timeout_seconds=0.0))
-        with lock.held():
-            yield
-
-
-def merged(recorded: CommitReceipt, log: MemoryUri, extracted: CommitReceipt) -> CommitReceipt:
-    """The receipt of a recorded conversation together with what was made of the session ``log``."""
-    own = any((result.op, result.uri) == ("messages", str(log)) for result in recorded.results)
-    waited = [result for result in recorded.results if (result.op, result.uri) != (EXTRACTION, str(log))]
-    results = (*waited, *extracted.results)
-    notes = (*recorded.notes, *extracted.notes)
-    if recorded.commit_id and extracted.commit_id:
-        notes = (*notes, f"the memories are commit {extracted.commit_id}")
-    usage = {**(recorded.usage or {})}
-    for name, count in (extracted.usage or {}).items():
-        usage[name] = usage.get(name, 0) + count
-    return replace(
-        recorded,
-        commit_id=recorded.commit_id or extracted.commit_id,
-        status=overall(results),
-        results=results,
-        similar=(*recorded.similar, *extracted.similar),
-        notes=notes,
-        usage=usage or None,
-        working_memory=extracted.working_memory if own else recorded.working_memory,
-    )
-
-
-def _summed(receipts: list[CommitReceipt], results: list[OperationResult], usage: TokenUsage) -> CommitReceipt:
-    """One receipt of all commits of an extraction; it bears the id of the last that changed something."""
-    every = tuple(result for receipt in receipts for result in receipt.results) + tuple(results)
-    told = [receipt.working_memory["summary"] for receipt in receipts if receipt.working_memory]
-    return CommitReceipt(
-        commit_id=next((receipt.commit_id for receipt in reversed(receipts) if receipt.commit_id), ""),
-        status=overall(every),
-        results=every,
-        notes=tuple(dict.fromkeys(note for receipt in receipts for note in receipt.notes)),
-        usage=usage.as_dict() if usage.requests else None,
-        working_memory={"open_tasks": [], "summary": " ".join(told)} if told else None,
-    )
+            return self._locks.setdefault(log, StoreLock(path, timeout_seconds=0.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -150,3 +150,29 @@ def drive(steps: Generator[LLMRequest, Completion, T], client: LLMClient, deadli
         return result
     finally:
         steps.close()
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what a loop costs, also when it fails in the end."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+
+    def read(self, steps: Generator[LLMRequest, Completion, T]) -> Generator[LLMRequest, Completion, T]:
+        """The same loop, counted."""
+        try:
+            request = next(steps)
+            while True:
+                self.usage += TokenUsage(requests=1)
+                try:
+                    completion = yield request
+                except ModelFailed as error:
+                    request = steps.throw(error)
+                else:
+                    self.usage += replace(completion.usage, requests=0)
+                    request = steps.send(completion)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        finally:
+            steps.close()

@@ -92,7 +92,7 @@ def parse(
             f"the model declined to answer: {quoted(text)!r}." if text.strip() else "the model declined to answer.",
             hint="Read the conversation for what its provider's rules forbid, or set another llm.model.",
         )
-    found = find_answer(text, known_keys(model) if keys is None else keys)
+    found = _sound(find_answer(text, known_keys(model) if keys is None else keys))
     try:
         value, dropped = build(model, found)
     except Unfit as error:
@@ -101,6 +101,17 @@ def parse(
             hint=f"Check that llm.model follows instructions; it wrote: {quoted(text)!r}",
         ) from None
     return Parsed(value, tuple(dropped))
+
+
+def _sound(value: Any) -> Any:
+    """The answer with half surrogate pairs written as escapes: no file, ledger or receipt can hold them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_sound(item) for item in value]
+    if isinstance(value, dict):
+        return {_sound(key): _sound(item) for key, item in value.items()}
+    return value
 
 
 def _with_choices(node: Any, choices: Mapping[str, Sequence[str]]) -> Any:

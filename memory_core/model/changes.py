@@ -105,12 +105,14 @@ class SessionProgress:
         log: The session's message log.
         stored: Messages that the log now holds; None leaves it as it is.
         extracted: Messages that have been turned into memories, or judged; None leaves it as it is.
+        known: Messages that were in the log before; a log that a person shortened holds no more extracted ones.
         call_keys: Tool calls that were counted, by ``update.statistics``.
     """
 
     log: MemoryUri
     stored: int | None = None
     extracted: int | None = None
+    known: int | None = None
     call_keys: frozenset[str] = frozenset()
 
 

@@ -77,7 +77,7 @@ class BriefWriter:
             include_messages: Show the messages too, as many of the last as fit; else the client has them.
         """
         session = one_line(conversation.session_id)
-        values = self._task(_where(session), _handing(session), include_messages)
+        values = self._task(_where(session), _handing(conversation.session_id), include_messages)
         values["language"] = language_line(conversation.language)
         values["hints"] = hint_lines(conversation.hints, _HINT_TOKENS)
         if include_messages:

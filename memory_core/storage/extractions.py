@@ -129,11 +129,10 @@ class ExtractionQueue:
                 (str(log),),
             )
 
-    def counted(self, keys: Iterable[str], log: MemoryUri) -> frozenset[str]:
-        """Which of these tool calls were counted in another session than ``log``."""
+    def counted(self, keys: Iterable[str]) -> frozenset[str]:
+        """Which of these tool calls were counted before, in whichever session."""
         rows = self._database.connection().execute(
-            "SELECT key FROM counted_calls WHERE key IN (SELECT value FROM json_each(?)) AND log <> ?",
-            (json.dumps(list(keys)), str(log)),
+            "SELECT key FROM counted_calls WHERE key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
         )
         return frozenset(key for (key,) in rows)
 
@@ -152,13 +151,13 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
         connection.execute(
             "INSERT INTO extractions (log, stored, since) VALUES (?, ?, ?) ON CONFLICT (log) DO UPDATE SET "
             "since = CASE WHEN stored > extracted THEN since ELSE excluded.since END, stored = excluded.stored, "
-            "extracted = min(extracted, excluded.stored)",
-            (log, progress.stored, at),
+            "extracted = min(extracted, ?)",
+            (log, progress.stored, at, progress.stored if progress.known is None else progress.known),
         )
     if progress.extracted is not None:
         connection.execute(
-            "UPDATE extractions SET extracted = ?, briefed = 0, seen = '{}', attempts = 0, retry_at = NULL, "
-            "reason = NULL WHERE log = ?",
+            "UPDATE extractions SET extracted = ?, briefed = 0, attempts = 0, retry_at = NULL, reason = NULL "
+            "WHERE log = ?",
             (progress.extracted, log),
         )
     connection.executemany(

@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _SETTLE_PAUSE_SECONDS = 0.1
 _SETTLE_LIMIT_SECONDS = 1.0
 _ADOPT_BATCH = 500
+#: Note of a receipt that a repeated request got.
+REPEATED = "repeated request_id"
 
 #: Tells a file's memory type and normalised key from its URI and text.
 Identify = Callable[[MemoryUri, str], tuple[str, str]]
@@ -156,7 +158,7 @@ class Store:
         at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
         with self._lock.held():
             if request_id is not None and not dry_run and (first := self.ledger.receipt_for(request_id)):
-                return replace(CommitReceipt.from_dict(first), notes=(*first.get("notes", ()), "repeated request_id"))
+                return replace(CommitReceipt.from_dict(first), notes=(*first.get("notes", ()), REPEATED))
             self._recover()
             change_set = plan(self)
             if dry_run:
@@ -164,6 +166,7 @@ class Store:
             if not change_set.changes:
                 if change_set.progress is not None:
                     self.ledger.advance(change_set.progress, at)
+                change_set = _without_effect(change_set)
                 return _receipt("", overall(change_set.results), change_set)
             self._step("planned")
             self._record_external(self._edited_by_hand(change_set.changes), at)
@@ -358,14 +361,25 @@ class Store:
                 stats |= pending.stats
             for uri in stats:
                 self.files.sync(uri)
-            receipts = [item.receipt.as_dict() for item in batch if item.receipt is not None]
-            if receipts:
-                self.ledger.attach(receipts)
             self._step("synced")
             current = {uri: stat for uri, stat in stats.items() if stat == self.files.stat(uri)}
             self.ledger.settle([item.seq for item in batch if item.receipt is None], current)
+            receipts = [item.receipt.as_dict() for item in batch if item.receipt is not None]
+            if receipts:
+                self.ledger.attach(receipts)
         except (StorageFailed, InvalidInput) as error:
             _log.warning("could not settle %d commits; the next start will: %s", len(batch), error.message)
+
+
+def _without_effect(change_set: ChangeSet) -> ChangeSet:
+    """The change set of operations that undid each other: what they did is nothing, and their results say so."""
+    changed = (Action.CREATED, Action.UPDATED, Action.DELETED)
+    note = "undone by another operation of the same commit"
+    results = tuple(
+        replace(result, action=Action.UNCHANGED, note=result.note or note) if result.action in changed else result
+        for result in change_set.results
+    )
+    return replace(change_set, results=results)
 
 
 def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:

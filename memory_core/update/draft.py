@@ -30,6 +30,8 @@ class Draft:
         self._after: dict[MemoryUri, str | None] = {}
         self._keys: dict[MemoryUri, tuple[str, str]] = {}
         self._aliases: dict[MemoryUri, MemoryUri] = {}
+        self._by_key: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
+        self._by_name: dict[tuple[MemoryUri, str], set[MemoryUri]] = {}
 
     def owned(self, text: str) -> MemoryUri:
         """The file that an operation names, if it may touch it; see ``Context.owned``.
@@ -104,10 +106,12 @@ class Draft:
         """Set the text; None removes the file."""
         self.before(uri)
         self._after[uri] = text
+        self._by_name.setdefault((uri.parent, filename.fold(uri.name)), set()).add(uri)
 
     def identify(self, uri: MemoryUri, memory_type: str, key: str) -> None:
         """Note which memory a file holds."""
         self._keys[uri] = (memory_type, key)
+        self._by_key[uri.parent, memory_type, key] = uri
 
     def changes(self) -> tuple[FileChange, ...]:
         """All net changes; a file that ends as it began is none."""
@@ -120,21 +124,15 @@ class Draft:
     def locate(self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> MemoryUri | None:
         """The file that holds this key: in this plan, by the ledger, or hand-written under the same name."""
         key = filename.key_of(fields, memory_type.key_fields)
-        for uri, (name, known) in self._keys.items():
-            if (name, known, uri.parent) == (memory_type.name, key, directory) and self.text(uri) is not None:
-                return uri
-        found = self.snapshot.locate(directory, memory_type.name, key)
-        if found is not None and self.text(found) is not None:
-            return found
+        planned = self._by_key.get((directory, memory_type.name, key))
+        if planned is not None and self._keys[planned] == (memory_type.name, key) and self.text(planned) is not None:
+            return planned
+        # Of two older files with one key the one that is spelt alike comes first.
         candidate = directory.child(filename.render(memory_type.filename_template, fields))
-        text = self.text(candidate)
-        if text is None:
-            return None
-        file = parse(text)
-        if file.trailer is None:
+        if self._holds(candidate, memory_type, key):
             return candidate
-        record = read_record(memory_type, file, candidate.name.removesuffix(".md"))
-        return candidate if record_key(memory_type, record) == key else None
+        found = self.snapshot.locate(directory, memory_type.name, key)
+        return found if found is not None and self.text(found) is not None else None
 
     def free_name(self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> MemoryUri:
         """Where a new memory goes: the name that its type gives it, marked where another file has it."""
@@ -159,10 +157,20 @@ class Draft:
             )
         return found
 
+    def _holds(self, uri: MemoryUri, memory_type: MemoryType, key: str) -> bool:
+        """Whether the file holds this key, or was written by hand under the name that the key gives."""
+        text = self.text(uri)
+        if text is None:
+            return False
+        file = parse(text)
+        record = read_record(memory_type, file, uri.name.removesuffix(".md"))
+        return file.trailer is None or record_key(memory_type, record) == key
+
     def _taken(self, directory: MemoryUri, name: str) -> bool:
-        planned = {uri.name for uri, text in self._after.items() if uri.parent == directory and text is not None}
-        twins = {filename.fold(other) for other in planned}
-        return filename.fold(name) in twins or self.snapshot.name_taken(directory, name)
+        planned = self._by_name.get((directory, filename.fold(name)), ())
+        if any(self._after[uri] is not None for uri in planned):
+            return True
+        return self.snapshot.name_taken(directory, name)
 
     def _vanished(self, uri: MemoryUri, memory_type: MemoryType, key: str) -> bool:
         """Whether a person removed the file that the name table still knows under this very key."""

@@ -26,7 +26,7 @@ from memory_core.update.corrections import correction_writes, find_corrections
 from memory_core.update.draft import Draft
 from memory_core.update.planner import plan
 from memory_core.update.procedural import lessons
-from memory_core.update.statistics import call_keys, growth
+from memory_core.update.statistics import Growth, call_keys, growth
 from memory_core.update.updater import MemoryUpdater
 
 _SOURCE_KIND = "auto_reflection"
@@ -34,11 +34,20 @@ _SOURCE_KIND = "auto_reflection"
 
 @dataclass(frozen=True, slots=True)
 class _Learned:
-    """What records and cues alone say: operations, the calls that were counted, and a note if there was too much."""
+    """What records and cues alone say: operations, first those that count calls, and a note if there was too much."""
 
     operations: MemoryOperations
-    call_keys: frozenset[str]
+    growth: Growth
     notes: tuple[str, ...] = ()
+
+    def counted(self, results: Sequence[OperationResult]) -> frozenset[str]:
+        """Keys of the calls whose count was taken, not of those whose memory refused it."""
+        refused = {
+            write.memory_data.fields.get("tool_name")
+            for write, result in zip(self.growth.writes, results, strict=False)
+            if result.action is Action.REJECTED
+        }
+        return frozenset(call.key for call in self.growth.calls if call.key is not None and call.name not in refused)
 
 
 class MessageRecorder:
@@ -103,12 +112,12 @@ class MessageRecorder:
             fresh = unseen(stored, messages)
             counts = {"messages": len(messages), "messages_new": len(fresh)}
             total = len(stored) + len(fresh)
-            waiting = self._waiting(log, total)
+            waiting = self._waiting(log, total, len(stored))
             if not fresh:
-                progress = SessionProgress(log, stored=total) if self._queues else None
+                progress = SessionProgress(log, stored=total, known=total) if self._queues else None
                 results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
                 return ChangeSet((), results, usage=counts, progress=progress)
-            learned = self._learn(stored, fresh, log, snapshot, context)
+            learned = self._learn(stored, fresh, snapshot, context)
             decided = plan(learned.operations, snapshot, context)
             action = Action.CREATED if before is None else Action.UPDATED
             change = FileChange(log, before, _joined(before, fresh), "", session, appended=True)
@@ -117,13 +126,18 @@ class MessageRecorder:
                 results=(OperationResult("messages", str(log), action), *decided.results, *waiting),
                 notes=(*decided.notes, *learned.notes),
                 usage=counts,
-                progress=SessionProgress(log, total if self._queues else None, call_keys=learned.call_keys),
+                progress=SessionProgress(
+                    log,
+                    stored=total if self._queues else None,
+                    known=len(stored),
+                    call_keys=learned.counted(decided.results),
+                ),
             )
 
         return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
 
     def _learn(
-        self, stored: Sequence[Message], fresh: Sequence[Message], log: MemoryUri, snapshot: Snapshot, context: Context
+        self, stored: Sequence[Message], fresh: Sequence[Message], snapshot: Snapshot, context: Context
     ) -> _Learned:
         """What the new messages teach without a model."""
         draft = Draft(snapshot, context)
@@ -135,7 +149,7 @@ class MessageRecorder:
                 return None
             return read_record(memory_type, parse(draft.existing(uri)), uri.name.removesuffix(".md")).fields
 
-        known = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), log)
+        known = self._store.ledger.extractions.counted(call_keys([*stored, *fresh])) - call_keys(stored)
         grown = growth(stored, fresh, known, self._registry, existing)
         language = language_of([*stored, *fresh])
         failed = lessons(grown.calls, self._registry, existing, language=language)
@@ -148,14 +162,14 @@ class MessageRecorder:
             spoken = [found for found in find_corrections(whole) if found.index >= len(stored)]
             writes += correction_writes(spoken, whole, self._registry)
         notes = (f"{failed.left_out} kinds of tool errors were not kept",) if failed.left_out else ()
-        return _Learned(MemoryOperations(write_operations=writes), grown.call_keys, notes)
+        return _Learned(MemoryOperations(write_operations=writes), grown, notes)
 
-    def _waiting(self, log: MemoryUri, stored: int) -> tuple[OperationResult, ...]:
+    def _waiting(self, log: MemoryUri, stored: int, known: int) -> tuple[OperationResult, ...]:
         """A line for the messages that wait for extraction, if any do."""
         if not self._queues:
             return ()
         row = self._store.ledger.extractions.get(log)
-        waiting = stored - (0 if row is None else row.extracted)
+        waiting = stored - (0 if row is None else min(row.extracted, known))
         if waiting <= 0:
             return ()
         note = f"{waiting} messages are stored and wait to become memories"

@@ -7,7 +7,7 @@ pure planner. It runs no model: what a model decided arrives as operations.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,15 @@ from pydantic import ValidationError
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.index.documents import MESSAGES_NAME
-from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, SessionProgress
+from memory_core.model.changes import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    OperationResult,
+    SessionProgress,
+    text_sha256,
+)
+from memory_core.model.conversation import dump_lines, parse_lines
 from memory_core.model.memory_file import parse
 from memory_core.model.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras
 from memory_core.model.record import read_record, record_key
@@ -122,11 +130,15 @@ def _items(value: Any) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings."""
+    """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings.
+
+    ``sha256`` is that of their lines; empty is no check that they still stand there.
+    """
 
     log: MemoryUri
     start: int
     end: int
+    sha256: str = ""
 
 
 class MemoryUpdater:
@@ -141,6 +153,7 @@ class MemoryUpdater:
         self,
         operations: Mapping[str, Any] | MemoryOperations,
         *,
+        dropped: Sequence[str] = (),
         source_kind: str = "auto_reflection",
         session_id: str | None = None,
         request_id: str | None = None,
@@ -154,6 +167,7 @@ class MemoryUpdater:
 
         Args:
             operations: MemoryOperations, parsed or as JSON.
+            dropped: Of parsed ones, a line for each malformed item that was left out.
             source_kind: ``user_explicit`` or ``auto_reflection``; written into new memories.
             session_id: Session the knowledge comes from.
             request_id: Makes a retry return the first receipt.
@@ -167,7 +181,8 @@ class MemoryUpdater:
         Raises:
             InvalidInput: If there is nothing to do, or the whole is too large.
         """
-        parsed, dropped = parse_operations(operations)
+        parsed, malformed_items = parse_operations(operations)
+        dropped = [*dropped, *malformed_items]
         if not len(parsed) and not dropped and span is None:
             raise InvalidInput(
                 "operations holds no operation.",
@@ -189,7 +204,7 @@ class MemoryUpdater:
         notes = (shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            if span is not None and not self._awaits(span):
+            if span is not None and not self._awaits(span, snapshot):
                 return _done_meanwhile(span)
             decided = plan(parsed, snapshot, context)
             decided = replace(decided, results=decided.results + malformed, notes=(*decided.notes, *notes))
@@ -253,9 +268,12 @@ class MemoryUpdater:
             now=now,
         )
 
-    def _awaits(self, span: Span) -> bool:
+    def _awaits(self, span: Span, snapshot: Snapshot) -> bool:
         row = self._store.ledger.extractions.get(span.log)
-        return row is not None and row.extracted == span.start
+        if row is None or row.extracted != span.start:
+            return False
+        messages, _ = parse_lines(snapshot.text(span.log) or "")
+        return not span.sha256 or text_sha256(dump_lines(messages[span.start : span.end])) == span.sha256
 
     def session_uri(self, session_id: str) -> MemoryUri:
         """The message log of a session.

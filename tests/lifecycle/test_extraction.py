@@ -460,9 +460,152 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
         assert [result.conflict for result in receipt.results] == [True]
         assert "Uji" in memory.read(TEA).content
         assert waiting(memory) == {"s1": 4}
-        receipt = memory.commit(operations={"write_operations": [replaced]}, session_id="s1")
-        assert receipt.status is Status.COMMITTED
+        again = memory.commit(operations={"write_operations": [replaced]}, session_id="s1")
+        assert again.status is Status.REJECTED
+        patch = "<<<<<<< SEARCH\nLikes Tea\n=======\nLikes only green tea\n>>>>>>> REPLACE"
+        fitting = {"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]}
+        assert memory.commit(operations=fitting, session_id="s1").status is Status.COMMITTED
+        assert memory.read(TEA).content.startswith("Likes only green tea, from Uji.")
         assert waiting(memory) == {}
+
+
+def test_a_late_answer_to_a_brief_does_not_replace_what_was_changed_meanwhile(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        memory.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea."})
+        memory.commit(messages=TALK_OF_TEA, session_id="s1")
+    with opened(tmp_path, [edit("Likes black tea.")]) as (memory, _):
+        list(memory.extract_waiting())
+        late = memory.commit(
+            operations={"write_operations": [write("preferences", topic="Tea", content="?")]}, session_id="s1"
+        )
+        assert [result.conflict for result in late.results] == [True]
+        assert memory.read(TEA).content.startswith("Likes black tea.")
+
+
+def test_counts_in_an_answer_to_a_brief_are_left_out(tmp_path: Path) -> None:
+    claims = write("tools", tool_name="web_search", total_calls=50, success_count=50, best_for="Finding places.")
+    with opened(tmp_path, None) as (memory, _):
+        memory.commit(messages=CALLS, session_id="s1")
+        receipt = memory.commit(operations={"write_operations": [claims]}, session_id="s1")
+        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        assert (trailer["total_calls"], trailer["best_for"]) == (1, "Finding places.")
+        assert any("counts by itself" in note for note in receipt.notes)
+
+
+def test_a_reason_that_is_sent_again_is_answered(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        memory.commit(messages=ENGLISH, session_id="s1")
+        for _attempt in range(2):
+            receipt = memory.commit(operations={"reasoning": "nothing"}, session_id="s1", request_id="r")
+            assert receipt.status is Status.UNCHANGED
+
+
+def test_a_session_whose_name_has_odd_spaces_can_be_answered(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        brief = memory.commit(messages=ENGLISH, session_id="a  b\u3000c").brief or ""
+        named = json.loads(brief.partition("session_id=")[2].partition(")")[0])
+        memory.commit(operations={"reasoning": "nothing"}, session_id=named)
+        assert waiting(memory) == {}
+
+
+# Logs that people change
+
+
+LOG = "session/default/s1/messages.jsonl"
+
+
+def test_messages_after_a_removed_session_folder_are_extracted(tmp_path: Path) -> None:
+    nothing = json.dumps({"reasoning": "nothing", "operations": {}})
+    with opened(tmp_path, [nothing, TEA_ANSWER]) as (memory, llm):
+        memory.commit(messages=CHINESE, session_id="s1")
+        (tmp_path / LOG).unlink()
+        memory.commit(messages=ENGLISH, session_id="s1")
+        assert "only drink green tea" in prompt(llm.requests[1])
+        assert waiting(memory) == {}
+
+
+def test_a_log_that_is_away_keeps_its_place_in_the_queue(tmp_path: Path) -> None:
+    with opened(tmp_path, [DOWN, TEA_ANSWER]) as (memory, llm):
+        memory.commit(messages=ENGLISH, session_id="s1")
+        (tmp_path / LOG).rename(tmp_path / "away")
+        (receipt,) = memory.extract_waiting()
+        assert receipt.status is Status.QUEUED
+        (tmp_path / "away").rename(tmp_path / LOG)
+        (receipt,) = memory.extract_waiting()
+        assert created(receipt) == {TEA}
+        assert len(llm.requests) == 2
+
+
+def test_a_log_that_was_replaced_while_the_model_thought_is_not_taken_for_done(tmp_path: Path) -> None:
+    def thinking(_request: LLMRequest) -> str:
+        (tmp_path / LOG).write_text('{"role": "user", "content": "other words"}\n' * 3, encoding="utf-8")
+        return TEA_ANSWER
+
+    with opened(tmp_path, [thinking]) as (memory, _):
+        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        assert created(receipt) == set()
+        assert waiting(memory) == {"s1": 3}
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_conversation_waiting(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(messages=CHINESE, session_id="s2", extract=False)
+    (tmp_path / LOG).write_bytes(b"\xff\xfe not text")
+    with opened(tmp_path, [TEA_ANSWER]) as (memory, _):
+        broken, whole = memory.extract_waiting()
+        assert (broken.status, created(whole)) == (Status.QUEUED, {TEA})
+        assert "现在负责支付系统" not in memory.extractor.brief()
+
+
+def test_calls_are_counted_once_also_when_their_session_was_removed(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        memory.commit(messages=CALLS, session_id="s1")
+        (tmp_path / LOG).unlink()
+        memory.commit(messages=CALLS, session_id="s1")
+        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        assert trailer["total_calls"] == 1
+
+
+# Answers that are no text
+
+
+def test_half_a_surrogate_pair_in_an_answer_becomes_text_and_everything_is_settled(tmp_path: Path) -> None:
+    odd = json.dumps(
+        {
+            "reasoning": "half \ud800",
+            "memory_changes": [{"change_type": "noop", "memory_type": "fa\ud800", "reason": "known \udfff"}],
+            "operations": {
+                "write_operations": [write("facts", content="odd \ud800 text"), write("f\ud800", content="x")]
+            },
+            "summary": "sum \ud800",
+        }
+    )
+    with opened(tmp_path, [odd, odd, odd]) as (memory, _):
+        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
+        assert memory.commit("after").status is Status.COMMITTED
+    with opened(tmp_path, None) as (memory, _):
+        assert memory.store.ledger.unsettled() == []
+        assert memory.find("after").total == 1
+
+
+def test_the_tokens_of_answers_that_failed_are_counted(tmp_path: Path) -> None:
+    cut = Completion("{", StopReason.LENGTH, TokenUsage(prompt=900, completion=50, requests=1))
+    with opened(tmp_path, [cut, cut]) as (memory, _):
+        usage = memory.commit(messages=ENGLISH, session_id="s1").usage or {}
+        assert (usage["prompt_tokens"], usage["model_requests"]) == (1800, 2)
+
+
+def test_a_memory_that_is_written_and_deleted_at_once_is_no_change(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        operations = {
+            "write_operations": [write("preferences", topic="Tea", content="x")],
+            "delete_operations": [{"uri": TEA}],
+        }
+        receipt = memory.commit(operations=operations)
+        assert receipt.status is Status.UNCHANGED
+        assert not (tmp_path / "user/default/memories/preferences/Tea.md").exists()
 
 
 def test_the_brief_of_a_stored_conversation_shows_it(tmp_path: Path) -> None:

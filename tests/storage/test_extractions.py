@@ -92,7 +92,7 @@ def test_a_brief_is_remembered_with_what_it_showed_until_the_answer(ledger: Ledg
     ledger.advance(SessionProgress(LOG, extracted=3), LATER)
     row = ledger.extractions.get(LOG)
     assert row is not None
-    assert (row.briefed, dict(row.seen)) == (0, {})
+    assert (row.briefed, len(row.seen)) == (0, 1)
 
 
 def test_a_log_that_a_person_shortened_never_counts_as_extracted_beyond_its_end(ledger: Ledger) -> None:
@@ -109,10 +109,16 @@ def test_a_finished_session_can_be_put_back_whole(ledger: Ledger) -> None:
     assert ledger.extractions.waiting(SPACE)[0].waiting == 9
 
 
-def test_a_call_counted_in_one_session_is_known_in_the_others_only(ledger: Ledger) -> None:
+def test_a_call_that_was_counted_is_known_whatever_becomes_of_its_session(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=1, call_keys=frozenset({"a", "b"})), AT)
-    assert ledger.extractions.counted(["a", "c"], OTHER) == {"a"}
-    assert ledger.extractions.counted(["a", "c"], LOG) == frozenset()
+    assert ledger.extractions.counted(["a", "c"]) == {"a"}
+
+
+def test_what_follows_a_shortened_log_waits(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
+    ledger.advance(SessionProgress(LOG, stored=5, known=2), LATER)
+    (row,) = ledger.extractions.waiting(SPACE)
+    assert (row.extracted, row.waiting) == (2, 3)
 
 
 def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_traditional_characters(tmp_path: Path) -> None:
