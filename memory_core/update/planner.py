@@ -26,6 +26,7 @@ from memory_core.errors import (
 from memory_core.merge.fields import FieldMerge, edit_fields, write_fields
 from memory_core.merge.patch import MemoryPatchHandler, is_patch
 from memory_core.merge.template import render as render_body
+from memory_core.model import filename
 from memory_core.model.changes import Action, ChangeSet, OperationResult
 from memory_core.model.directory_summary import parse_page, with_authored
 from memory_core.model.memory_file import dump, parse
@@ -188,7 +189,11 @@ class _Planner:
         if not made_up and memory_type.operation_mode is OperationMode.UPSERT:
             found = self._draft.locate(directory, memory_type, fields)
             if found is not None:
-                return self._update(found, memory_type, data.fields, data, write_fields)
+                updated = self._update(found, memory_type, data.fields, data, write_fields)
+                name = filename.render(memory_type.filename_template, fields)
+                if filename.fold(name) == filename.fold(found.name) or updated.text == self._draft.text(found):
+                    return updated
+                return replace(updated, notes=(*updated.notes, f"the same name as {found.name}, spelt otherwise"))
         _raise_first(merged)
         if not any(isinstance(value, str) and value.strip() for value in fields.values()):
             raise ContentRejected(

@@ -226,3 +226,22 @@ def test_operations_sent_as_json_text_are_read(memory: Memory) -> None:
     assert only(receipt).action is Action.CREATED
     broken = memory.commit(operations={"write_operations": "[not json"})
     assert only(broken).action is Action.REJECTED
+
+
+def test_a_name_in_other_characters_is_the_same_memory_and_the_receipt_says_so(memory: Memory) -> None:
+    memory.commit(memory_type="entities", fields={"entity_name": "余明", "content": "住在成都。"})
+    receipt = memory.commit(memory_type="entities", fields={"entity_name": "餘明", "content": "住在大阪。"})
+    assert only(receipt).action is Action.UPDATED
+    assert "余明.md, spelt otherwise" in (only(receipt).note or "")
+
+
+def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_updated(tmp_path: Path) -> None:
+    folder = tmp_path / "user/default/memories/entities"
+    folder.mkdir(parents=True)
+    for name in ("于海", "於海"):
+        (folder / f"{name}.md").write_text(f"{name} as it was", encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        memory.find("x")
+        memory.commit(memory_type="entities", fields={"entity_name": "於海", "content": "new"})
+        assert memory.read(f"{USER}/entities/于海.md").content == "于海 as it was"
+        assert memory.read(f"{USER}/entities/於海.md").content.startswith("new")
