@@ -111,7 +111,7 @@ class ExtractionConfig(_Section):
         12_000, ge=6_000, le=200_000, description="Tokens of one prompt; a longer conversation is taken in parts."
     )
     brief_tokens: int = Field(
-        4_000, ge=3_200, le=10_000, description="Tokens of the brief that a client's own model is given."
+        5_400, ge=3_400, le=10_000, description="Tokens of the brief that a client's own model is given."
     )
     language: str = Field(
         "auto", description="Language of extracted memories, e.g. English or 中文; auto follows the user's messages."

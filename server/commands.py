@@ -28,7 +28,8 @@ runebook is your long-term memory, kept as Markdown files. Each command takes --
   runebook commit "The user's sister Lin lives in Chengdu."     remember one thing
   runebook commit "Prefers tabs." --type preferences --field topic="Code style"
   runebook commit --operations changes.json                     several writes, edits, deletes
-  runebook commit --messages conversation.json                  keep a conversation
+  runebook commit --messages conversation.json                  keep a conversation; prints a brief
+  runebook commit --operations answer.json --session-id ID      answer the brief of a conversation
   runebook types                                                memory types and their fields
 
 Before answering what may depend on the user's past, run find. When the user states a lasting fact, preference

@@ -22,6 +22,10 @@ RESULT_LIMIT_CHARS = 40_000
 CONTENT_LIMIT_CHARS = 17_000
 _NOTE_CHARS = 400
 _FAILURE_LIMIT_CHARS = 4_000
+_BRIEF_ELSEWHERE = (
+    "The brief of this conversation is too long for a receipt: take it with the prompt extract_memories and this "
+    "session_id, or lower extraction.brief_tokens."
+)
 _REASON_LIMIT_CHARS = 1_000
 _LEFT_OUT_SHOWN = 10
 _LEAST_BUDGET_TOKENS = 200
@@ -78,8 +82,12 @@ def working_memory_text(facts: Mapping[str, Any]) -> str:
 
 def receipt_result(receipt: CommitReceipt) -> CallToolResult:
     """A receipt; an error only when nothing at all was stored."""
+    brief = receipt.brief
+    if brief is not None and len(brief) > CONTENT_LIMIT_CHARS + _NOTE_CHARS:
+        brief = _BRIEF_ELSEWHERE
     receipt = replace(
         receipt,
+        brief=brief,
         results=tuple(_short(item) for item in receipt.results),
         notes=tuple(_clipped(note, _REASON_LIMIT_CHARS) for note in receipt.notes),
     )

@@ -168,7 +168,7 @@ class Extractor:
         if row is None or not row.waiting:
             return recorded
         conversation = self._conversation(self.messages(log), row.extracted, row.stored, log)
-        brief = self._briefs.write(conversation)
+        brief = self._briefs.write(_for_client(conversation))
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
@@ -195,7 +195,7 @@ class Extractor:
                     hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
                 )
         part = self._part(row, self._briefs.conversation_tokens)
-        brief = self._briefs.write(part.conversation, include_messages=True)
+        brief = self._briefs.write(_for_client(part.conversation), include_messages=True)
         self.queue.briefed(row.log, part.span.end, brief.seen)
         return brief.text
 
@@ -333,3 +333,9 @@ class Extractor:
         with self._guard:
             path = self._store.files.state / "locks" / f"extract-{short_hash(str(log))}.lock"
             return self._locks.setdefault(log, StoreLock(path, timeout_seconds=0.0))
+
+
+def _for_client(conversation: Conversation) -> Conversation:
+    """The conversation of a brief: without a model, corrections by cue were kept as rules when it was recorded."""
+    kept = tuple(f"kept already among the patterns, reword it or leave it: {hint}" for hint in conversation.hints)
+    return replace(conversation, hints=kept)

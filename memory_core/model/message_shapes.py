@@ -213,7 +213,7 @@ def _skill_in(name: str, arguments: Any) -> str | None:
         return None
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     if name == "Skill":
-        return texts.get("skill") or texts.get("command") or None
+        return next((texts[key] for key in (*_SKILL_KEYS, "command") if texts.get(key)), None)
     found = (_SKILL_PATH.search(value) for value in texts.values())
     return next((match.group(1) for match in found if match is not None), None)
 

@@ -36,6 +36,10 @@ class SearchReplace(LenientModel):
 Patch = Scalar | list[SearchReplace]
 
 
+#: What a link may say; the other end says the same, or the passive.
+LINK_RELATIONS = ("similar", "supports", "contradicts", "refines", "replaces")
+
+
 class Link(LenientModel):
     """How a memory relates to another: ``similar``, ``supports``, ``contradicts``, ``refines`` or ``replaces``."""
 

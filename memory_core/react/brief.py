@@ -54,7 +54,7 @@ class BriefWriter:
         prompts: The templates.
         guide: Describes the memory types.
         prefetcher: Gathers what is stored.
-        budget_tokens: Tokens of a brief; below about 3,200 it holds the bare task and is as short as it can be.
+        budget_tokens: Tokens of a brief; below about 3,400 it holds the bare task and is as short as it can be.
     """
 
     def __init__(self, prompts: PromptLibrary, guide: TypeGuide, prefetcher: Prefetcher, budget_tokens: int) -> None:

@@ -13,6 +13,7 @@ from memory_core.errors import ModelFailed
 from memory_core.llm.client import Completion, LLMRequest
 from memory_core.llm.structured import JSONAdapter
 from memory_core.model.changes import CommitReceipt
+from memory_core.model.operations import LINK_RELATIONS
 from memory_core.model.reasoning import ReasoningAction
 from memory_core.react.actions import ActionRunner
 from memory_core.react.conversation import (
@@ -84,7 +85,7 @@ class MemoryReActOrchestrator:
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
         self._single_pass = single_pass
-        choices = {"memory_type": [known.name for known in guide.registry.list_all()]}
+        choices = {"memory_type": [known.name for known in guide.registry.list_all()], "relation": LINK_RELATIONS}
         self._adapter = JSONAdapter(ReasoningAction, choices=choices)
         self.system = _system(prompts, guide, self._rounds, prompt_tokens)
         frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS

@@ -106,8 +106,10 @@ class Prefetcher:
         forms = [found for uri in self._guide.directories() if (found := self._forms(uri)) is not None]
         lines = [found[0] for found in forms]
         used = sum(count_tokens(line) for line in lines)
+        dropped = 0
         while lines and used > budget:
             used -= count_tokens(lines.pop())
+            dropped += 1
         for level in (1, 2):
             for index in range(len(lines)):
                 richer = forms[index][level]
@@ -119,6 +121,8 @@ class Prefetcher:
             text = self._view.text(uri) or ""
             if any(line.startswith(f"- {directory}/ ") and _shows(line, abstract_line(text)) for line in lines):
                 seen[uri] = text_sha256(text)
+        if dropped:
+            lines.append(f"- … and {dropped} more: list them with ls")
         return "\n".join(lines)
 
     def _forms(self, directory: str) -> tuple[str, str, str] | None:

@@ -54,7 +54,7 @@ _TEXTS: Mapping[str, Mapping[str, str]] = {
         "on": " on {day}",
         "last": "; last on {day}",
         "worked": "; worked afterwards with {arguments}",
-        "worked_same": "; worked afterwards unchanged",
+        "worked_same": "; the same call worked later",
     },
     "zh": {
         "once": "{tool} 调用失败：{error}{on}。再次这样调用时，可能出现同样的错误。",
@@ -62,7 +62,7 @@ _TEXTS: Mapping[str, Mapping[str, str]] = {
         "on": "（{day}）",
         "last": "，最近一次是 {day}",
         "worked": "；之后用 {arguments} 成功",
-        "worked_same": "；之后原样重试成功",
+        "worked_same": "；之后同样的调用成功了",
     },
 }
 _OPEN = re.compile(r"[ \t]*<!--[ \t]*occurrences\b[ \t]*:?[ \t]*(\d{1,9})?.*-->[ \t]*\r?")

@@ -280,7 +280,9 @@ def _write(
     if not summed:
         return []
     given: dict[str, str | int | float | bool | None] = {**key}
-    given |= {name: value for name, value in counts.items() if name in summed}
+    # Time and tokens that nobody measured are unknown, not nothing: their averages then read n/a.
+    measured = {name: value for name, value in counts.items() if value or name not in ("total_time_ms", "total_tokens")}
+    given |= {name: value for name, value in measured.items() if name in summed}
     if flow is not None:
         given[FLOW] = flow
     return [WriteOp(memory_data=MemoryData(memory_type=memory_type.name, fields=given, salience=salience))]

@@ -51,7 +51,7 @@ def test_the_messages_are_there_when_asked_for(stage: Stage) -> None:
     assert "of session `s1`" in without
 
 
-@pytest.mark.parametrize("budget", [3_200, 4_000, 8_000, 20_000])
+@pytest.mark.parametrize("budget", [3_400, 4_000, 8_000, 20_000])
 def test_the_brief_fits_its_budget(memory: Memory, budget: int) -> None:
     for number in range(30):
         memory.commit("Soy milk 豆奶 " + "词" * 200, memory_type="notes", fields={"title": f"Soy {number}"})
