@@ -53,7 +53,7 @@ def test_conversation_sent_from_its_middle_adds_only_its_end(talk: list[Message]
     added = unseen(talk[:cut], talk[start:])
     if start == 0 or any("milestone" in message.text for message in talk[start:cut]):
         assert added == tuple(talk[cut:])
-    else:
+    elif talk[start : start + cut] != talk[:cut]:  # what opens with all that is stored cannot be told from it
         assert added[len(added) - len(talk[cut:]) :] == tuple(talk[cut:])
 
 
