@@ -35,7 +35,7 @@ from memory_core.react.review import Neighbours, Verdict, listed, results_of
 from memory_core.scoring.tokens import count_tokens
 
 #: Shares of the prompt: the static part at most; of the rest what is stored, and what a short conversation leaves.
-_SYSTEM_SHARE = 5 / 12
+_SYSTEM_SHARE = 0.44
 _CONTEXT_SHARE = 0.27
 _SPARE_SHARE = 0.5
 _HINT_TOKENS = 150
