@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from memory_core.config import Config
-from memory_core.errors import InvalidInput, ModelFailed, ModelUnavailable, RunebookError
+from memory_core.errors import InvalidInput, RunebookError
 from memory_core.index.embedder import BundledEmbedder, Embedder
 from memory_core.index.indexer import Indexer
 from memory_core.index.sealing import SealedIndex
 from memory_core.lifecycle.compaction import Compactor
+from memory_core.lifecycle.intake import ConversationIntake
 from memory_core.lifecycle.migrate import Migration, migrate
-from memory_core.lifecycle.receipts import EXTRACTION, merged
-from memory_core.llm.client import Closeable, Completion, LLMClient, LLMRequest, drive
+from memory_core.llm.client import Closeable, Completion, LLMClient, LLMRequest
 from memory_core.llm.providers import open_client
 from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.conversation import parse_messages
@@ -31,7 +31,7 @@ from memory_core.model.uri import MemoryUri
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.context import ContextBuilder
 from memory_core.retrieval.retriever import Retriever
-from memory_core.storage.store import REPEATED, Step, Store
+from memory_core.storage.store import Step, Store
 from memory_core.update.recorder import MessageRecorder
 from memory_core.update.soundness import is_sound
 from memory_core.update.updater import MemoryUpdater, identify
@@ -98,7 +98,14 @@ class Memory:
             config, self.registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
         )
         scope = self.updater.context(datetime.now(UTC), "", None)
-        self._compactor = Compactor(self.store, self.registry, scope)
+        self._intake = ConversationIntake(
+            self.store,
+            self.extractor,
+            Compactor(self.store, self.registry, scope),
+            self._indexed,
+            lambda: self.llm,
+            config.llm.deadline_seconds,
+        )
         self._context = ContextBuilder(
             self.browser, lambda query, limit: self.find(query, limit=limit), config.user_space
         )
@@ -195,7 +202,7 @@ class Memory:
                 messages, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
             )
             receipt = self._indexed(receipt)
-            return self._extracted(receipt) if extract and not dry_run else receipt
+            return self._intake.take_in(receipt) if extract and not dry_run else receipt
         if operations is not None:
             receipt = self.extractor.hand_in(
                 operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
@@ -215,60 +222,12 @@ class Memory:
         return self._indexed(receipt)
 
     def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Extract the conversation that was just recorded, then the oldest that still waits.
-
-        Args:
-            recorded: The receipt of ``commit(messages=…, extract=False)``.
-
-        Yields requests to a language model and is sent its completions; see ``llm.client.drive``.
-
-        Returns:
-            The receipt of everything together.
-        """
-        receipt = recorded
-        if not _waits(recorded):
-            return self._compactor.completed(receipt)
-        for log in self.extractor.due(recorded):
-            done = yield from self.extractor.extraction(log)
-            receipt = merged(receipt, log, self._indexed(done))
-            if any(result.action is Action.QUEUED for result in done.results):
-                break
-        receipt = self._compactor.completed(receipt)
-        if REPEATED not in recorded.notes:
-            self.store.finish(receipt)
-        return receipt
+        """The update loop over the receipt of ``commit(messages=…, extract=False)``; see ``ConversationIntake``."""
+        return self._intake.extraction(recorded)
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
-        """Extract what waits, conversation by conversation, with the configured model.
-
-        Args:
-            session_id: Only this one, and all of it again.
-
-        Raises:
-            ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
-            NotFound: If there is no such session.
-        """
-        client = self.llm
-        if client is None:
-            raise ModelUnavailable(
-                "no language model is configured.",
-                hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
-            )
-        for receipt in self.extractor.extract_waiting(client, self.config.llm.deadline_seconds, session_id):
-            yield self._indexed(receipt)
-
-    def _extracted(self, recorded: CommitReceipt) -> CommitReceipt:
-        """What is made of a conversation at once: memories by the configured model, else a brief for another."""
-        if not _waits(recorded):
-            return self._compactor.completed(recorded)
-        try:
-            client = self.llm
-        except ModelFailed as error:
-            recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
-            return self._compactor.completed(recorded)
-        if client is None:
-            return self._compactor.completed(self.extractor.briefed(recorded))
-        return drive(self.extraction(recorded), client, self.config.llm.deadline_seconds)
+        """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""
+        return self._intake.extract_waiting(session_id)
 
     def migrate(self, *, dry_run: bool = False) -> Migration:
         """Give the files of an older store semantic names and our trailer; see ``lifecycle.migrate``."""
@@ -389,8 +348,3 @@ class Memory:
             _log.warning("files changed by hand were not taken in yet: %s", error.message)
         finally:
             self._adopted.set()
-
-
-def _waits(recorded: CommitReceipt) -> bool:
-    """Whether the conversation that was recorded has messages to extract."""
-    return any(result.op == EXTRACTION and result.action is Action.QUEUED for result in recorded.results)

@@ -1,0 +1,105 @@
+"""What happens to a conversation once it is recorded: memories by a model, or a brief for another's.
+
+Owns the order of things (the conversation just recorded, then the oldest that still waits) and the one
+receipt about all of it. Does not record, decide or write; recorder, extractor and updater do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+
+from memory_core.errors import ModelFailed, ModelUnavailable
+from memory_core.lifecycle.compaction import Compactor
+from memory_core.lifecycle.extraction import Extractor
+from memory_core.lifecycle.receipts import EXTRACTION, merged
+from memory_core.llm.client import Completion, LLMClient, LLMRequest, drive
+from memory_core.model.changes import Action, CommitReceipt
+from memory_core.storage.store import REPEATED, Store
+
+
+class ConversationIntake:
+    """Turns recorded conversations into memories, for one store.
+
+    Args:
+        store: Keeps the final receipts.
+        extractor: Runs the update loop over one session.
+        compactor: Adds what must stay in a compressed context.
+        indexed: Brings the index up to date with a receipt.
+        client: Opens the configured model, or returns None; raises ``ModelFailed`` if it cannot be used.
+        deadline_seconds: Time that one commit may spend on the model.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        extractor: Extractor,
+        compactor: Compactor,
+        indexed: Callable[[CommitReceipt], CommitReceipt],
+        client: Callable[[], LLMClient | None],
+        deadline_seconds: float,
+    ) -> None:
+        self._store = store
+        self._extractor = extractor
+        self._compactor = compactor
+        self._indexed = indexed
+        self._client = client
+        self._deadline_seconds = deadline_seconds
+
+    def take_in(self, recorded: CommitReceipt) -> CommitReceipt:
+        """Make of a conversation what can be made at once: memories by the configured model, else a brief."""
+        if not _waits(recorded):
+            return self._compactor.completed(recorded)
+        try:
+            client = self._client()
+        except ModelFailed as error:
+            recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
+            return self._compactor.completed(recorded)
+        if client is None:
+            return self._compactor.completed(self._extractor.briefed(recorded))
+        return drive(self.extraction(recorded), client, self._deadline_seconds)
+
+    def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract the conversation that was just recorded, then the oldest that still waits.
+
+        Yields requests to a language model and is sent its completions; see ``llm.client.drive``.
+
+        Returns:
+            The receipt of everything together.
+        """
+        receipt = recorded
+        if not _waits(recorded):
+            return self._compactor.completed(receipt)
+        for log in self._extractor.due(recorded):
+            done = yield from self._extractor.extraction(log)
+            receipt = merged(receipt, log, self._indexed(done))
+            if any(result.action is Action.QUEUED for result in done.results):
+                break
+        receipt = self._compactor.completed(receipt)
+        if REPEATED not in recorded.notes:
+            self._store.finish(receipt)
+        return receipt
+
+    def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
+        """Extract what waits, conversation by conversation, with the configured model.
+
+        Args:
+            session_id: Only this one, and all of it again.
+
+        Raises:
+            ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
+            NotFound: If there is no such session.
+        """
+        client = self._client()
+        if client is None:
+            raise ModelUnavailable(
+                "no language model is configured.",
+                hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
+            )
+        for receipt in self._extractor.extract_waiting(client, self._deadline_seconds, session_id):
+            yield self._indexed(receipt)
+
+
+def _waits(recorded: CommitReceipt) -> bool:
+    """Whether the conversation that was recorded has messages to extract."""
+    return any(result.op == EXTRACTION and result.action is Action.QUEUED for result in recorded.results)
