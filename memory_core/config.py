@@ -43,10 +43,27 @@ class IndexConfig(_Section):
 class EmbeddingConfig(_Section):
     """The embedding model."""
 
-    provider: Literal["bundled", "none"] = Field(
+    provider: Literal["bundled", "sentence-transformers", "none"] = Field(
         "bundled",
-        description="bundled is a multilingual model inside the install, offline; none searches by words only.",
+        description="bundled is a multilingual model inside the install, offline; sentence-transformers is any model "
+        "of that library (pip install 'runebook[sentence-transformers]'); none searches by words only.",
     )
+    model: str = Field(
+        "", description="For sentence-transformers: the model's name on its hub, or a local folder; required there."
+    )
+    query_prompt: str = Field(
+        "",
+        description="Put before each query, e.g. 'query: ' for the E5 family; empty is the model's own prompt, if any.",
+    )
+    passage_prompt: str = Field(
+        "",
+        description="Put before each stored text, e.g. 'passage: ' for the E5 family; empty is the model's own prompt, "
+        "if any. Another one embeds everything anew.",
+    )
+    device: Literal["cpu", "auto"] = Field(
+        "cpu", description="Where sentence-transformers computes; auto takes a GPU where there is one."
+    )
+    batch: int = Field(32, ge=1, le=512, description="Texts that sentence-transformers computes at once.")
     wait_seconds: float = Field(
         5.0,
         ge=0.0,
@@ -59,13 +76,32 @@ class EmbeddingConfig(_Section):
 class SearchConfig(_Section):
     """What find does unless told otherwise."""
 
-    rank: Literal["relevance", "decay", "weighted"] = Field(
-        "decay",
-        description="relevance is the match alone; decay also weighs salience and time since last use; "
-        "weighted is 0.6 match + 0.2 recency + 0.2 importance.",
+    rank: Literal["relevance", "balanced", "decay", "weighted"] = Field(
+        "balanced",
+        description="relevance is the match alone; balanced lets salience and time since last use settle near ties; "
+        "decay is match × salience × exp(−0.05·days); weighted is 0.6 match + 0.2 recency + 0.2 importance.",
+    )
+    cached_queries: int = Field(
+        64, ge=0, le=1_000, description="Queries whose candidates each process keeps until something is committed."
     )
     floor: bool = Field(
         True, description="Leave out hits that match too weakly, so that nothing relevant gives nothing."
+    )
+    rerank_model: str = Field(
+        "",
+        description="A cross-encoder that judges the best hits again, by name or local folder "
+        "(pip install 'runebook[sentence-transformers]'); empty is off.",
+    )
+    rerank_candidates: int = Field(
+        30, ge=2, le=100, description="Hits that the cross-encoder judges; each costs some milliseconds."
+    )
+    trail: bool = Field(
+        True,
+        description="Keep the words of queries in the trail (runebook trail); false keeps what was retrieved and when.",
+    )
+    hot_limit: int = Field(20, ge=1, le=100, description="Memories used most that count as hot.")
+    hot_seconds: float = Field(
+        3_600.0, ge=0.0, le=86_400.0, description="How long they stay the same; a changed or deleted one shows at once."
     )
 
 
@@ -73,6 +109,48 @@ class RetrieveConfig(_Section):
     """What retrieve does unless told otherwise."""
 
     token_budget: int = Field(4_000, ge=200, le=10_000, description="Tokens a context pack may take.")
+    query_messages: int = Field(5, ge=1, le=50, description="Last user messages that together are the query.")
+    intent_check: bool = Field(True, description="Recall nothing for small talk, such as thanks or 你好.")
+    implicit_recall: bool = Field(
+        True, description="Recall for the first message of a session, and procedural memories with it."
+    )
+    implicit_recall_top_k: int = Field(
+        3, ge=1, le=100, description="Memories recalled for the first message; lessons, cases and skills come on top."
+    )
+    top_k_knowledge: int = Field(20, ge=1, le=100, description="Memories recalled for a query at most.")
+    knowledge_threshold: float = Field(0.01, ge=0.0, le=1.0, description="Least score of a recalled memory.")
+    top_sessions: int = Field(5, ge=1, le=50, description="Earlier conversations that pages are taken from.")
+    retrieval_queue_capacity: int = Field(
+        7, ge=1, le=50, description="Pages (a message and its replies) of earlier conversations at most."
+    )
+    segment_similarity_threshold: float = Field(
+        0.1, ge=0.0, le=1.0, description="Least score of a conversation's best turn."
+    )
+    page_similarity_threshold: float = Field(0.1, ge=0.0, le=1.0, description="Least score of a page's best turn.")
+    recent_pages: int = Field(
+        2, ge=0, le=20, description="Last pages of the conversation before, given at a session's first call."
+    )
+    daily_log_days: int = Field(
+        2, ge=0, le=31, description="Days whose log is given at a session's first call, today included."
+    )
+
+
+class ProjectConfig(_Section):
+    """The project that memories belong to."""
+
+    name: str = Field(
+        "",
+        max_length=200,
+        description="The current project, e.g. github.com/acme/backend; empty finds it by detection.",
+    )
+    detect: bool = Field(
+        True, description="Take the current project from the client's roots, else from the working directory."
+    )
+    private: bool = Field(
+        False,
+        description="New memories of a project, and its conversations with all that is learned from them, are private "
+        "to it unless a commit says otherwise.",
+    )
 
 
 class LLMConfig(_Section):
@@ -138,6 +216,7 @@ class Config(_Section):
     embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="The embedding model.")
     search: SearchConfig = Field(SearchConfig(), description="Defaults of find.")
     retrieve: RetrieveConfig = Field(RetrieveConfig(), description="Defaults of retrieve.")
+    project: ProjectConfig = Field(ProjectConfig(), description="The project that memories belong to.")
     extractor: Literal["react", "single_pass", "none"] = Field(
         "react",
         description="react reads before it decides; single_pass asks the model once; none only stores conversations.",

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, NotificationParams
 from pydantic import Field
 
 from memory_core.errors import InvalidInput, NotFound, RunebookError
@@ -26,6 +27,8 @@ from server.tools import build_tools
 from server.wire import scrub_results
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_core.memory import Memory
 
 NAME = "runebook"
@@ -62,9 +65,9 @@ def package_version() -> str:
         return "0+unknown"
 
 
-def build_server(opener: Callable[[], Memory]) -> MCPServer[MemorySession]:
-    """The server; ``opener`` opens the store when it is first needed."""
-    session = MemorySession(opener)
+def build_server(opener: Callable[[], Memory], folder: Path | None = None) -> MCPServer[MemorySession]:
+    """The server; ``opener`` opens the store when it is first needed, ``folder`` is where its only client may work."""
+    session = MemorySession(opener, folder)
 
     @asynccontextmanager
     async def lifespan(_server: MCPServer[MemorySession]) -> AsyncIterator[MemorySession]:
@@ -92,6 +95,13 @@ def build_server(opener: Callable[[], Memory]) -> MCPServer[MemorySession]:
     )
     _add_resource(server, session)
     _add_prompts(server, session)
+
+    async def on_roots_changed(ctx: ServerRequestContext[Any, Any], params: NotificationParams) -> None:
+        await session.workspace.forget(ctx, params)
+
+    server._lowlevel_server.add_notification_handler(  # MCPServer has no way to it
+        "notifications/roots/list_changed", NotificationParams, on_roots_changed
+    )
     return server
 
 
@@ -113,11 +123,12 @@ def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> N
 
 def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> None:
     @server.prompt(name="recall", description="Put what is remembered about a subject into the conversation.")
-    def recall(query: Annotated[str, Field(description="The subject or question.")]) -> str:
+    def recall(ctx: Context[Any, Any], query: Annotated[str, Field(description="The subject or question.")]) -> str:
         from server import prompts
 
         with _answered():
-            return prompts.recall(session.memory(), query)
+            memory = session.memory()
+            return prompts.recall(memory, query, session.workspace.known(ctx, memory.config.project))
 
     @server.prompt(
         name="extract_memories",
@@ -125,11 +136,14 @@ def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> No
         "waits longest, or the present one.",
     )
     def extract_memories(
+        ctx: Context[Any, Any],
         session_id: Annotated[str | None, Field(description="A stored conversation that waits.")] = None,
         focus: Annotated[str | None, Field(description="What to look for in the present conversation.")] = None,
     ) -> str:
         with _answered():
-            return session.memory().extractor.brief(session_id or None, focus or None)
+            memory = session.memory()
+            here = memory.projects.current(session.workspace.known(ctx, memory.config.project))
+            return memory.extractor.brief(session_id or None, focus or None, here)
 
 
 @contextmanager

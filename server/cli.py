@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from server import commands as perform
+from server import hooks
 
 _DEFAULT_PORT = 8848
 
@@ -95,6 +96,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_search(commands)
     _add_listings(commands)
     _add_upkeep(commands)
+    _add_insight(commands)
+    hook = commands.add(
+        "hook",
+        "Answer a host's hook: its event as JSON on stdin, the answer on stdout.",
+        hooks.post_read,
+        json_output=False,
+    )
+    hook.add_argument("event", choices=("post-read",), help="post-read: a skill's SKILL.md also brings its memory")
     commands.add("types", "List memory types, their fields and any broken YAML.", perform.types)
     commands.add("config", "Show all settings and where each can be set.", perform.settings_in_force)
     commands.add(
@@ -117,7 +126,9 @@ def _add_serve(commands: _Commands) -> None:
 def _add_commit(commands: _Commands) -> None:
     commit = commands.add("commit", "Remember something.", perform.commit)
     commit.add_argument("content", nargs="?", help="the memory; '-' reads standard input")
-    commit.add_argument("--type", dest="memory_type", help="memory type (default notes); see runebook types")
+    commit.add_argument(
+        "--type", dest="memory_type", help="memory type (default notes; daily_logs: today's log); see runebook types"
+    )
     commit.add_argument("--priority", help="low, normal, high, critical, or 0 to 1")
     commit.add_argument("--category", help="a label; also picks a type if none is named")
     commit.add_argument(
@@ -127,6 +138,12 @@ def _add_commit(commands: _Commands) -> None:
     commit.add_argument("--operations", metavar="FILE", help="JSON MemoryOperations; '-' reads standard input")
     commit.add_argument("--session-id", help="session the messages belong to")
     commit.add_argument("--request-id", help="makes a retry return the first receipt")
+    commit.add_argument(
+        "--project", help='project it belongs to; "." is the one you are in, "global" is none (default: by type)'
+    )
+    commit.add_argument(
+        "--private", action=argparse.BooleanOptionalAction, help="keep it from every other project, or share it"
+    )
     commit.add_argument("--dry-run", action="store_true", help="show what would change; store nothing")
 
 
@@ -137,12 +154,23 @@ def _add_search(commands: _Commands) -> None:
     find.add_argument("--limit", type=int, default=10, help="hits at most (default 10)")
     find.add_argument("--score-threshold", type=float, help="leave out hits that score less (0 to 1)")
     find.add_argument("--filter", help='JSON, e.g. {"memory_type": "facts"}')
-    find.add_argument("--rank", choices=("relevance", "decay", "weighted"), help="default: search.rank")
+    find.add_argument("--rank", choices=("relevance", "balanced", "decay", "weighted"), help="default: search.rank")
+    find.add_argument("--project", help='only this project; "." is the one you are in (default: all, that one first)')
     retrieve = commands.add("retrieve", "Print context for a task, packed into a token budget.", perform.retrieve)
     retrieve.add_argument("query", nargs="?")
     retrieve.add_argument("--messages", metavar="FILE", help="JSON messages; the user's last five are the query")
     retrieve.add_argument("--token-budget", type=int, help="default: retrieve.token_budget")
-    retrieve.add_argument("--format", choices=("blocks", "text"), default="text", help="default text")
+    retrieve.add_argument("--project", help='only this project; "." is the one you are in (default: all)')
+    retrieve.add_argument("--session-id", help="what this session was given before is not repeated")
+    retrieve.add_argument("--tool", action="append", help="a tool at hand; repeatable: adds what is known of it")
+    retrieve.add_argument("--skill", help="the skill at hand: adds what is known of it")
+    retrieve.add_argument("--fresh", action="store_true", help="the session's context was lost: repeat everything")
+    retrieve.add_argument(
+        "--format",
+        choices=("blocks", "text", "system", "messages-anthropic", "messages-openai"),
+        default="text",
+        help="default text; messages-… prints JSON to insert after the user's message",
+    )
 
 
 def _add_upkeep(commands: _Commands) -> None:
@@ -151,10 +179,26 @@ def _add_upkeep(commands: _Commands) -> None:
     )
     extract.add_argument("--session-id", help="only this conversation, and all of it again")
     extract.add_argument("--list", action="store_true", dest="only_list", help="only show what waits and why")
+    commands.add(
+        "embed", "Compute the vectors that are missing, e.g. after a change of the embedding model.", perform.embed
+    )
     migrate = commands.add(
         "migrate", "Give the files of an older store semantic names and our trailer.", perform.migrate
     )
     migrate.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
+
+
+def _add_insight(commands: _Commands) -> None:
+    similar = commands.add("similar", "Find memories that say nearly the same; nothing is merged.", perform.similar)
+    similar.add_argument("text_or_uri", metavar="TEXT|URI", help="a text, or the URI of a memory")
+    similar.add_argument("--threshold", type=float, default=0.9, help="least similarity (default 0.9)")
+    similar.add_argument("--limit", type=int, default=5, help="memories at most (default 5)")
+    trail = commands.add("trail", "Show which query retrieved what, newest first.", perform.trail)
+    trail.add_argument("--uri", help="only what returned this memory, session or directory")
+    trail.add_argument("--limit", type=int, default=20, help="retrievals at most (default 20)")
+    hot = commands.add("hot", "Show the memories used most.", perform.hot)
+    hot.add_argument("--limit", type=int, help="memories at most (default: search.hot_limit)")
+    commands.add("metrics", "Show what is stored, how it is used and how fast it is found.", perform.metrics)
 
 
 def _add_listings(commands: _Commands) -> None:

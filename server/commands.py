@@ -9,14 +9,22 @@ import argparse
 import gc
 import json
 import sys
+import time
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from server import report
 
 if TYPE_CHECKING:
     from memory_core.config import Config
     from memory_core.memory import Memory
 
+#: How often progress is shown to a person, and to a log.
+_SHOW_SECONDS = 0.2
+_LOG_SECONDS = 5.0
+#: A large model takes so long to load.
+_LOADING_SECONDS = 20.0
 _USAGE = """\
 runebook is your long-term memory, kept as Markdown files. Each command takes --json.
 
@@ -25,6 +33,7 @@ runebook is your long-term memory, kept as Markdown files. Each command takes --
   runebook read viking://user/default/memories/profile.md       open what find printed
   runebook ls viking://user/default/memories                    list a directory
   runebook tree                                                 list everything
+  runebook similar "The user's sister lives in Chengdu."        is nearly the same stored already?
   runebook commit "The user's sister Lin lives in Chengdu."     remember one thing
   runebook commit "Prefers tabs." --type preferences --field topic="Code style"
   runebook commit --operations changes.json                     several writes, edits, deletes
@@ -43,7 +52,8 @@ def version() -> str:
     return f"runebook {metadata.version('runebook')}"
 
 
-def _settings(arguments: argparse.Namespace) -> Config:
+def settings_of(arguments: argparse.Namespace) -> Config:
+    """The settings that a command line asks for; ends the program with a word on what is wrong."""
     from memory_core.config import load
     from memory_core.errors import ConfigInvalid
 
@@ -56,11 +66,20 @@ def _settings(arguments: argparse.Namespace) -> Config:
     return load(Path(arguments.config) if arguments.config else None, flags=flags)
 
 
-def _open(arguments: argparse.Namespace) -> Memory:
+def _open(arguments: argparse.Namespace, *, warm: bool = True) -> Memory:
     from memory_core.memory import open_memory
 
-    memory = open_memory(_settings(arguments))
-    memory.warm()
+    memory = open_memory(settings_of(arguments))
+    if warm:
+        memory.warm()
+    return memory
+
+
+def _open_to_search(arguments: argparse.Namespace) -> Memory:
+    """The store with its model: who asks once cannot ask again in a moment."""
+    memory = _open(arguments)
+    if memory.indexer.embedder is not None:
+        memory.indexer.embedder.ready(_LOADING_SECONDS)
     return memory
 
 
@@ -68,9 +87,24 @@ def _print(arguments: argparse.Namespace, facts: Any, text: str) -> None:
     print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else text)
 
 
+def _here(config: Config) -> str | None:
+    """The project of the working directory, where the settings let it be looked for."""
+    from memory_core.storage.workspace import project_at
+
+    folder = _working_directory()
+    return None if folder is None or not config.project.detect else project_at(folder)
+
+
+def _working_directory() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # it was removed
+        return None
+
+
 def serve(arguments: argparse.Namespace) -> int:
     """Serve MCP clients until they leave."""
-    config = _settings(arguments)
+    config = settings_of(arguments)
 
     def opener() -> Memory:
         from memory_core.memory import open_memory
@@ -86,7 +120,7 @@ def serve(arguments: argparse.Namespace) -> int:
             from server.app import build_server
             from server.wire import serve_stdio
 
-            server = build_server(opener)
+            server = build_server(opener, _working_directory())
             gc.enable()
             gc.freeze()
             anyio.run(serve_stdio, server, streams)
@@ -117,6 +151,9 @@ def commit(arguments: argparse.Namespace) -> int:
             session_id=arguments.session_id,
             request_id=arguments.request_id,
             dry_run=arguments.dry_run,
+            project=arguments.project,
+            private=arguments.private,
+            here=_here(memory.config),
         )
     facts = receipt.as_dict()
     _print(arguments, facts, render.receipt_text(receipt))
@@ -127,7 +164,7 @@ def find(arguments: argparse.Namespace) -> int:
     """Search."""
     from server import render
 
-    with _open(arguments) as memory:
+    with _open_to_search(arguments) as memory:
         found = memory.find(
             arguments.query,
             arguments.target_uri,
@@ -135,6 +172,8 @@ def find(arguments: argparse.Namespace) -> int:
             arguments.score_threshold,
             _json_text(arguments.filter, "--filter"),
             arguments.rank,
+            project=arguments.project,
+            here=_here(memory.config),
         )
     _print(arguments, found.as_dict(), render.find_text(found))
     return 0
@@ -160,6 +199,7 @@ def listing(arguments: argparse.Namespace) -> int:
             arguments.show_all_hidden,
             arguments.node_limit,
             arguments.level_limit,
+            _here(memory.config),
         )
     _print(arguments, listings.as_dict(), render.listings_text(listings))
     return 0
@@ -167,14 +207,53 @@ def listing(arguments: argparse.Namespace) -> int:
 
 def retrieve(arguments: argparse.Namespace) -> int:
     """Print context for a task."""
-    with _open(arguments) as memory:
+    with _open_to_search(arguments) as memory:
         pack = memory.retrieve(
             arguments.query,
             messages=_json_file(arguments.messages),
+            session_id=arguments.session_id,
+            tool=arguments.tool,
+            skill=arguments.skill,
             token_budget=arguments.token_budget,
             format=arguments.format,
+            fresh=arguments.fresh,
+            project=arguments.project,
+            here=_here(memory.config),
         )
-    _print(arguments, pack.as_dict(), pack.text)
+    inserted = pack.messages is not None
+    _print(arguments, pack.as_dict(), json.dumps(pack.messages, ensure_ascii=False) if inserted else pack.text)
+    return 0
+
+
+def similar(arguments: argparse.Namespace) -> int:
+    """Print memories that say nearly the same."""
+    with _open(arguments) as memory:
+        found = memory.similar(arguments.text_or_uri, arguments.threshold, arguments.limit, _here(memory.config))
+    _print(arguments, found.as_dict(), report.similar_text(found))
+    return 0
+
+
+def trail(arguments: argparse.Namespace) -> int:
+    """Print which query retrieved what."""
+    with _open(arguments, warm=False) as memory:
+        rows = memory.trail(arguments.limit, arguments.uri)
+    _print(arguments, {"trail": [row.as_dict() for row in rows]}, report.trail_text(rows))
+    return 0
+
+
+def hot(arguments: argparse.Namespace) -> int:
+    """Print the memories used most."""
+    with _open(arguments, warm=False) as memory:
+        memories = memory.hot(arguments.limit, here=_here(memory.config))
+    _print(arguments, {"memories": [found.as_dict() for found in memories]}, report.hot_text(memories))
+    return 0
+
+
+def metrics(arguments: argparse.Namespace) -> int:
+    """Print what the store holds, how it is used and how fast it answers."""
+    with _open(arguments) as memory:
+        figures = memory.metrics()
+    _print(arguments, figures.as_dict(), report.metrics_text(figures))
     return 0
 
 
@@ -203,6 +282,31 @@ def extract(arguments: argparse.Namespace) -> int:
     return 1 if waits else 0
 
 
+def embed(arguments: argparse.Namespace) -> int:
+    """Embed what waits, with a line of progress on stderr."""
+    from memory_core.index.embedding import Progress
+
+    live = sys.stderr.isatty()
+    shown_at = 0.0
+
+    def show(progress: Progress) -> None:
+        nonlocal shown_at
+        if time.monotonic() >= shown_at + (_SHOW_SECONDS if live else _LOG_SECONDS):
+            shown_at = time.monotonic()
+            line = f"{progress.done:,} of {progress.total:,} passages have a vector"
+            print(f"\r{line}" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
+
+    with _open(arguments) as memory:
+        done, total = memory.indexer.embed_all(show)
+        embedder = memory.indexer.embedder
+        model = "" if embedder is None else embedder.fingerprint
+    if live:
+        print(file=sys.stderr)
+    text = f"All {total:,} passages have a vector of the model {model}."
+    _print(arguments, {"done": done, "total": total, "model": model}, text)
+    return 0
+
+
 def migrate(arguments: argparse.Namespace) -> int:
     """Bring an older store's files to semantic names and our trailer."""
     with _open(arguments) as memory:
@@ -216,7 +320,7 @@ def types(arguments: argparse.Namespace) -> int:
     from memory_core.wiring import load_registry
     from server.prompts import type_line
 
-    registry = load_registry(_settings(arguments))
+    registry = load_registry(settings_of(arguments))
     facts = {
         "types": [memory_type.model_dump(mode="json", exclude_none=True) for memory_type in registry.list_all()],
         "problems": [str(problem) for problem in registry.problems],
@@ -229,8 +333,9 @@ def types(arguments: argparse.Namespace) -> int:
 def settings_in_force(arguments: argparse.Namespace) -> int:
     """Print all settings."""
     from memory_core.config import Config, environment_name, settings
+    from memory_core.update.project_choice import ProjectChoice
 
-    config = _settings(arguments)
+    config = settings_of(arguments)
     values, defaults = config.model_dump(mode="json"), Config().model_dump(mode="json")
     facts: dict[str, Any] = {}
     lines: list[str] = []
@@ -239,6 +344,9 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
         facts[dotted] = {"value": value, "environment": environment_name(dotted), "description": description}
         mark = "" if value == default else "  (changed)"
         lines.append(f"{dotted} = {value}{mark}\n    {description} [{environment_name(dotted)}]")
+    project = ProjectChoice(config.project).current(_here(config))
+    facts["current_project"] = {"value": project, "description": "The project of this folder."}
+    lines.append(f"current project: {project or 'none'}")
     _print(arguments, facts, "\n".join(lines))
     return 0
 

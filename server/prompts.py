@@ -9,9 +9,9 @@ from memory_core.memory import Memory
 from memory_core.model.schema import MemoryType, MergeOp
 
 
-def recall(memory: Memory, query: str) -> str:
-    """Context for ``query``, to be used as data."""
-    pack = memory.retrieve(query)
+def recall(memory: Memory, query: str, here: str | None = None) -> str:
+    """Context for ``query``, to be used as data, for a client that works in the project ``here``."""
+    pack = memory.retrieve(query, here=here)
     return pack.text or f"Nothing is stored yet that fits: {query}"
 
 

@@ -28,6 +28,7 @@ _BRIEF_ELSEWHERE = (
 )
 _REASON_LIMIT_CHARS = 1_000
 _LEFT_OUT_SHOWN = 10
+_ALSO_SHOWN = 5
 _LEAST_BUDGET_TOKENS = 200
 
 T = TypeVar("T")
@@ -124,6 +125,11 @@ def find_text(found: FindResult) -> str:
     for rank, hit in enumerate(found.hits, 1):
         why = ", ".join(f"{name} {value:.2f}" for name, value in hit.why.items())
         lines.append(f"{rank}. {hit.abstract}\n   {hit.uri} [{_kind(hit)}, score {hit.score:.2f}: {why}]")
+        if hit.contested_by:
+            lines.append(f"   contradicted or replaced by {', '.join(hit.contested_by)}")
+        if hit.also:
+            shown = ", ".join(hit.also[:_ALSO_SHOWN])
+            lines.append(f"   the same {len(hit.also)} more times: {shown}{', …' if hit.also[_ALSO_SHOWN:] else ''}")
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
 
 
@@ -132,7 +138,7 @@ def find_result(found: FindResult) -> CallToolResult:
 
     def best(whole: FindResult, count: int) -> FindResult:
         kept = {id(hit) for hit in whole.hits[:count]}
-        groups = {
+        groups: dict[str, Any] = {
             name: tuple(hit for hit in getattr(whole, name) if id(hit) in kept)
             for name in ("memories", "resources", "skills")
         }
@@ -192,33 +198,34 @@ def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
         limit_chars = int(limit_chars * 0.95 * RESULT_LIMIT_CHARS / size)
 
 
-def retrieve_result(packed: Callable[[int], ContextPack], budget_tokens: int) -> CallToolResult:
-    """A context pack; the text is whole, the structured form names what is in each part.
+def smaller_budget(pack: ContextPack, budget_tokens: int) -> int | None:
+    """The budget to pack for again, because no result can hold this pack; None where one can."""
+    size = _size(*_pack_forms(pack)) + 2 * _NOTE_CHARS  # a note may follow
+    if size < RESULT_LIMIT_CHARS or budget_tokens <= _LEAST_BUDGET_TOKENS:
+        return None
+    return max(_LEAST_BUDGET_TOKENS, int(budget_tokens * 0.95 * RESULT_LIMIT_CHARS / size))
 
-    Args:
-        packed: Packs into so many tokens; asked again with fewer for a pack that no result can hold.
-        budget_tokens: What the caller asked for.
-    """
-    budget = budget_tokens
-    while True:
-        pack = packed(budget)
-        if budget < budget_tokens:
-            note = f"packed for {budget} tokens, not {budget_tokens}: a result holds {RESULT_LIMIT_CHARS:,} characters"
-            pack = replace(pack, notes=(*pack.notes, note))
-        text, facts = _pack_text(pack), pack.as_dict()
-        facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
-        facts["left_out_count"] = len(pack.left_out)
-        if _size(text, facts) >= RESULT_LIMIT_CHARS:
-            for part in facts["parts"]:  # whole in ``text`` all the same
-                del part["text"]
-        size = _size(text, facts)
-        if size < RESULT_LIMIT_CHARS or budget <= _LEAST_BUDGET_TOKENS:
-            return result(text, facts)
-        budget = max(_LEAST_BUDGET_TOKENS, int(budget * 0.95 * RESULT_LIMIT_CHARS / size))
+
+def retrieve_result(pack: ContextPack) -> CallToolResult:
+    """A context pack; the text is whole, the structured form names what is in each part."""
+    return result(*_pack_forms(pack))
+
+
+def _pack_forms(pack: ContextPack) -> tuple[str, dict[str, Any]]:
+    """Text and structured form; of a large pack nothing is said twice in the latter."""
+    text, facts = _pack_text(pack), pack.as_dict()
+    facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
+    facts["left_out_count"] = len(pack.left_out)
+    if _size(text, facts) + 2 * _NOTE_CHARS >= RESULT_LIMIT_CHARS:
+        for part in facts["parts"]:  # whole in ``text`` all the same
+            del part["text"]
+        if "messages" in facts:
+            del facts["text"]
+    return text, facts
 
 
 def _pack_text(pack: ContextPack) -> str:
-    lines = [pack.text] if pack.text else ["Nothing is stored yet that fits."]
+    lines = [pack.text] if pack.text else ["Nothing to recall here."]
     if pack.left_out:
         shown = ", ".join(pack.left_out[:_LEFT_OUT_SHOWN])
         lines.append(f"[left out for the budget: {len(pack.left_out)}: {shown}]")

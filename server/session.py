@@ -12,9 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_core.memory import Memory
     from memory_core.model.changes import CommitReceipt
     from server.sampling import Sampling
+    from server.workspace import Workspace
 
 _WARM_DELAY_SECONDS = 0.05
 
@@ -24,10 +27,12 @@ class MemorySession:
 
     Args:
         opener: Opens the store; called at most once at a time.
+        folder: The working directory of a server that has one client; None where there may be several.
     """
 
-    def __init__(self, opener: Callable[[], Memory]) -> None:
+    def __init__(self, opener: Callable[[], Memory], folder: Path | None = None) -> None:
         self._opener = opener
+        self._folder = folder
         self._lock = threading.Lock()
         self._memory: Memory | None = None
         self._users = 0
@@ -39,6 +44,13 @@ class MemorySession:
         from server.sampling import Sampling
 
         return Sampling()
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """Where the clients work."""
+        from server.workspace import Workspace
+
+        return Workspace(self._folder)
 
     def memory(self) -> Memory:
         """The open store.

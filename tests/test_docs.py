@@ -18,6 +18,7 @@ from server.tools import build_tools
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 PROMPTS = (ROOT / "docs" / "prompts.md").read_text(encoding="utf-8")
 
 
@@ -37,10 +38,23 @@ def test_the_example_config_is_what_the_settings_generate() -> None:
     Config.model_validate(json.loads(example()))
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in settings()])
-def test_every_setting_is_documented_with_its_variable(name: str) -> None:
-    assert f"`{name}`" in README
-    assert environment_name(name) in README
+def default_of(value: object) -> str:
+    if value in ("", ()):
+        return "empty" if value == "" else "none"
+    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
+
+
+@pytest.mark.parametrize(("name", "default", "description"), list(settings()))
+def test_every_setting_is_documented_with_its_variable_default_and_meaning(
+    name: str, default: object, description: str
+) -> None:
+    row = f"| `{name}` | `{environment_name(name)}` | {default_of(default)} | {description} |"
+    assert row in SETTINGS
+
+
+def test_only_settings_that_exist_are_documented() -> None:
+    known = {name for name, _, _ in settings()}
+    assert set(re.findall(r"^\| `([a-z_.]+)` \| `RUNEBOOK_", SETTINGS, re.MULTILINE)) == known
 
 
 @pytest.mark.parametrize("tool", [tool.name for tool in build_tools(MemorySession(opened))])  # type: ignore[arg-type]

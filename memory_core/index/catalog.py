@@ -10,27 +10,37 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from memory_core.errors import StorageFailed
+from memory_core.index import waiting
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
+from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
 from memory_core.index.filter import Condition, utc
 from memory_core.index.tokenizer import index_tokens
 from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.index.vectors import chunks
+from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.model.changes import text_sha256
 from memory_core.model.uri import MemoryUri
-from memory_core.scoring.fusion import FILLER_ROWS, FILLER_TEXT
+from memory_core.scoring.everyday import filler_texts
 from memory_core.storage.database import Database
 
 _log = logging.getLogger(__name__)
 
-_SCHEMA_1 = (
+#: Vectors outlive every other table: what an older catalog embedded need not be embedded again.
+_SCHEMA_1 = VECTORS_DDL
+_SCHEMA_2 = (
     """
+DROP TABLE IF EXISTS meta;
+DROP TABLE IF EXISTS spaces;
+DROP TABLE IF EXISTS documents;
+DROP TABLE IF EXISTS passages;
+DROP TABLE IF EXISTS words;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE spaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE documents (
@@ -45,36 +55,29 @@ CREATE TABLE documents (
     own TEXT NOT NULL,
     created_at TEXT,
     updated_at TEXT,
+    happened TEXT,
     salience REAL NOT NULL,
     tags TEXT NOT NULL,
     category TEXT,
     project TEXT,
+    private INTEGER NOT NULL,
+    contested_by TEXT NOT NULL,
+    signature TEXT NOT NULL,
     role TEXT,
     speaker TEXT,
     session_id TEXT,
     UNIQUE (uri, part)
 );
 CREATE INDEX documents_space ON documents (space);
-CREATE TABLE passages (
-    id INTEGER PRIMARY KEY,
-    document_id INTEGER NOT NULL,
-    space TEXT NOT NULL,
-    uri TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    content_sha256 TEXT NOT NULL,
-    embedded TEXT,
-    UNIQUE (uri, part)
-);
-CREATE INDEX passages_document ON passages (document_id);
-CREATE INDEX passages_space ON passages (space);
-CREATE INDEX passages_waiting ON passages (id) WHERE embedded IS NULL;
+CREATE INDEX documents_private ON documents (project) WHERE private;
+CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS NOT NULL;
 CREATE VIRTUAL TABLE words USING fts5 (
     own, previous, scope, tokenize = 'porter unicode61 remove_diacritics 2'
 );
 """
-    + VECTORS_DDL
+    + WAITING_DDL
 )
+_MIGRATIONS = (_SCHEMA_1, _SCHEMA_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +88,13 @@ class Position:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A text to embed; ``part`` and ``content_sha256`` name its vector."""
-
-    id: int
-    space: str
-    uri: str
-    part: int
-    text: str
-    content_sha256: str
-
-
 class Entry(NamedTuple):
-    """A document as ranking sees it."""
+    """A document as ranking sees it; times are ISO 8601 in UTC.
+
+    ``happened`` is the date of a turn or an event, ``YYYY-MM-DD``, or as much of it as is known.
+    ``contested_by`` is a JSON list of the memories that contradict or replace this one. Documents with the same
+    ``signature`` say the same thing.
+    """
 
     id: int
     uri: str
@@ -106,10 +102,24 @@ class Entry(NamedTuple):
     context_type: str
     memory_type: str
     abstract: str
+    created_at: str | None
     updated_at: str | None
+    happened: str | None
     salience: float
+    project: str | None
+    private: bool
+    contested_by: str
+    signature: str
     role: str | None
     speaker: str | None
+    session_id: str | None
+
+
+class Saying(NamedTuple):
+    """Who says a document, where a name is known, and when it happened, as far as that is known."""
+
+    speaker: str | None
+    happened: str | None
 
 
 class Catalog:
@@ -117,11 +127,11 @@ class Catalog:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._database = Database(path, (_SCHEMA_1,), "NORMAL")
+            self._database = Database(path, _MIGRATIONS, "NORMAL")
         except StorageFailed as error:
             _log.warning("the catalog is rebuilt: %s", error.message)
             _move_aside(path)
-            self._database = Database(path, (_SCHEMA_1,), "NORMAL")
+            self._database = Database(path, _MIGRATIONS, "NORMAL")
 
     def close(self) -> None:
         """Close all connections."""
@@ -130,6 +140,10 @@ class Catalog:
     def connection(self) -> sqlite3.Connection:
         """This thread's connection, for reading."""
         return self._database.connection()
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """One consistent view for several reads."""
+        return self._database.reading()
 
     def writing(self) -> AbstractContextManager[sqlite3.Connection]:
         """One write transaction."""
@@ -141,10 +155,10 @@ class Catalog:
         return Position(found.get("ledger_id", ""), int(found.get("seq", 0)))
 
     def _fill(self, connection: sqlite3.Connection) -> None:
-        """Rows without a searchable word, so that idf means something in a store of one memory."""
+        """Rows of everyday words, so that idf means something in a store of one memory."""
         connection.executemany(
             "INSERT OR IGNORE INTO words (rowid, own, previous, scope) VALUES (?, ?, '', '')",
-            [(-number, FILLER_TEXT) for number in range(1, FILLER_ROWS + 1)],
+            [(-number, text) for number, text in enumerate(filler_texts(), 1)],
         )
 
     def advance(self, connection: sqlite3.Connection, position: Position) -> None:
@@ -154,8 +168,9 @@ class Catalog:
 
     def clear(self, connection: sqlite3.Connection) -> None:
         """Forget all documents; vectors stay, as the cache of what was embedded."""
-        for table in ("meta", "documents", "passages", "words"):
+        for table in ("meta", "documents", "words"):
             connection.execute(f"DELETE FROM {table}")
+        waiting.clear(connection)
         self._fill(connection)
 
     def remove(self, connection: sqlite3.Connection, uri: MemoryUri) -> None:
@@ -163,51 +178,51 @@ class Catalog:
         ids = [row[0] for row in connection.execute("SELECT id FROM documents WHERE uri = ?", (str(uri),))]
         for identifier in ids:
             connection.execute("DELETE FROM words WHERE rowid = ?", (identifier,))
-        connection.execute("DELETE FROM passages WHERE uri = ?", (str(uri),))
+        waiting.remove(connection, str(uri))
         connection.execute("DELETE FROM documents WHERE uri = ?", (str(uri),))
 
     def put(self, connection: sqlite3.Connection, document: Document) -> None:
         """Add a document; its file's older documents must have been removed."""
         space = document.uri.space
         scope = f"space{self._space_id(connection, space)}"
-        cursor = connection.execute(
-            "INSERT INTO documents (uri, part, space, context_type, memory_type, name, abstract, own, created_at, "
-            "updated_at, salience, tags, category, project, role, speaker, session_id) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                str(document.uri),
-                document.part,
-                space,
-                document.context_type,
-                document.memory_type,
-                document.name,
-                document.abstract,
-                document.own,
-                utc(document.created_at),
-                utc(document.updated_at),
-                document.salience,
-                json.dumps(document.tags, ensure_ascii=False),
-                document.category,
-                document.project,
-                document.role,
-                document.speaker,
-                document.session_id,
-            ),
-        )
+        row = {
+            "uri": str(document.uri),
+            "part": document.part,
+            "space": space,
+            "context_type": document.context_type,
+            "memory_type": document.memory_type,
+            "name": document.name,
+            "abstract": document.abstract,
+            "own": document.own,
+            "created_at": utc(document.created_at),
+            "updated_at": utc(document.updated_at),
+            "happened": document.happened,
+            "salience": document.salience,
+            "tags": json.dumps(document.tags, ensure_ascii=False),
+            "category": document.category,
+            "project": document.project,
+            "private": document.private,
+            "contested_by": json.dumps(document.contested_by, ensure_ascii=False),
+            "signature": document.signature,
+            "role": document.role,
+            "speaker": document.speaker,
+            "session_id": document.session_id,
+        }
+        marks = ", ".join("?" * len(row))
+        cursor = connection.execute(f"INSERT INTO documents ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
         identifier = int(cursor.lastrowid or 0)
         connection.execute(
             "INSERT INTO words (rowid, own, previous, scope) VALUES (?, ?, ?, ?)",
             (identifier, index_tokens(f"{document.heading} {document.own}"), index_tokens(document.previous), scope),
         )
-        for offset, text in enumerate(document.passages):
-            self._put_passage(connection, identifier, document.uri, document.part + offset, text)
+        self._put_passages(connection, identifier, document.uri, document.part, document.passages)
 
     def grow(self, connection: sqlite3.Connection, uri: MemoryUri, growth: SessionGrowth) -> None:
         """Add a session's new messages and renew the passages of the turns just before them."""
-        for part, text in growth.revised.items():
+        for part, texts in growth.revised.items():
             row = connection.execute("SELECT id FROM documents WHERE uri = ? AND part = ?", (str(uri), part)).fetchone()
             if row is not None:
-                self._put_passage(connection, row[0], uri, part, text)
+                self._put_passages(connection, row[0], uri, part, texts)
         for document in growth.documents:
             self.put(connection, document)
 
@@ -218,50 +233,6 @@ class Catalog:
             (str(uri), 2 * NEIGHBOURS),
         )
         return [(part, own) for part, own in rows][::-1]
-
-    def waiting(self, limit: int) -> list[Passage]:
-        """Passages that have no vector yet, oldest first."""
-        rows = self.connection().execute(
-            "SELECT id, space, uri, part, text, content_sha256 FROM passages WHERE embedded IS NULL "
-            "ORDER BY id LIMIT ?",
-            (limit,),
-        )
-        return [Passage(*row) for row in rows]
-
-    def waiting_count(self) -> int:
-        """How many passages have no vector yet."""
-        row = self.connection().execute("SELECT count(*) FROM passages WHERE embedded IS NULL").fetchone()
-        return int(row[0])
-
-    def passage_count(self, space: str) -> int:
-        """How many passages a space has."""
-        row = self.connection().execute("SELECT count(*) FROM passages WHERE space = ?", (space,)).fetchone()
-        return int(row[0])
-
-    def dead_vectors(self, space: str, fingerprint: str) -> list[int]:
-        """Sequence numbers of vectors whose text is no passage any more."""
-        rows = self.connection().execute(
-            "SELECT v.seq FROM vectors v LEFT JOIN passages p ON p.uri = v.uri AND p.part = v.part "
-            "AND p.content_sha256 = v.content_sha256 WHERE v.space = ? AND v.fingerprint = ? AND p.id IS NULL",
-            (space, fingerprint),
-        )
-        return [int(seq) for (seq,) in rows]
-
-    def mark_embedded(self, connection: sqlite3.Connection, passages: Iterable[Passage], fingerprint: str) -> None:
-        """Note that these passages have vectors, unless their text changed meanwhile."""
-        connection.executemany(
-            "UPDATE passages SET embedded = ? WHERE id = ? AND content_sha256 = ?",
-            [(fingerprint, passage.id, passage.content_sha256) for passage in passages],
-        )
-
-    def expect(self, fingerprint: str) -> None:
-        """Ask for vectors of this model: passages embedded by another wait again."""
-        row = self.connection().execute(
-            "SELECT 1 FROM passages WHERE embedded IS NOT NULL AND embedded <> ? LIMIT 1", (fingerprint,)
-        )
-        if row.fetchone() is not None:
-            with self.writing() as connection:
-                connection.execute("UPDATE passages SET embedded = NULL WHERE embedded <> ?", (fingerprint,))
 
     def spaces(self) -> list[str]:
         """Names of all indexed spaces."""
@@ -296,19 +267,70 @@ class Catalog:
             found |= {int(seq): int(document) for seq, document in rows}
         return found
 
-    def vector_seqs(self, ids: Sequence[int], fingerprint: str) -> dict[int, list[int]]:
-        """Sequence numbers of the live vectors of each document."""
-        found: dict[int, list[int]] = {}
+    def vector_seqs(self, ids: Sequence[int], fingerprint: str) -> dict[str, dict[int, int]]:
+        """The live vectors of documents: by space, the document of each sequence number."""
+        found: dict[str, dict[int, int]] = {}
         for marks, chunk in chunks(ids):
             rows = self.connection().execute(
-                "SELECT p.document_id, v.seq FROM passages p JOIN vectors v ON v.space = p.space AND v.uri = p.uri "
-                "AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
+                "SELECT p.space, v.seq, p.document_id FROM passages p JOIN vectors v ON v.space = p.space "
+                "AND v.uri = p.uri AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
                 f"WHERE p.document_id IN ({marks})",
                 [fingerprint, *chunk],
             )
-            for document, seq in rows:
-                found.setdefault(int(document), []).append(int(seq))
+            for space, seq, document in rows:
+                found.setdefault(space, {})[int(seq)] = int(document)
         return found
+
+    def sayings(self, ids: Sequence[int]) -> dict[int, Saying]:
+        """Who says each document and when it happened; documents of which neither is known are left out."""
+        found: dict[int, Saying] = {}
+        for marks, chunk in chunks(ids):
+            rows = self.connection().execute(
+                "SELECT id, CASE WHEN speaker IS NOT role THEN speaker END, happened FROM documents "
+                f"WHERE id IN ({marks}) AND (speaker IS NOT role OR happened IS NOT NULL)",
+                chunk,
+            )
+            found |= {int(identifier): Saying(speaker, happened) for identifier, speaker, happened in rows}
+        return found
+
+    def happened_between(
+        self, space: str, start: str, end: str, limit: int, condition: Condition | None = None
+    ) -> list[int]:
+        """Documents dated from ``start`` to ``end`` (ISO dates, included), the newest first."""
+        where, parameters = ("1", ()) if condition is None else (condition.sql, condition.parameters)
+        rows = self.connection().execute(
+            f"SELECT d.id FROM documents d WHERE d.space = ? AND d.happened >= ? AND d.happened <= ? AND {where} "
+            "ORDER BY d.happened DESC, d.id DESC LIMIT ?",
+            (space, start, end, *parameters, limit),
+        )
+        return [int(identifier) for (identifier,) in rows]
+
+    def texts(self, ids: Sequence[int]) -> dict[int, str]:
+        """The indexed words of documents by id."""
+        found: dict[int, str] = {}
+        for marks, chunk in chunks(ids):
+            found |= dict(self.connection().execute(f"SELECT id, own FROM documents WHERE id IN ({marks})", chunk))
+        return found
+
+    def changed_at(self, uris: Sequence[str]) -> dict[str, str]:
+        """When memories were last changed; those that are gone, or whose time nobody knows, are left out."""
+        rows = self.connection().execute(
+            "SELECT uri, updated_at FROM documents WHERE part = 0 AND updated_at IS NOT NULL "
+            "AND uri IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(uris)),),
+        )
+        return dict(rows.fetchall())
+
+    def count(self) -> int:
+        """How many documents there are."""
+        return int(self.connection().execute("SELECT count(*) FROM documents").fetchone()[0])
+
+    def holds_private(self, project: str | None) -> bool:
+        """Whether any document is private to a project other than this one."""
+        row = self.connection().execute(
+            "SELECT 1 FROM documents WHERE private AND project IS NOT ? LIMIT 1", (project,)
+        )
+        return row.fetchone() is not None
 
     def own_text(self, uri: str) -> str:
         """The indexed words of a memory; empty when it is not indexed."""
@@ -318,6 +340,15 @@ class Catalog:
             .fetchone()
         )
         return "" if row is None else str(row[0])
+
+    def matching(self, spaces: Sequence[str], condition: Condition, limit: int) -> list[int]:
+        """Documents of these spaces that meet a condition, at most ``limit``."""
+        marks = ",".join("?" * len(spaces))
+        rows = self.connection().execute(
+            f"SELECT d.id FROM documents d WHERE d.space IN ({marks}) AND {condition.sql} LIMIT ?",
+            (*spaces, *condition.parameters, limit),
+        )
+        return [int(identifier) for (identifier,) in rows]
 
     def satisfying(self, ids: Sequence[int], condition: Condition) -> set[int]:
         """Those of the documents that meet a condition."""
@@ -347,13 +378,14 @@ class Catalog:
         connection.execute("INSERT OR IGNORE INTO spaces (name) VALUES (?)", (name,))
         return int(connection.execute("SELECT id FROM spaces WHERE name = ?", (name,)).fetchone()[0])
 
-    def _put_passage(self, connection: sqlite3.Connection, document: int, uri: MemoryUri, part: int, text: str) -> None:
-        digest = text_sha256(text)
-        connection.execute(
-            "INSERT OR REPLACE INTO passages (document_id, space, uri, part, text, content_sha256) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (document, uri.space, str(uri), part, text, digest),
-        )
+    def _put_passages(
+        self, connection: sqlite3.Connection, document: int, uri: MemoryUri, part: int, texts: Sequence[str]
+    ) -> None:
+        """The passages of a document, in place of those it had; each document has its own range of numbers."""
+        first = part * PASSAGE_LIMIT_COUNT
+        for number, text in enumerate(texts, first):
+            waiting.put(connection, document, uri.space, str(uri), number, text, text_sha256(text))
+        waiting.remove_range(connection, str(uri), first + len(texts), first + PASSAGE_LIMIT_COUNT)
 
 
 def _move_aside(path: Path) -> None:

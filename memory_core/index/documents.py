@@ -1,20 +1,27 @@
 """What of a file is searched: documents, their lexical views and the passages that are embedded.
 
 A memory is one document: its words are name, body and every other text field. A session is one document
-a message: found by its own words, less by those of the previous turn, and by the meaning of the turn among
+a message: found by its own words, less by those of the two turns before, and by the meaning of the turn among
 its neighbours. Pure; the catalog stores what is built here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 from memory_core.index.embedder import passages
 from memory_core.index.tokenizer import date_words
 from memory_core.model.conversation import Message, search_text, transcript_line
+from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS
+from memory_core.model.daily_log import LogEntry, entries, log_day
+from memory_core.model.duplicates import signature
+from memory_core.model.han import simplified
 from memory_core.model.memory_file import parse
+from memory_core.model.project import is_private, stored_project
 from memory_core.model.record import CONTENT, MemoryRecord, read_record, summary_line
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
@@ -22,7 +29,16 @@ from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 ABSTRACT_LIMIT_CHARS = 256
 #: Turns on each side whose text is embedded with a message.
 NEIGHBOURS = 2
+#: Pieces of one long turn that are embedded; what lies beyond is found by words only.
+TURN_PASSAGES = 8
+#: Of each turn before, so much of its end counts with a message: long answers would be stored three times.
+PREVIOUS_CHARS = 600
 MESSAGES_NAME = "messages.jsonl"
+#: The field that says when something happened.
+EVENT_TIME = "event_time"
+#: Relations of a memory to one that says otherwise.
+_CONTESTING = frozenset({"contradicts", "replaced_by"})
+_DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +46,9 @@ class Document:
     """One searchable unit.
 
     ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
-    shown. ``passages`` are what is embedded, in
-    order; times are ISO 8601 strings.
+    shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
+    or an event, or as much of it as is known. ``contested_by`` names the memories that contradict or replace this
+    one; documents with the same ``signature`` say the same thing.
     """
 
     uri: MemoryUri
@@ -46,10 +63,14 @@ class Document:
     passages: tuple[str, ...]
     created_at: str | None = None
     updated_at: str | None = None
+    happened: str | None = None
     salience: float = 0.5
     tags: tuple[str, ...] = ()
     category: str | None = None
     project: str | None = None
+    private: bool = False
+    contested_by: tuple[str, ...] = ()
+    signature: str = ""
     role: str | None = None
     speaker: str | None = None
     session_id: str | None = None
@@ -85,12 +106,12 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
     ]
     tags = tuple(str(tag) for tag in _sequence(record.meta.get("tags")))
     own = "\n".join([*([] if record.body.startswith(name) else [name]), record.body, *extra, *tags])
-    heading = f"{label}: {name}" if label else name
     body = "\n".join([record.body, *extra]).strip()
-    named = body.removeprefix(name) if body.startswith(name) else f"\n{body}"
-    pieces = passages(heading + named)
+    # The type's name is left out: to the model it is noise beside what the memory says.
+    pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))
     if len(pieces) > 1:
-        pieces = [pieces[0], *(f"{heading}\n{piece}" for piece in pieces[1:])]
+        pieces = [pieces[0], *(f"{simplified(name)}\n{piece}" for piece in pieces[1:])]
+    happened = _happened(record.fields.get(EVENT_TIME))
     return Document(
         uri=uri,
         part=0,
@@ -100,14 +121,54 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
         abstract=abstract_of(record, name),
         own=own,
         previous="",
-        heading="",
+        heading=_date_heading(happened),
         passages=tuple(pieces),
         created_at=_text(record.meta.get("created_at")),
         updated_at=_text(record.meta.get("updated_at")),
+        happened=happened,
         salience=_unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
         tags=tags,
         category=_text(record.meta.get("category")),
-        project=_text(record.meta.get("project")),
+        project=stored_project(memory_type, record.meta),
+        private=is_private(memory_type, record.meta),
+        contested_by=tuple(_contesting(record.meta.get("links"))),
+        signature=signature(record.body),
+    )
+
+
+def log_documents(uri: MemoryUri, text: str) -> list[Document]:
+    """The documents of a daily log, one an entry; ``part`` is the entry's first line."""
+    day = log_day(uri)
+    if day is None:
+        return []
+    return [_entry_document(uri, day, entry) for entry in entries(text)]
+
+
+def _entry_document(uri: MemoryUri, day: date, entry: LogEntry) -> Document:
+    when = entry.at or f"{day.isoformat()}T{entry.time or '00:00'}:00"
+    labels = [label for label in (entry.category, entry.tool, entry.error) if label]
+    own = "\n".join([entry.text, *labels])
+    return Document(
+        uri=uri,
+        part=entry.line,
+        context_type="resource",
+        memory_type=DAILY_LOGS,
+        name=day.isoformat(),
+        abstract=summary_line(f"{day.isoformat()} {entry.time or ''} {entry.text}", ABSTRACT_LIMIT_CHARS),
+        own=own,
+        previous="",
+        heading=date_words(day),
+        passages=tuple(passages(simplified(own))),
+        created_at=when,
+        updated_at=when,
+        happened=day.isoformat(),
+        salience=entry.salience,
+        tags=(entry.kind,),
+        category=entry.category,
+        project=entry.project,
+        private=entry.private and entry.project is not None,
+        signature=signature(f"{day.isoformat()} {own}"),
+        session_id=entry.session_id,
     )
 
 
@@ -123,7 +184,7 @@ class SessionGrowth:
     """What new messages add to the index: their documents, and new passages of the turns just before."""
 
     documents: tuple[Document, ...]
-    revised: Mapping[int, str]
+    revised: Mapping[int, tuple[str, ...]]
 
 
 def session_growth(
@@ -143,7 +204,7 @@ def session_growth(
     for part, message in messages:
         if part in position:
             documents.append(_message_document(uri, message, part, turns, position[part]))
-    revised = {part: _passage(turns, position[part]) for part, _ in earlier[-NEIGHBOURS:]} if documents else {}
+    revised = {part: _passages(turns, position[part]) for part, _ in earlier[-NEIGHBOURS:]} if documents else {}
     return SessionGrowth(tuple(documents), revised)
 
 
@@ -159,21 +220,28 @@ def _message_document(
         name=uri.parent.name,
         abstract=transcript_line(message, ABSTRACT_LIMIT_CHARS),
         own=turns[at][1],
-        previous=turns[at - 1][1] if at > 0 else "",
+        previous="\n".join(line[-PREVIOUS_CHARS:] for _, line in turns[max(0, at - NEIGHBOURS) : at]),
         heading=date_words(message.time.date()) if message.time is not None else "",
-        passages=(_passage(turns, at),),
+        passages=_passages(turns, at),
         created_at=time,
         updated_at=time,
+        happened=message.time.date().isoformat() if message.time is not None else None,
+        signature=signature(turns[at][1]),
         role=message.role,
         speaker=message.name or message.role,
         session_id=uri.parent.name,
+        project=message.project,
+        private=message.private,
     )
 
 
-def _passage(turns: Sequence[tuple[int, str]], at: int) -> str:
-    """The turn among its neighbours; alone when together they are too long for the model."""
-    around = passages("\n".join(line for _, line in turns[max(0, at - NEIGHBOURS) : at + NEIGHBOURS + 1]))
-    return around[0] if len(around) == 1 else passages(turns[at][1])[0]
+def _passages(turns: Sequence[tuple[int, str]], at: int) -> tuple[str, ...]:
+    """The turn among its neighbours, as many as fit the model; a turn that is too long itself, in pieces."""
+    for reach in range(NEIGHBOURS, -1, -1):
+        around = passages(simplified("\n".join(line for _, line in turns[max(0, at - reach) : at + reach + 1])))
+        if len(around) == 1:
+            return tuple(around)
+    return tuple(around[:TURN_PASSAGES])
 
 
 def _turn(message: Message) -> str:
@@ -191,6 +259,26 @@ def _context_type(uri: MemoryUri, memory_type: str) -> str:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _happened(value: Any) -> str | None:
+    """The date at the start of an event's time, to the day, month or year; None if there is none."""
+    found = _DATE.match(value) if isinstance(value, str) else None
+    return None if found is None else found[0]
+
+
+def _date_heading(happened: str | None) -> str:
+    try:
+        return date_words(date.fromisoformat(happened or ""))
+    except ValueError:
+        return ""
+
+
+def _contesting(links: Any) -> Iterator[str]:
+    """URIs of linked memories that say otherwise; a hand edit may have left anything there."""
+    for link in _sequence(links):
+        if isinstance(link, Mapping) and link.get("relation") in _CONTESTING and isinstance(link.get("uri"), str):
+            yield link["uri"]
 
 
 def _sequence(value: Any) -> list[Any]:

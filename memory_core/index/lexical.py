@@ -11,45 +11,102 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory_core.index.filter import Condition
+from memory_core.index.tokenizer import word_share
 from memory_core.scoring.fusion import COLUMN_WEIGHTS, FILLER_ROWS, Question, weigh_question
 
 _BM25 = f"bm25(words, {COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}, 0.0)"
 
 
+#: Rows of everyday words count for a term's frequency and are never found; see ``scoring.everyday``.
+_NO_FILLER = "rowid > 0"
 _RAREST_TERMS = 3
+#: Documents that a rare term may have.
+_RARE_DOCUMENTS = 2
 #: Documents from which a term is too common to look at all that hold it.
 _COMMON_FROM = 300
+#: Documents of a term that are counted one by one; beyond, the count is estimated from how densely they lie.
+_COUNTED = 2_000
+#: A term in more than this share of a large store tells little and costs most: it only ranks what others found.
+_COMMON_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalHits:
-    """BM25 by document id, and what the store knows of the query's terms."""
+    """BM25 by document id, what the store knows of the query's terms, and who holds one that hardly any other does."""
 
     scores: Mapping[int, float]
     question: Question
+    rare: frozenset[int] = frozenset()
 
 
 def search(
     connection: sqlite3.Connection,
     terms: Sequence[str],
     limit: int,
+    documents: int,
     scopes: Sequence[str] | None = None,
     condition: Condition | None = None,
 ) -> LexicalHits:
     """Documents that share a term with the query.
 
+    In a store of many thousands, terms that stand in a large part of it are left out while rarer ones remain: the
+    work is bounded by the rarer ones.
+
     Args:
         connection: The catalog.
         terms: FTS5 operands, as ``tokenizer.query_terms`` makes them.
         limit: Documents at most, best first.
+        documents: How many documents there are.
         scopes: Scope terms to stay within; None means everywhere.
         condition: A condition over ``documents d``.
     """
     if not terms or (scopes is not None and not scopes):
-        return LexicalHits({}, Question(0.0, len(terms), 0))
-    match = _confined(" OR ".join(terms), scopes)
+        return LexicalHits({}, Question(0.0, 0, 0, words=0.0, documents=documents))
+    rows = documents + FILLER_ROWS
+    matching = [_frequency(connection, term) for term in terms]
+    telling = _telling(terms, matching, rows)
+    scores = _scored(connection, _confined(" OR ".join(telling), scopes), limit, condition)
+    question = weigh_question(rows, matching, [word_share(term) for term in terms])
+    # Words of fillers, or that only a space out of sight holds, are as unknown as words that nobody holds.
+    question = replace(question, known_terms=_known(connection, terms, scopes))
+    rare = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= _RARE_DOCUMENTS]
+    return LexicalHits(scores, question, frozenset(holding(connection, rare, _RARE_DOCUMENTS, scopes, condition)))
+
+
+def holding(
+    connection: sqlite3.Connection,
+    terms: Sequence[str],
+    limit: int,
+    scopes: Sequence[str] | None = None,
+    condition: Condition | None = None,
+) -> dict[int, float]:
+    """Documents that hold a term which at most ``limit`` documents hold, with their BM25 for that term alone.
+
+    Args:
+        connection: The catalog.
+        terms: FTS5 operands.
+        limit: A term that more documents hold names none of them.
+        scopes: Scope terms to stay within; None means everywhere.
+        condition: A condition over ``documents d``.
+    """
+    if scopes is not None and not scopes:
+        return {}
+    found: dict[int, float] = {}
+    for term in terms:
+        match = f"own : {term}" if scopes is None else f"(own : {term}) AND scope : ({' OR '.join(scopes)})"
+        holders = _scored(connection, match, limit + 1, condition)
+        if len(holders) <= limit:
+            found |= {identifier: max(score, found.get(identifier, 0.0)) for identifier, score in holders.items()}
+    return found
+
+
+def _scored(connection: sqlite3.Connection, match: str, limit: int, condition: Condition | None) -> dict[int, float]:
+    """BM25 by document id of the best that match."""
     if condition is None:
-        sql = f"SELECT rowid, -{_BM25} AS score FROM words WHERE words MATCH ? ORDER BY score DESC LIMIT ?"
+        sql = (
+            f"SELECT rowid, -{_BM25} AS score FROM words WHERE words MATCH ? AND {_NO_FILLER} "
+            "ORDER BY score DESC LIMIT ?"
+        )
         arguments: tuple[object, ...] = (match, limit)
     else:
         sql = (
@@ -57,16 +114,15 @@ def search(
             f"WHERE words MATCH ? AND {condition.sql} ORDER BY score DESC LIMIT ?"
         )
         arguments = (match, *condition.parameters, limit)
-    scores = {int(identifier): float(score) for identifier, score in connection.execute(sql, arguments)}
-    question = weigh_question(*_frequencies(connection, terms))
-    if scopes is not None:
-        # Words that only a space out of sight holds are as unknown as words that nobody holds.
-        question = replace(question, known_terms=_known(connection, terms, scopes))
-    return LexicalHits(scores, question)
+    return {int(identifier): float(score) for identifier, score in connection.execute(sql, arguments)}
 
 
 def sharing(
-    connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None, limit: int
+    connection: sqlite3.Connection,
+    terms: Sequence[str],
+    scopes: Sequence[str] | None,
+    limit: int,
+    condition: Condition | None = None,
 ) -> list[tuple[str, str]]:
     """``(uri, own text)`` of memories that share rare terms with a memory that is indexed itself.
 
@@ -78,6 +134,7 @@ def sharing(
         terms: FTS5 operands of the memory's own words.
         scopes: Scope terms to stay within; None means everywhere.
         limit: Documents at most.
+        condition: A condition over ``documents d``.
     """
     counted = sorted((_bounded_frequency(connection, term), term) for term in terms)
     rarest = [(count, term) for count, term in counted if count > 1][:_RAREST_TERMS]
@@ -85,10 +142,11 @@ def sharing(
         return []
     joint = " OR " if sum(count for count, _ in rarest) <= _COMMON_FROM else " AND "
     match = _confined(joint.join(term for _, term in rarest), scopes)
+    where, parameters = ("1", ()) if condition is None else (condition.sql, condition.parameters)
     rows = connection.execute(
         "SELECT d.uri, d.own FROM words JOIN documents d ON d.id = words.rowid "
-        f"WHERE words MATCH ? AND d.context_type <> 'resource' ORDER BY {_BM25} LIMIT ?",
-        (match, limit),
+        f"WHERE words MATCH ? AND d.context_type <> 'resource' AND {where} ORDER BY {_BM25} LIMIT ?",
+        (match, *parameters, limit),
     )
     return [(uri, own) for uri, own in rows]
 
@@ -105,26 +163,30 @@ def _confined(expression: str, scopes: Sequence[str] | None) -> str:
     return match if scopes is None else f"({match}) AND scope : ({' OR '.join(scopes)})"
 
 
-def _frequencies(connection: sqlite3.Connection, terms: Sequence[str]) -> tuple[int, list[int]]:
-    """All rows, fillers included, and for each term the rows that hold it: what ``bm25()`` itself counts."""
-    rows = int(connection.execute("SELECT count(*) FROM documents").fetchone()[0]) + FILLER_ROWS
-    matching = [
-        int(
-            connection.execute(
-                "SELECT count(*) FROM words WHERE words MATCH ?", (f"{{own previous}} : {term}",)
-            ).fetchone()[0]
-        )
-        for term in terms
-    ]
-    return rows, matching
+def _frequency(connection: sqlite3.Connection, term: str) -> int:
+    """Rows that hold a term in either view; of a common one, about how many."""
+    count, last = connection.execute(
+        "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)",
+        (f"{{own previous}} : {term}", _COUNTED),
+    ).fetchone()
+    if count < _COUNTED:
+        return int(count)
+    (newest,) = connection.execute("SELECT max(id) FROM documents").fetchone()
+    return max(int(count), int(count * newest / max(last, 1)))
 
 
-def _known(connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str]) -> int:
+def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[str]:
+    """The terms worth looking up: all, but in a large store those that are not common while there are any."""
+    bound = max(_COUNTED, int(rows * _COMMON_SHARE))
+    telling = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= bound]
+    return telling or list(terms)
+
+
+def _known(connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None) -> int:
     """How many of the terms any document within the scopes holds."""
-    within = f"scope : ({' OR '.join(scopes)})"
     return sum(
         connection.execute(
-            "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (f"({{own previous}} : {term}) AND {within}",)
+            f"SELECT 1 FROM words WHERE words MATCH ? AND {_NO_FILLER} LIMIT 1", (_confined(term, scopes),)
         ).fetchone()
         is not None
         for term in terms

@@ -16,6 +16,7 @@ import sqlite3
 import threading
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -42,6 +43,7 @@ from memory_core.storage.lock import StoreLock
 _log = logging.getLogger(__name__)
 
 Mode = Literal["auto", "exact", "chroma"]
+Vector = NDArray[np.float32]
 
 #: A seal copies the whole folder, so it waits for this share of new rows; scanning them costs microseconds.
 _SEAL_SHARE = 20
@@ -153,6 +155,18 @@ class SealedIndex:
             return sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))[:k]
         view.scan.refresh(connection)
         return view.scan.search(query, k)
+
+    def load(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
+        """Read the rows that a search would scan, ahead of the first one."""
+        self._shelf(connection, space, fingerprint).view.scan.refresh(connection)
+
+    def cosines(
+        self, connection: sqlite3.Connection, space: str, fingerprint: str, query: Vector, seqs: Sequence[int]
+    ) -> dict[int, float]:
+        """The cosine of each of these rows of a space and model, by number; others are left out; see ``search``."""
+        found = self._shelf(connection, space, fingerprint).view.scan.cosines(query, seqs)
+        sealed = log.by_seq(connection, [seq for seq in seqs if seq not in found])
+        return found | {seq: float(row @ query) for seq, row in sealed.items()}
 
     def seal_due(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> bool:
         """Whether ``seal`` would open a newer snapshot or make one; a millisecond at most."""

@@ -6,10 +6,11 @@ question becomes a MATCH expression.
 SQLite's tokenizers cannot cut scripts written without spaces, so runs of Han, kana and hangul are stored as
 overlapping character pairs (``支付系统`` -> ``支付 付系 系统 统``). The last character of a run stands alone
 once more: with it every single character begins some token, so a one-character query is a prefix query.
-All other scripts are folded (NFKC, casefold) and left to FTS5, which stems English.
+Traditional characters become simplified ones, so that either finds the other. All other scripts are folded (NFKC,
+casefold) and left to FTS5, which stems English.
 
-Promises: pure, never raises on any ``str`` (operators, quotes, NUL and lone surrogates included), and what
-``query_expression`` returns is always valid MATCH syntax, or ``""`` when there is nothing to look for.
+Promises: pure, never raises on any ``str`` (operators, quotes, NUL and lone surrogates included), and every operand
+it returns is valid MATCH syntax.
 
 Does not: open a database, understand grammar, or weigh documents (``bm25`` and ``scoring.fusion`` do).
 """
@@ -23,7 +24,11 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 
+from memory_core.index.irregular import regular
+from memory_core.model.han import simplified
+
 TERM_LIMIT = 64
+EXACT_LIMIT = 8
 #: A longer query is read from its end: in joined messages the last one is the question.
 QUERY_LIMIT_CHARS = 8_000
 
@@ -40,6 +45,11 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff\ue000-\uf8ff]")
 _WORD = re.compile(r"w[wm]*")
 _CHUNK = re.compile(r"w[wm]*(?:[._/\\@:+'’-]{1,3}w[wm]*)*")
 _CLITIC = re.compile(r"['’](s|re|ve|ll|d|m|t)$")
+#: ``1st``, ``5pm``, ``30s``: numbers as words, not identifiers.
+_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|am|pm|s|k|m|h|x|km|kg|cm|mm|min|gb|mb)")
+_JOINT = re.compile(r"[._\\@:]|/.*/")
+_IDENTIFIER_CHARS, _NUMBER_DIGITS = 4, 4
+_YEAR = re.compile(r"(?:1[6-9]|20|21)\d\d")
 _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
 #: ``5月``, ``3章``: neither part says much alone.
 _COUNTED = re.compile(f"([0-9]+)([{_CJK}])")
@@ -65,6 +75,8 @@ CHINESE_FUNCTION_CHARS = CHINESE_PARTICLES | frozenset(
     "吧哦嗯哈是不没有在和与或也都就还又很太真被把给让跟对向从到着过地得个些哪谁几为会能可以要想说"
 )
 
+#: They ask what was, and say nothing about it.
+_HAPPENED = frozenset(("happen", "happened", "happening", "occurred", "event", "events", "发生", "事情", "事"))
 _PHRASE_WEIGHT = 1_000.0
 _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
@@ -86,9 +98,14 @@ class _Term:
 
 
 def fold(text: str) -> str:
-    """One form for all spellings: NFKC (full width, half-width kana), case folded, storable in SQLite."""
+    """One form for all spellings: NFKC (full width, half-width kana), case, simplified Chinese; storable in SQLite."""
     folded = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text)).casefold()
-    return unicodedata.normalize("NFKC", folded)
+    return simplified(unicodedata.normalize("NFKC", folded))
+
+
+def _spelled(text: str) -> str:
+    """``text`` as it is indexed and asked for: folded, and irregular forms as the word they belong to."""
+    return regular(fold(text))
 
 
 def index_tokens(text: str) -> str:
@@ -101,7 +118,7 @@ def index_tokens(text: str) -> str:
         The folded text with every CJK run replaced by its character pairs and its last character, set off by
         spaces. Blank if ``text`` holds nothing to find.
     """
-    return _CJK_RUN.sub(lambda run: f" {' '.join(_stored(run[0]))} ", fold(text))
+    return _CJK_RUN.sub(lambda run: f" {' '.join(_stored(run[0]))} ", _spelled(text))
 
 
 def distinct_words(text: str) -> frozenset[str]:
@@ -132,7 +149,7 @@ def query_terms(text: str, limit: int = TERM_LIMIT) -> tuple[str, ...]:
     Returns:
         Distinct quoted operands in order of appearance; empty if ``text`` holds no letter or digit.
     """
-    folded = fold(text[-QUERY_LIMIT_CHARS:])
+    folded = _spelled(text[-QUERY_LIMIT_CHARS:])
     found: dict[str, _Term] = {}
     for term in (*_quoted_terms(folded), *_plain_terms(folded)):
         found.setdefault(term.operand, term)
@@ -143,17 +160,32 @@ def query_terms(text: str, limit: int = TERM_LIMIT) -> tuple[str, ...]:
     return tuple(term.operand for term in terms)
 
 
-def query_expression(text: str, limit: int = TERM_LIMIT) -> str:
-    """The FTS5 MATCH expression that finds documents sharing any term with ``text``.
+def exact_terms(text: str, limit: int = EXACT_LIMIT) -> tuple[str, ...]:
+    """The operands of ``text`` that a document holds or does not hold, whatever else it says.
+
+    Quoted words and phrases, and identifiers: words joined by dots, underscores, colons and the like, or of
+    letters and digits. Hyphens and apostrophes join ordinary words too and do not count.
 
     Args:
         text: As for ``query_terms``.
-        limit: As for ``query_terms``.
-
-    Returns:
-        Operands joined by OR; ``""`` when there is nothing to look for (do not run MATCH then).
+        limit: Most operands returned, later before earlier ones.
     """
-    return " OR ".join(query_terms(text, limit))
+    folded = _spelled(text[-QUERY_LIMIT_CHARS:])
+    found = [term.operand for term in _quoted_terms(folded, least=1)]
+    for run in _RUNS.finditer(folded):
+        if run["cjk"] is None:
+            found += [f'"{" ".join(_words(chunk))}"' for chunk in _identifiers(run[0])]
+    return tuple(dict.fromkeys(found))[-limit:]
+
+
+def says_something(text: str) -> bool:
+    """Whether a question holds more than grammar and "what happened"."""
+    return any(not term.filler and term.text not in _HAPPENED for term in _plain_terms(_spelled(text)))
+
+
+def word_share(operand: str) -> float:
+    """How much of a word an operand of ``query_terms`` is: a pair of Chinese characters half, all else whole."""
+    return 0.5 if _CJK_RUN.search(operand) else 1.0
 
 
 def mentions(text: str, name: str) -> bool:
@@ -189,7 +221,20 @@ def _words(text: str) -> list[str]:
     return [text[match.start() : match.end()] for match in _WORD.finditer(_shape(text))]
 
 
-def _quoted_terms(folded: str) -> Iterator[_Term]:
+def _identifiers(run: str) -> Iterator[str]:
+    for chunk in _CHUNK.finditer(_shape(run)):
+        text = run[chunk.start() : chunk.end()]
+        letters, digits = any(char.isalpha() for char in text), any(char.isdigit() for char in text)
+        if text.isdecimal() and len(text) >= _NUMBER_DIGITS and not _YEAR.fullmatch(text):
+            yield text
+        if (letters and digits and not _ORDINAL.fullmatch(text)) or (
+            len(text) >= _IDENTIFIER_CHARS and len(_words(text)) > 1 and _JOINT.search(text)
+        ):
+            yield text
+
+
+def _quoted_terms(folded: str, least: int = 2) -> Iterator[_Term]:
+    """Quoted phrases of at least so many tokens."""
     for match in _QUOTED.finditer(folded):
         content = match[match.lastindex or 0]
         tokens: list[str] = []
@@ -203,7 +248,7 @@ def _quoted_terms(folded: str) -> Iterator[_Term]:
         prefix = len(last_run) == 1
         if len(last_run) > 1:
             tokens.pop()
-        if len(tokens) > 1:
+        if len(tokens) >= least:
             yield _Term(" ".join(tokens), _PHRASE_WEIGHT + len(content), prefix=prefix)
 
 

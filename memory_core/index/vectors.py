@@ -106,6 +106,11 @@ def newest_seq(connection: sqlite3.Connection, space: str, fingerprint: str) -> 
     return int(row[0] or 0)
 
 
+def log_head(connection: sqlite3.Connection) -> int:
+    """The number of the newest row of any space and model; 0 when there is none."""
+    return int(connection.execute("SELECT max(seq) FROM vectors").fetchone()[0] or 0)
+
+
 def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: int = 0) -> int:
     """How many rows are newer than ``after``."""
     row = connection.execute(
@@ -208,11 +213,21 @@ class ExactScan:
             return []
         return best(rows.seqs, rows.vectors @ query, k)
 
-    def drop(self, seqs: Sequence[int]) -> None:
-        """Let go of rows that were pruned from the log."""
-        with self._refreshing:
-            keep = ~np.isin(self._rows.seqs, np.asarray(seqs, dtype=np.int64))
-            self._buffer = self._rows = _Rows(self._rows.seqs[keep], self._rows.vectors[keep])
+    def cosines(self, query: NDArray[np.float32], seqs: Sequence[int]) -> dict[int, float]:
+        """The cosine of each of these rows that is held here, by number.
+
+        Args:
+            query: float32 (dim,), L2-normalised.
+            seqs: Row numbers, in any order.
+        """
+        rows = self._rows
+        if not len(rows.seqs) or not len(seqs):
+            return {}
+        wanted = np.asarray(seqs, dtype=np.int64)
+        places = np.minimum(np.searchsorted(rows.seqs, wanted), len(rows.seqs) - 1)
+        held = rows.seqs[places] == wanted
+        scores = rows.vectors[places[held]] @ query
+        return dict(zip(wanted[held].tolist(), scores.tolist(), strict=True))
 
     def above(self, floor: int) -> ExactScan:
         """A scan of the rows held here that are newer than ``floor``; this one stays as it is."""

@@ -9,6 +9,7 @@ from memory_core.errors import RunebookError
 from memory_core.model.changes import CommitReceipt
 from memory_core.model.conversation import parse_lines
 from memory_core.model.memory_file import parse
+from memory_core.model.project import stored_project
 from memory_core.model.record import read_record
 from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
@@ -42,11 +43,12 @@ class Compactor:
             return receipt
         messages, _ = parse_lines(self._store.text(MemoryUri.parse(log)) or "")
         summary = (receipt.working_memory or {}).get("summary")
-        kept = working_memory(messages, list(self._tasks()), summary)
+        project = messages[-1].project if messages else None
+        kept = working_memory(messages, list(self._tasks(project)), summary)
         return replace(receipt, working_memory=kept.as_dict() or None)
 
-    def _tasks(self) -> Iterator[Task]:
-        """Stored tasks as (uri, title, state, due date)."""
+    def _tasks(self, project: str | None) -> Iterator[Task]:
+        """Stored tasks of a project and of none, as (uri, title, state, due date)."""
         memory_type = next((known for known in self._registry.list_all() if known.name == _TASKS), None)
         if memory_type is None:
             return
@@ -65,7 +67,10 @@ class Compactor:
             if text is None:
                 continue
             stem = entry.uri.name.removesuffix(".md")
-            fields = read_record(memory_type, parse(text), stem).fields
+            record = read_record(memory_type, parse(text), stem)
+            if stored_project(memory_type, record.meta) not in (None, project):
+                continue
+            fields = record.fields
             due = fields.get("due_date")
             title, state = str(fields.get("title") or stem), str(fields.get("state") or "open")
             yield str(entry.uri), title, state.strip().casefold(), str(due) if due else None

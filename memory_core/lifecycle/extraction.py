@@ -8,41 +8,39 @@ the reason. The loop itself (``react``) never writes; which model answers it is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memory_core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.lifecycle.receipts import EXTRACTION, summed
+from memory_core.lifecycle.sessions import Part, SessionReader
 from memory_core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
 from memory_core.model.changes import (
     Action,
     CommitReceipt,
     OperationResult,
-    text_sha256,
 )
-from memory_core.model.conversation import Message, dump_lines, parse_lines
 from memory_core.model.filename import short_hash
-from memory_core.model.language import language_of
 from memory_core.model.operations import MemoryOperations
+from memory_core.model.project import NO_PROJECT, Belonging
 from memory_core.model.uri import MemoryUri
 from memory_core.react.brief import BriefWriter
-from memory_core.react.conversation import Conversation, Outcome, split
+from memory_core.react.conversation import Conversation, Outcome
 from memory_core.react.display import MemoryView
 from memory_core.react.orchestrator import MemoryReActOrchestrator
 from memory_core.react.review import without_counts
 from memory_core.storage.extractions import Extraction, ExtractionQueue
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.store import Store
-from memory_core.update.corrections import find_corrections, hints
 from memory_core.update.updater import MemoryUpdater, Span, parse_operations
 
 #: Older conversations that one commit takes up beside its own.
 _TAKEN_UP = 2
-#: Messages before the first waiting one that the model sees for context.
-_EARLIER_MESSAGES = 6
+#: Of these, the first that may be taken up.
+_LOOKED_AT = 8
 #: The first failures may be tried again at once; then each waits twice as long as the one before.
 _PATIENCE = 2
 _RETRY_AFTER = timedelta(minutes=1)
@@ -52,12 +50,8 @@ _FAILURES_IN_A_ROW = 2
 _RETRIED = "It is taken up by the next commit of a conversation, or by: runebook extract."
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Messages of one session that one run of the loop takes."""
-
-    span: Span
-    conversation: Conversation
+#: The update loop and the writer of briefs for conversations that belong to a project.
+Within = Callable[[Belonging], tuple[MemoryReActOrchestrator, BriefWriter]]
 
 
 class Extractor:
@@ -69,7 +63,8 @@ class Extractor:
         orchestrator: The update loop.
         briefs: Writes briefs for a client's own model.
         view: Tells types of files.
-        language: Language of memories; ``auto`` follows the user's messages.
+        within: The loop and the briefs over what one project sees.
+        sessions: Reads stored conversations.
     """
 
     def __init__(
@@ -80,14 +75,16 @@ class Extractor:
         briefs: BriefWriter,
         view: MemoryView,
         *,
-        language: str,
+        within: Within,
+        sessions: SessionReader,
     ) -> None:
         self._store = store
         self._updater = updater
         self.orchestrator = orchestrator
         self._briefs = briefs
         self._view = view
-        self._language = language
+        self._within = within
+        self.sessions = sessions
         self._locks: dict[MemoryUri, StoreLock] = {}
         self._guard = threading.Lock()
 
@@ -120,8 +117,11 @@ class Extractor:
     def due(self, recorded: CommitReceipt, now: datetime | None = None) -> list[MemoryUri]:
         """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again."""
         own = [MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION]
+        project = self.sessions.project_of(own[0]) if own else None
         at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
-        older = [row.log for row in self.waiting(_TAKEN_UP + len(own), at) if row.log not in own]
+        waiting = (row for row in self.waiting(_LOOKED_AT + len(own), at) if row.log not in own)
+        # What it would say in the receipt is not for another project.
+        older = [row.log for row in waiting if self.sessions.is_seen(row.log, project)]
         return own + older[:_TAKEN_UP]
 
     def extract_waiting(
@@ -153,7 +153,7 @@ class Extractor:
             NotFound: If there is no such session.
         """
         log = self._updater.session_uri(session_id)
-        messages = self.messages(log)
+        messages = self.sessions.messages(log)
         if not messages:
             raise NotFound(
                 f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
@@ -167,26 +167,31 @@ class Extractor:
         row = self.queue.get(log)
         if row is None or not row.waiting:
             return recorded
-        conversation = self._conversation(self.messages(log), row.extracted, row.stored, log)
-        brief = self._briefs.write(_for_client(conversation))
+        messages = self.sessions.messages(log)
+        conversation = self.sessions.conversation(messages, row.extracted, row.stored, log)
+        belonging = self.sessions.belonging(messages[row.extracted : row.stored])
+        brief = self._within(belonging)[1].write(_for_client(conversation))
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
-    def brief(self, session_id: str | None = None, focus: str | None = None) -> str:
+    def brief(self, session_id: str | None = None, focus: str | None = None, project: str | None = None) -> str:
         """A brief about a stored conversation, with its messages, as far as one hand-in can take them.
 
         Args:
             session_id: The conversation; default the one that waits longest, else the one that the client has
                 before it.
             focus: What to look for; also picks the memories that are shown.
+            project: The one that the client works in; what is private to another is not offered.
 
         Raises:
             NotFound: If nothing of this conversation waits.
         """
         if session_id is None:
-            row = None if focus else next((row for row in self.waiting() if self._is_whole(row)), None)
+            whole = (row for row in self.waiting() if self._is_whole(row))
+            offered = (row for row in whole if self.sessions.is_seen(row.log, project))
+            row = None if focus else next(offered, None)
             if row is None:
-                return self._briefs.write_unstored(focus).text
+                return self._within(Belonging(project))[1].write_unstored(focus).text
         else:
             row = self.queue.get(self._updater.session_uri(session_id))
             if row is None or not row.waiting:
@@ -194,8 +199,8 @@ class Extractor:
                     f"nothing of the conversation {session_id!r} waits to be extracted.",
                     hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
                 )
-        part = self._part(row, self._briefs.conversation_tokens)
-        brief = self._briefs.write(_for_client(part.conversation), include_messages=True)
+        part = self.sessions.part(row, self._briefs.conversation_tokens)
+        brief = self._within(part.belonging)[1].write(_for_client(part.conversation), include_messages=True)
         self.queue.briefed(row.log, part.span.end, brief.seen)
         return brief.text
 
@@ -207,6 +212,7 @@ class Extractor:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
         """Commit operations of a client's own model, as an answer to a brief where there was one.
 
@@ -214,13 +220,21 @@ class Extractor:
         that changed since the brief showed it takes a SEARCH/REPLACE patch, but is not replaced whole; the brief then
         stays open.
 
+        They belong to the project of their conversation, unless the caller names another; what a private conversation
+        says stays in its project all the same.
+
         Raises:
             InvalidInput: If there is neither an operation nor a reason.
         """
         row = None if session_id is None else self.queue.get(self._updater.session_uri(session_id))
         if row is None:
             return self._updater.apply_operations(
-                operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
+                operations,
+                session_id=session_id,
+                request_id=request_id,
+                dry_run=dry_run,
+                now=now,
+                belonging=belonging,
             )
         parsed, dropped = parse_operations(operations)
         parsed, notes = without_counts(parsed, self._view)
@@ -228,6 +242,8 @@ class Extractor:
         if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
+        messages = self.sessions.messages(row.log)
+        own = self.sessions.belonging(messages[row.extracted : row.briefed] if is_open else messages[-1:])
         receipt = self._updater.apply_operations(
             parsed,
             dropped=dropped,
@@ -238,45 +254,15 @@ class Extractor:
             expected=row.seen,
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,
+            belonging=own if own.confined or (own.project is not None and not belonging.named) else belonging,
         )
         return replace(receipt, notes=(*receipt.notes, *notes))
 
-    def messages(self, log: MemoryUri) -> tuple[Message, ...]:
-        """The stored messages of a session; empty if there are none."""
-        return tuple(parse_lines(self._store.text(log) or "")[0])
-
     def _is_whole(self, row: Extraction) -> bool:
         try:
-            return len(self.messages(row.log)) >= row.stored
+            return len(self.sessions.messages(row.log)) >= row.stored
         except RunebookError:
             return False
-
-    def _part(self, row: Extraction, budget_tokens: int) -> _Part:
-        """The next messages of a session that one prompt can hold.
-
-        Raises:
-            NotFound: If the log no longer holds them.
-        """
-        messages = self.messages(row.log)
-        if len(messages) < row.stored:
-            raise NotFound(
-                f"the log of the conversation holds {len(messages)} of its {row.stored} messages.",
-                hint="Bring the file back, or send the conversation again.",
-            )
-        windows = split(messages[row.extracted : row.stored], budget_tokens)
-        end = row.extracted + windows[0][1]
-        span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
-        return _Part(span, self._conversation(messages, row.extracted, end, row.log))
-
-    def _conversation(self, messages: Sequence[Message], start: int, end: int, log: MemoryUri) -> Conversation:
-        taken = tuple(messages[start:end])
-        return Conversation(
-            session_id=log.parent.name,
-            messages=taken,
-            earlier=tuple(messages[max(0, start - _EARLIER_MESSAGES) : start]),
-            language=language_of(messages) if self._language == "auto" else self._language,
-            hints=hints(find_corrections(taken)),
-        )
 
     def _extract(self, log: MemoryUri) -> Generator[LLMRequest, Completion, CommitReceipt]:
         receipts: list[CommitReceipt] = []
@@ -285,16 +271,17 @@ class Extractor:
         meter = Meter()
         while (row := self.queue.get(log)) is not None and row.waiting:
             try:
-                part = self._part(row, self.orchestrator.conversation_tokens)
-                outcome = yield from meter.read(self.orchestrator.extract(part.conversation))
-                receipt = self._commit(outcome, part.span)
+                part = self.sessions.part(row, self.orchestrator.conversation_tokens)
+                loop, _ = self._within(part.belonging)
+                outcome = yield from meter.read(loop.extract(part.conversation))
+                receipt = self._commit(outcome, part)
                 receipts.append(receipt)
                 if any(result.conflict for result in receipt.results):
-                    mended = yield from meter.read(self.orchestrator.mend(part.conversation, outcome, receipt))
+                    mended = yield from meter.read(loop.mend(part.conversation, outcome, receipt))
                     if mended is not None:
                         notes += mended.dropped
                         if len(mended.operations):
-                            receipts.append(self._commit(mended, part.span))
+                            receipts.append(self._commit(mended, part))
             except RunebookError as error:
                 results.append(self._postponed(row, error.message, error.hint))
                 break
@@ -306,12 +293,17 @@ class Extractor:
                 break
         return replace(whole := summed(receipts, results, meter.usage), notes=(*whole.notes, *notes))
 
-    def _commit(self, outcome: Outcome, span: Span) -> CommitReceipt:
+    def _commit(self, outcome: Outcome, part: Part) -> CommitReceipt:
+        span = part.span
         operations = outcome.operations
         if not operations.reasoning:
             operations = operations.model_copy(update={"reasoning": outcome.reasoning})
         receipt = self._updater.apply_operations(
-            operations, session_id=span.log.parent.name, expected=outcome.expected, span=span
+            operations,
+            session_id=span.log.parent.name,
+            expected=outcome.expected,
+            span=span,
+            belonging=part.belonging,
         )
         kept = [
             f"kept as it is: {change.uri or change.memory_type}: {change.reason}"

@@ -15,6 +15,8 @@ from memory_core.lifecycle.extraction import Extractor
 from memory_core.lifecycle.receipts import EXTRACTION, merged
 from memory_core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.model.changes import Action, CommitReceipt
+from memory_core.model.project import ProjectScope
+from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import REPEATED, Store
 
 
@@ -25,7 +27,7 @@ class ConversationIntake:
         store: Keeps the final receipts.
         extractor: Runs the update loop over one session.
         compactor: Adds what must stay in a compressed context.
-        indexed: Brings the index up to date with a receipt.
+        indexed: Brings the index up to date with a receipt, for whoever works in a project.
         client: Opens the configured model, or returns None; raises ``ModelFailed`` if it cannot be used.
         deadline_seconds: Time that one commit may spend on the model.
     """
@@ -35,7 +37,7 @@ class ConversationIntake:
         store: Store,
         extractor: Extractor,
         compactor: Compactor,
-        indexed: Callable[[CommitReceipt], CommitReceipt],
+        indexed: Callable[[CommitReceipt, ProjectScope], CommitReceipt],
         client: Callable[[], LLMClient | None],
         deadline_seconds: float,
     ) -> None:
@@ -70,9 +72,11 @@ class ConversationIntake:
         receipt = recorded
         if not _waits(recorded):
             return self._compactor.completed(receipt)
+        own = _log_of(recorded)
+        scope = ProjectScope(None if own is None else self._extractor.sessions.project_of(own))
         for log in self._extractor.due(recorded):
             done = yield from self._extractor.extraction(log)
-            receipt = merged(receipt, log, self._indexed(done))
+            receipt = merged(receipt, log, self._indexed(done, scope))
             if any(result.action is Action.QUEUED for result in done.results):
                 break
         receipt = self._compactor.completed(receipt)
@@ -97,7 +101,13 @@ class ConversationIntake:
                 hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
             )
         for receipt in self._extractor.extract_waiting(client, self._deadline_seconds, session_id):
-            yield self._indexed(receipt)
+            yield self._indexed(receipt, ProjectScope())
+
+
+def _log_of(recorded: CommitReceipt) -> MemoryUri | None:
+    """The log of the conversation that was recorded."""
+    found = next((result.uri for result in recorded.results if result.op == "messages"), None)
+    return None if found is None else MemoryUri.parse(found)
 
 
 def _waits(recorded: CommitReceipt) -> bool:

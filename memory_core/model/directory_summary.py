@@ -28,6 +28,7 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|$)", re.DOTALL)
 _LIST_MARK = re.compile(rf"^{re.escape(LIST_MARK)}[ \t]*\r?$", re.MULTILINE)
 _ABSTRACT_MARK = re.compile(r"<!-- generated ([0-9a-f]{8}) -->\s*\Z")
 _ENTRY = re.compile(r"- (?P<strong>\*\*)?(?P<name>[^:*/]+\.md)(?(strong)\*\*)(?:: (?P<line>.*))?")
+_PRIVATE = re.compile(r"^- … and (\d{1,9}) private to a project[ \t]*\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,25 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is in a directory: how many memories, those listed (newest first), and folders of other memories."""
+    """What is in a directory: how many memories, those listed (newest first), and folders of other memories.
+
+    ``private`` of them are counted and never listed: everybody reads a summary.
+    """
 
     label: str
     total: int
     listed: tuple[Listed, ...] = ()
     folders: tuple[str, ...] = ()
+    private: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An L1 in its parts; ``listed`` is None where there is no generated part."""
+    """An L1 in its parts; ``listed`` is None where there is no generated part, ``private`` how many it only counts."""
 
     authored: str
     listed: tuple[Listed, ...] | None
+    private: int = 0
 
 
 def abstract_line(text: str) -> str:
@@ -106,7 +112,8 @@ def parse_page(text: str) -> Page:
     found = (_ENTRY.fullmatch(line) for line in text[mark.end() :].splitlines())
     entries = {match["name"]: match for match in found if match is not None}
     items = (Listed(name, match["line"] or "", match["strong"] is not None) for name, match in entries.items())
-    return Page(text[: mark.start()].rstrip("\r\n"), tuple(items))
+    counted = _PRIVATE.search(text, mark.end())
+    return Page(text[: mark.start()].rstrip("\r\n"), tuple(items), 0 if counted is None else int(counted[1]))
 
 
 def render_page(authored: str, contents: Contents) -> str:
@@ -125,8 +132,10 @@ def render_page(authored: str, contents: Contents) -> str:
             break
         lines.append(line)
         shown += 1
-    if contents.total > shown:
-        lines.append(f"- … and {contents.total - shown} more")
+    if contents.total - contents.private > shown:
+        lines.append(f"- … and {contents.total - contents.private - shown} more")
+    if contents.private:
+        lines.append(f"- … and {contents.private} private to a project")
     lines += [f"- {folder}/" for folder in contents.folders]
     return head + "\n".join(lines).rstrip("\n") + "\n"
 

@@ -11,7 +11,12 @@ from typing import Any
 class Hit:
     """One found item.
 
-    ``why`` holds the parts of the score, each in [0, 1]: ``lexical``, ``semantic``, ``recency``, ``salience``.
+    Attributes:
+        why: What the score is made of, each in [0, 1]: ``lexical``, ``semantic``, ``rerank``, ``recency``,
+            ``salience``, and 1.0 for each of ``exact``, ``speaker``, ``date``, ``project`` that speaks for it.
+        project: The project it belongs to, if any.
+        also: Near-identical items that are folded into this one.
+        contested_by: Newer memories that contradict or replace it.
     """
 
     uri: str
@@ -21,9 +26,13 @@ class Hit:
     abstract: str
     updated_at: str | None
     why: Mapping[str, float]
+    project: str | None = None
+    also: tuple[str, ...] = ()
+    contested_by: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
+        """JSON form, without members that say nothing."""
+        optional = {"project": self.project, "also": list(self.also), "contested_by": list(self.contested_by)}
         return {
             "uri": self.uri,
             "context_type": self.context_type,
@@ -32,6 +41,7 @@ class Hit:
             "abstract": self.abstract,
             "updated_at": self.updated_at,
             "why": dict(self.why),
+            **{name: value for name, value in optional.items() if value},
         }
 
 
@@ -41,13 +51,14 @@ class FindResult:
 
     ``skills`` are tool and skill memories, ``resources`` session messages and logs, ``memories`` the rest;
     ``total`` counts all three. ``notes`` say what the caller should know: a hint when nothing was found, or that
-    the search ran by words only.
+    the search ran by words only. ``cached`` says that the candidates were kept from an earlier, equal query.
     """
 
     memories: tuple[Hit, ...] = ()
     resources: tuple[Hit, ...] = ()
     skills: tuple[Hit, ...] = ()
     notes: tuple[str, ...] = ()
+    cached: bool = False
 
     @property
     def total(self) -> int:
@@ -128,15 +139,24 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """A memory that went into a context part."""
+    """What went into a context part; ``cut`` says that only a piece of it did."""
 
     uri: str
     score: float | None = None
+    cut: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form, without members that say nothing."""
+        optional = {"score": self.score, "cut": self.cut or None}
+        return {"uri": self.uri, **{name: value for name, value in optional.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """One typed block: ``kind`` is profile, directory, memories, skills or session."""
+    """One part of a context.
+
+    ``kind`` is profile, directory, constraints, memories, tools, skill, session, recent or log.
+    """
 
     kind: str
     text: str
@@ -146,23 +166,31 @@ class ContextPart:
 
 @dataclass(frozen=True, slots=True)
 class ContextPack:
-    """Everything ``retrieve`` hands an agent; ``tokens`` is what ``text`` costs, ``left_out`` what did not fit."""
+    """Everything ``retrieve`` hands an agent.
+
+    Attributes:
+        parts: In reading order.
+        text: All of them, with what stands around them.
+        tokens: What it costs, simulated calls included.
+        left_out: URIs that did not fit.
+        notes: What the caller should know.
+        messages: Simulated tool calls and results to insert; None where the format is text.
+    """
 
     parts: tuple[ContextPart, ...]
     text: str
     tokens: int
     left_out: tuple[str, ...] = field(default=())
     notes: tuple[str, ...] = ()
+    messages: tuple[Mapping[str, Any], ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
+        """JSON form, without members that say nothing."""
         parts = [
             {
                 "kind": part.kind,
                 "text": part.text,
-                "items": [
-                    {"uri": item.uri} | ({} if item.score is None else {"score": item.score}) for item in part.items
-                ],
+                "items": [item.as_dict() for item in part.items],
                 "tokens": part.tokens,
             }
             for part in self.parts
@@ -173,4 +201,6 @@ class ContextPack:
             "tokens": self.tokens,
             "left_out": list(self.left_out),
         }
+        if self.messages is not None:
+            pack["messages"] = [dict(message) for message in self.messages]
         return pack | ({"notes": list(self.notes)} if self.notes else {})

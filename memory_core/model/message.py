@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from memory_core.errors import InvalidInput
 from memory_core.model.message_values import moment, sound_text
+from memory_core.model.project import folder_name
 
 Scalar = str | int | float | bool
 
@@ -77,6 +78,8 @@ class Message:
         tool_calls: Calls that the message makes.
         tool_results: Answers that the message brings.
         extra: Scalar keys that mean nothing here, kept as they came.
+        project: The project in which it was said, as the recorder noted it; what a client sends does not count.
+        private: Whether it is private to that project.
     """
 
     role: str
@@ -87,6 +90,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     extra: Mapping[str, Scalar] = field(default_factory=dict)
+    project: str | None = None
+    private: bool = False
 
 
 def to_record(message: Message) -> dict[str, Any]:
@@ -100,6 +105,8 @@ def to_record(message: Message) -> dict[str, Any]:
         "tool_calls": [_call_record(call) for call in message.tool_calls] or None,
         "tool_results": [_result_record(result) for result in message.tool_results] or None,
         "extra": dict(message.extra) or None,
+        "project": message.project,
+        "private": True if message.private and message.project is not None else None,
     }
     return {key: value for key, value in members.items() if value is not None}
 
@@ -116,7 +123,10 @@ def from_record(record: Mapping[str, Any]) -> Message:
     extra = record.get("extra", {})
     if not isinstance(extra, Mapping):
         _refuse("'extra' is not an object")
-    added = {key: value for key, value in record.items() if key not in _KEYS}
+    project = _project(record.get("project"))
+    private = project is not None and record.get("private") is True
+    noted = ({"project"} if project is not None else set()) | ({"private"} if private else set())
+    added = {key: value for key, value in record.items() if key not in _KEYS and key not in noted}
     return Message(
         role=role,
         text=_text(record, "content") or "",
@@ -126,6 +136,8 @@ def from_record(record: Mapping[str, Any]) -> Message:
         tool_calls=tuple(_call(entry) for entry in _entries(record, "tool_calls")),
         tool_results=tuple(_result(entry) for entry in _entries(record, "tool_results")),
         extra={key: value for key, value in {**added, **extra}.items() if isinstance(value, str | int | float)},
+        project=project,
+        private=private,
     )
 
 
@@ -240,6 +252,11 @@ def _text(record: Mapping[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         _refuse(f"{key!r} is not text")
     return value
+
+
+def _project(value: Any) -> str | None:
+    """The project of a line; what a person wrote there that cannot be one is an ordinary key."""
+    return folder_name(value) if isinstance(value, str) and folder_name(value) == value else None
 
 
 def _count(record: Mapping[str, Any], key: str) -> int | None:

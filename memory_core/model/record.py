@@ -13,6 +13,7 @@ from typing import Any
 
 from memory_core.model.filename import key_of
 from memory_core.model.memory_file import MemoryFile
+from memory_core.model.project import project_key, stored_project
 from memory_core.model.rendered import behind, stem_keys
 from memory_core.model.schema import RESERVED_KEYS, FieldValue, MemoryType
 
@@ -86,8 +87,9 @@ def write_record(memory_type: MemoryType, record: MemoryRecord) -> MemoryFile:
 
 
 def record_key(memory_type: MemoryType, record: MemoryRecord) -> str:
-    """The normalised key that makes two records the same memory."""
-    return key_of(record.fields, memory_type.key_fields)
+    """The normalised key that makes two records the same memory; memories of two projects are never the same."""
+    project = stored_project(memory_type, record.meta)
+    return project_key(project, key_of(record.fields, memory_type.key_fields))
 
 
 def next_version(stored: Any) -> int:

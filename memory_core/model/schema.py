@@ -35,6 +35,7 @@ RESERVED_KEYS = (
     "confidence",
     "source",
     "project",
+    "private",
     "pinned",
     "expires_at",
     "links",
@@ -66,6 +67,14 @@ class OperationMode(StrEnum):
 
     UPSERT = "upsert"
     ADD_ONLY = "add_only"
+
+
+class ProjectMode(StrEnum):
+    """Whether a memory of a type belongs to the project at hand by itself, when it is told to, or never."""
+
+    AUTO = "auto"
+    NAMED = "named"
+    NEVER = "never"
 
 
 class Average(BaseModel):
@@ -138,6 +147,7 @@ class MemoryType(BaseModel):
     fields: tuple[MemoryField, ...]
     enabled: bool = True
     operation_mode: OperationMode = OperationMode.UPSERT
+    project: ProjectMode = ProjectMode.NAMED
     salience: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     half_life_days: Annotated[float, Field(gt=0.0)] | None = None
     overview_template: str | None = None

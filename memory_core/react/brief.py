@@ -63,6 +63,10 @@ class BriefWriter:
         self._prefetcher = prefetcher
         self._budget_tokens = budget_tokens
 
+    def reading(self, prefetcher: Prefetcher) -> BriefWriter:
+        """The same over what another prefetcher gathers: the store as one project sees it."""
+        return BriefWriter(self._prompts, self._guide, prefetcher, self._budget_tokens)
+
     @property
     def conversation_tokens(self) -> int:
         """Tokens of messages that a brief can show: the budget for ``split``."""

@@ -22,13 +22,14 @@ class Glance:
 Glancer = Callable[[str, int], Glance]
 
 
-def newest_in(connection: sqlite3.Connection, directory: str, limit: int) -> Glance:
-    """Look into one directory through the catalog.
+def newest_in(connection: sqlite3.Connection, directory: str, limit: int, project: str | None = None) -> Glance:
+    """Look into one directory through the catalog; what is private to another project is counted, not named.
 
     Args:
         connection: The catalog.
         directory: Its URI, without a slash at the end.
         limit: Names at most.
+        project: The project that somebody looks from.
     """
     # "0" is the character after "/", so the range is what begins with "directory/"; no further slash: no subfolders.
     start = len(directory) + 2
@@ -36,6 +37,8 @@ def newest_in(connection: sqlite3.Connection, directory: str, limit: int) -> Gla
     arguments = (f"{directory}/", f"{directory}0", start)
     (total,) = connection.execute(f"SELECT count(*) FROM documents WHERE {where}", arguments).fetchone()
     rows = connection.execute(
-        f"SELECT uri FROM documents WHERE {where} ORDER BY updated_at DESC, uri LIMIT ?", (*arguments, limit)
+        f"SELECT uri FROM documents WHERE {where} AND (NOT private OR project IS NULL OR project IS ?) "
+        "ORDER BY updated_at DESC, uri LIMIT ?",
+        (*arguments, project, limit),
     )
     return Glance(tuple(uri[start - 1 :] for (uri,) in rows), int(total))

@@ -7,7 +7,8 @@ writes. Never more than ``max_iterations + 2`` requests; similarity alone never 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import copy
+from collections.abc import Callable, Generator
 
 from memory_core.errors import ModelFailed
 from memory_core.llm.client import Completion, LLMRequest
@@ -55,7 +56,7 @@ class MemoryReActOrchestrator:
         max_iterations: Rounds of reading.
         prompt_tokens: Most tokens of a request, the schema of the answer included.
         max_tokens: Most tokens of an answer.
-        neighbour_from: Score from which a neighbour is near enough to be shown, and linked.
+        neighbour_from: Tells the score from which a neighbour is near enough to be shown, and linked.
         single_pass: One request, no reading, no repair.
     """
 
@@ -71,7 +72,7 @@ class MemoryReActOrchestrator:
         max_iterations: int,
         prompt_tokens: int,
         max_tokens: int,
-        neighbour_from: float = 0.8,
+        neighbour_from: Callable[[], float] = lambda: 0.8,
         single_pass: bool = False,
     ) -> None:
         self._prompts = prompts
@@ -90,6 +91,15 @@ class MemoryReActOrchestrator:
         self.system = _system(prompts, guide, self._rounds, prompt_tokens)
         frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS
         self._available = max(0, prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
+
+    def reading(
+        self, prefetcher: Prefetcher, actions: ActionRunner, preview: Preview, neighbours: Neighbours
+    ) -> MemoryReActOrchestrator:
+        """The same loop over what these show: the store as one project sees it."""
+        loop = copy.copy(self)
+        loop._prefetcher, loop._actions = prefetcher, actions
+        loop._preview, loop._neighbours = preview, neighbours
+        return loop
 
     @property
     def conversation_tokens(self) -> int:
@@ -151,7 +161,7 @@ class MemoryReActOrchestrator:
             actions=self._actions,
             preview=self._preview,
             neighbours=self._neighbours,
-            neighbour_from=self._neighbour_from,
+            neighbour_from=self._neighbour_from(),
             rounds=rounds,
         )
 

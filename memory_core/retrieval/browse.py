@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from memory_core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.model.daily_log import entries, log_day
 from memory_core.model.directory_summary import abstract_line
 from memory_core.model.hits import Listing, Listings, ReadResult
 from memory_core.model.record import summary_line
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
+from memory_core.retrieval.privacy import is_elsewhere
 from memory_core.storage.file_store import Entry, FileStore
 
-_MESSAGE_FRAGMENT = re.compile(r"(?P<uri>.*/messages\.jsonl)#(?P<line>\d{1,9})")
+_FRAGMENT = re.compile(r"(?P<uri>.*/(?:messages\.jsonl|logs/\d{4}-\d\d-\d\d\.md))#(?P<line>\d{1,9})")
 _NAMES_SHOWN = 8
 #: A file that is in no catalog is opened for its abstract up to this size.
 _ABSTRACT_BYTES = 1024 * 1024
 
 #: Abstracts of files by URI, from the catalog.
 Abstracts = Callable[[Sequence[str]], Mapping[str, str]]
+#: Those of some files that are private to a project other than the given one.
+PrivateElsewhere = Callable[[Sequence[str], str | None], Collection[str]]
+_PRIVATE_LINE = "private to another project"
 
 
 class Browser:
@@ -29,12 +35,35 @@ class Browser:
         files: The files.
         abstracts: Looks up one-line abstracts.
         spaces: ``scope/space`` names that may be seen.
+        private_elsewhere: Tells what is private to other projects; listings do not say what that is about.
     """
 
-    def __init__(self, files: FileStore, abstracts: Abstracts, spaces: Sequence[str]) -> None:
+    def __init__(
+        self,
+        files: FileStore,
+        abstracts: Abstracts,
+        spaces: Sequence[str],
+        private_elsewhere: PrivateElsewhere = lambda _uris, _project: (),
+    ) -> None:
         self._files = files
         self._abstracts = abstracts
         self._spaces = frozenset(spaces)
+        self._private_elsewhere = private_elsewhere
+        self._project: str | None = None
+        self._strict = False
+
+    def seen_from(self, project: str | None, *, strict: bool = False) -> Browser:
+        """The same store as somebody sees it who works in a project.
+
+        Args:
+            project: The project; None is none.
+            strict: Whether what is private to other projects is absent, not only left unexplained: for a reader who
+                is not the owner's own hand.
+        """
+        browser = copy.copy(self)
+        browser._project = project
+        browser._strict = strict
+        return browser
 
     def visible(self, uri: MemoryUri) -> MemoryUri:
         """The URI itself, if it is in a space that may be seen.
@@ -54,7 +83,8 @@ class Browser:
         """Lines of one file.
 
         Args:
-            uri_text: The file; ``…/messages.jsonl#12`` is line 12 of a session.
+            uri_text: The file; ``…/messages.jsonl#12`` is line 12 of a session, ``…/logs/2026-05-07.md#12`` the entry
+                of a daily log that begins there.
             offset: First line, 0-based.
             limit: Number of lines; -1 is to the end.
             limit_chars: Characters after which to stop at a line's end (a longer first line is cut).
@@ -63,10 +93,12 @@ class Browser:
             InvalidInput: If offset or limit is out of range.
             NotFound: If there is no such file.
         """
-        fragment = _MESSAGE_FRAGMENT.fullmatch(uri_text)
+        fragment = _FRAGMENT.fullmatch(uri_text)
         if fragment is not None:
-            uri_text, offset = fragment["uri"], int(fragment["line"]) + offset
-            limit = 1 if limit == -1 else limit
+            uri_text, line = fragment["uri"], int(fragment["line"])
+            whole = limit == -1 and offset == 0
+            limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
+            offset += line
         if offset < 0 or limit < -1:
             raise InvalidInput(
                 f"offset {offset} and limit {limit} are out of range.",
@@ -74,6 +106,8 @@ class Browser:
             )
         uri = self.visible(MemoryUri.parse(uri_text))
         text = self._files.text(uri)
+        if text is not None and self._strict and is_elsewhere(uri, text, self._project):
+            raise _absent(uri)
         if text is None:
             if self._files.is_dir(uri):
                 raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
@@ -95,6 +129,12 @@ class Browser:
         elif end == len(lines) and text.endswith("\n") and lines:
             content += "\n"
         return ReadResult(str(uri), content, offset, len(lines), end if end < len(lines) else None)
+
+    def _entry_lines(self, uri_text: str, line: int) -> int:
+        """How many lines the message or the log's entry has that begins at a line."""
+        uri = self.visible(MemoryUri.parse(uri_text))
+        text = self._files.text(uri) if log_day(uri) is not None else None
+        return next((entry.lines for entry in entries(text or "") if entry.line == line), 1)
 
     def ls(
         self,
@@ -144,6 +184,9 @@ class Browser:
                 raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
             raise _absent(uri)
         entries = list(self._below(uri, show_all_hidden, level_limit))
+        if self._strict:
+            hidden = self._private(entries, self._project)
+            entries = [entry for entry in entries if entry.uri not in hidden]
         shown = entries[:node_limit]
         lines = self._lines(shown, abs_limit) if output == "agent" else {}
         listings = tuple(
@@ -171,13 +214,25 @@ class Browser:
 
     def _lines(self, entries: Sequence[Entry], limit: int) -> dict[MemoryUri, str]:
         found = self._abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
+        private = self._private(entries, self._project)
         lines: dict[MemoryUri, str] = {}
         for entry in entries:
+            if entry.uri in private:
+                lines[entry.uri] = summary_line(_PRIVATE_LINE, limit)
+                continue
             text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
+                if text is not None and is_elsewhere(entry.uri, text, self._project):
+                    text = _PRIVATE_LINE
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
+
+    def _private(self, entries: Sequence[Entry], project: str | None) -> frozenset[MemoryUri]:
+        """Which files are private to another project, as far as the catalog knows them."""
+        files = {str(entry.uri): entry for entry in entries if not entry.is_dir}
+        found = {files[uri].uri for uri in self._private_elsewhere(list(files), project) if uri in files}
+        return frozenset(found)
 
     def _directory_line(self, uri: MemoryUri) -> str:
         """The directory's L0 where there is one, else what it holds."""
@@ -189,6 +244,8 @@ class Browser:
             for entry in self._files.entries(uri)
             if not entry.uri.name.startswith(".") and self._may_see(entry.uri)
         ]
+        private = self._private(inside, None)
+        inside = [entry for entry in inside if entry.uri not in private]
         names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
         more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
         return names + more

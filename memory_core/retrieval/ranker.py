@@ -1,9 +1,14 @@
-"""From evidence to hits: fusion, the floor, and a rank profile, each explained in ``why``."""
+"""From evidence to hits: fusion, the floor, a rank profile, and one place for what says the same.
+
+Every hit says in ``why`` what its score is made of. Pure: time is given, and what the store knows of a memory's
+rivals is asked for by a function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import nlargest
 from typing import cast, get_args
@@ -11,25 +16,25 @@ from typing import cast, get_args
 from memory_core.index.catalog import Entry
 from memory_core.index.embedder import Scale
 from memory_core.model.hits import Hit
+from memory_core.retrieval.candidates import Evidence, Gathered
 from memory_core.scoring.decay import Profile, decay, rank_score
-from memory_core.scoring.fusion import Calibration, Candidate, Question, Score, fuse, is_relevant
-from memory_core.storage.ledger import Usage
+from memory_core.scoring.fusion import Calibration, Candidate, Score, fuse, is_relevant
+from memory_core.storage.usage import Usage
 
 RANKS: tuple[str, ...] = get_args(Profile)
 _SECONDS_PER_DAY = 86_400.0
 _BEST_FEW = 10
 #: A hit that scores at most this share of the best one's is noise beside it.
 _TAIL_SHARE = 0.35
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of one candidate; see ``scoring.fusion.Candidate``."""
-
-    entry: Entry
-    bm25: float
-    cosine: float | None
-    names_speaker: bool
+#: What a memory of the current project gains, and what one keeps that a newer memory contradicts or replaces.
+_PROJECT_GAIN = 1.15
+_CONTESTED_SHARE = 0.7
+#: Places that are kept for phrases and identifiers among the hits.
+_EXACT_PLACES = 3
+#: So many of the best by match alone are looked at; the rest cannot come among the first by age or importance.
+_LEAST_RANKED, _RANKED_TIMES = 40, 3
+#: How much a cross-encoder's opinion weighs beside the fused score.
+_JUDGED_SHARE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,81 +42,229 @@ class Ranking:
     """What ``find`` was asked for.
 
     Attributes:
-        rank: relevance, decay or weighted.
+        rank: A profile of ``scoring.decay``.
         limit: Hits at most.
         score_threshold: Leave out hits below it; None keeps all.
         floor: Whether weak evidence gives no hits.
+        project: The project that is preferred, if any.
+        time_only: Whether the query asks for a time and nothing else: what is of that time is relevant then.
     """
 
     rank: str
     limit: int
     score_threshold: float | None
     floor: bool
+    project: str | None = None
+    time_only: bool = False
 
 
-def rank_hits(
-    evidence: Sequence[Evidence],
-    question: Question,
-    usage: Mapping[str, Usage],
-    ranking: Ranking,
-    now: datetime,
-    scale: Scale | None,
-) -> list[Hit]:
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A second opinion on the best few.
+
+    Attributes:
+        scores: Maps document ids to how well each answers, in [0, 1]; an empty list if it cannot say.
+        candidates: How many documents it is asked about.
+    """
+
+    scores: Callable[[Sequence[int]], Sequence[float]]
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What ranking asks the store.
+
+    Attributes:
+        entries: Documents by id; those that are gone are left out.
+        usage: Access statistics by URI.
+        changed_at: When memories were last changed, by URI; ISO 8601 in UTC.
+        judge: A reranker's opinion, where there is one.
+    """
+
+    entries: Callable[[Sequence[int]], Mapping[int, Entry]]
+    usage: Callable[[Sequence[str]], Mapping[str, Usage]]
+    changed_at: Callable[[Sequence[str]], Mapping[str, str]]
+    judge: Judge | None = None
+
+
+@dataclass(slots=True)
+class _Ranked:
+    total: float
+    age_days: float
+    entry: Entry
+    evidence: Evidence
+    score: Score
+    judged: float | None
+    contested_by: tuple[str, ...] = ()
+    also: list[str] = field(default_factory=list)
+
+
+def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetime, scale: Scale | None) -> list[Hit]:
     """Hits in the order of the profile, best first; none when nothing is relevant.
 
+    What holds a phrase or identifier of the query exactly keeps a place whatever the rest scores.
+
     Args:
-        evidence: Candidates found by words or by meaning.
-        question: What the store knows of the query's terms.
-        usage: Access statistics by URI.
+        gathered: Candidates, and what the store knows of the query's terms.
+        lookup: Answers what else ranking needs to know.
         ranking: Profile and bounds.
         now: Time that ages count from, aware.
         scale: Of the embedding model; None without one.
     """
-    candidates = [Candidate(max(0.0, item.bm25), item.cosine, item.names_speaker) for item in evidence]
-    scores = fuse(candidates, question, calibration=Calibration(scale.zero if scale is not None else 0.0))
-    best = nlargest(_BEST_FEW, scores, key=lambda score: score.total)
-    if ranking.floor and not is_relevant(best, question):
-        return []
     profile = cast("Profile", ranking.rank)
-    tail = _TAIL_SHARE * best[0].total if ranking.floor and best else 0.0
-    least = ranking.score_threshold or 0.0
-    ranked: list[tuple[float, float, Evidence, Score]] = []
-    for item, score in zip(evidence, scores, strict=True):
-        if score.total <= tail:
+    relevant = _promising(_relevant(gathered, ranking, scale), ranking, lookup.judge)
+    judged = _judged(relevant, lookup.judge)
+    entries = lookup.entries([item.document for item, _ in relevant])
+    rivals = _rivals(entries.values(), lookup.changed_at)
+    used = lookup.usage([entry.uri for entry in entries.values()])
+    ranked: list[_Ranked] = []
+    for item, score in relevant:
+        entry = entries.get(item.document)
+        if entry is None:
             continue
-        age_days = _age_days(item.entry, usage.get(item.entry.uri), now)
-        total = rank_score(profile, score.total, item.entry.salience, age_days)
-        if total >= least:
-            ranked.append((total, age_days, item, score))
-    ranked.sort(key=lambda found: (-found[0], found[2].entry.uri, found[2].entry.part))
-    return [
-        _hit(item.entry, total, _why(profile, score, item.entry.salience, age_days))
-        for total, age_days, item, score in ranked[: ranking.limit]
-    ]
+        opinion = judged.get(entry.id)
+        contested_by = rivals.get(entry.uri, ())
+        match = score.total
+        if judged:
+            match += _JUDGED_SHARE * ((opinion or 0.0) - match)
+        if contested_by:
+            match *= _CONTESTED_SHARE
+        if ranking.project is not None and entry.project == ranking.project:
+            match = min(1.0, match * _PROJECT_GAIN)
+        age_days = _age_days(entry, used.get(entry.uri), profile, now)
+        total = rank_score(profile, match, entry.salience, age_days)
+        if total >= (ranking.score_threshold or 0.0):
+            ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested_by))
+    ranked.sort(key=lambda found: (-found.total, found.entry.uri, found.entry.part))
+    return [_hit(found, profile, ranking) for found in _placed(_folded(ranked), ranking.limit)]
 
 
-def _why(profile: Profile, score: Score, salience: float, age_days: float) -> dict[str, float]:
-    why = {"lexical": score.lexical}
-    if score.semantic is not None:
-        why["semantic"] = score.semantic
+def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:
+    """Candidates with their scores; without those that are noise, and none when all are."""
+    question = gathered.question
+    candidates = [Candidate(item.bm25, item.cosine, item.names_speaker, item.names_date) for item in gathered.evidence]
+    scores = fuse(candidates, question, calibration=Calibration(scale.zero if scale is not None else 0.0))
+    found = list(zip(gathered.evidence, scores, strict=True))
+    if not ranking.floor or not found:
+        return found
+    best = nlargest(_BEST_FEW, scores, key=lambda score: score.total)
+    if not is_relevant(best, question):
+        return [(item, score) for item, score in found if item.exact or (ranking.time_only and item.names_date)]
+    tail = _TAIL_SHARE * best[0].total
+    return [(item, score) for item, score in found if score.total > tail or item.exact or item.rare]
+
+
+def _promising(
+    relevant: list[tuple[Evidence, Score]], ranking: Ranking, judge: Judge | None
+) -> list[tuple[Evidence, Score]]:
+    """Those that can still come among the first: all where time and importance decide, else the best by far enough."""
+    if ranking.rank not in ("relevance", "balanced"):
+        return relevant
+    count = max(_LEAST_RANKED, _RANKED_TIMES * ranking.limit, judge.candidates if judge is not None else 0)
+    best = nlargest(count, relevant, key=lambda found: found[1].total)
+    return best + [found for found in relevant if (found[0].exact or found[0].rare) and found not in best]
+
+
+def _judged(relevant: Sequence[tuple[Evidence, Score]], judge: Judge | None) -> dict[int, float]:
+    """The judge's opinion on the best few, by document id; what it was not asked about counts as no answer."""
+    if judge is None or not relevant:
+        return {}
+    best = nlargest(judge.candidates, relevant, key=lambda found: found[1].total)
+    documents = [item.document for item, _ in best]
+    scores = judge.scores(documents)
+    return dict(zip(documents, scores, strict=True)) if scores else {}
+
+
+def _rivals(
+    entries: Collection[Entry], changed_at: Callable[[Sequence[str]], Mapping[str, str]]
+) -> dict[str, tuple[str, ...]]:
+    """For each memory the ones that say otherwise and were written later."""
+    named: dict[str, list[str]] = {
+        entry.uri: json.loads(entry.contested_by) for entry in entries if entry.contested_by != "[]"
+    }
+    if not named:
+        return {}
+    written = changed_at([rival for several in named.values() for rival in several])
+    rivals: dict[str, tuple[str, ...]] = {}
+    for entry in entries:
+        own = entry.updated_at or ""
+        newer = tuple(uri for uri in named.get(entry.uri, ()) if written.get(uri, "") > own)
+        if newer:
+            rivals[entry.uri] = newer
+    return rivals
+
+
+def _folded(ranked: Sequence[_Ranked]) -> list[_Ranked]:
+    """One place for all that say the same; the best keeps it and names the others."""
+    first: dict[str, _Ranked] = {}
+    kept: list[_Ranked] = []
+    for found in ranked:
+        entry = found.entry
+        key = f"{entry.context_type} {entry.signature}"
+        holder = first.setdefault(key, found) if entry.signature else found
+        if holder is found:
+            kept.append(found)
+        else:
+            holder.also.append(_uri(entry))
+    return kept
+
+
+def _placed(ranked: Sequence[_Ranked], limit: int) -> list[_Ranked]:
+    """The best ``limit``. The last places are kept for what holds the query's phrases, identifiers or a rare word."""
+    chosen, below = list(ranked[:limit]), ranked[limit:]
+    entitled = [found for found in below if found.evidence.exact][:_EXACT_PLACES]
+    if not any(found.evidence.rare for found in chosen):
+        entitled += [found for found in below if found.evidence.rare and found not in entitled][:1]
+    for found in entitled:
+        places = [at for at, held in enumerate(chosen) if not held.evidence.exact and held not in entitled]
+        if places:
+            del chosen[places[-1]]
+            chosen.append(found)
+    return chosen
+
+
+def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
+    entry = found.entry
+    why = {"lexical": found.score.lexical}
+    if found.score.semantic is not None:
+        why["semantic"] = found.score.semantic
+    if found.judged is not None:
+        why["rerank"] = found.judged
     if profile != "relevance":
-        why |= {"recency": decay(age_days), "salience": salience}
-    return why
+        why |= {"recency": decay(found.age_days), "salience": entry.salience}
+    speaks = {
+        "exact": found.evidence.exact,
+        "speaker": found.evidence.names_speaker,
+        "date": found.evidence.names_date,
+        "project": ranking.project is not None and entry.project == ranking.project,
+    }
+    why |= {name: 1.0 for name, holds in speaks.items() if holds}
+    return Hit(
+        uri=_uri(entry),
+        context_type=entry.context_type,
+        memory_type=entry.memory_type,
+        score=round(found.total, 4),
+        abstract=entry.abstract,
+        updated_at=entry.updated_at,
+        why={name: round(value, 4) for name, value in why.items()},
+        project=entry.project,
+        also=tuple(found.also),
+        contested_by=found.contested_by,
+    )
 
 
-def _hit(entry: Entry, score: float, why: Mapping[str, float]) -> Hit:
-    uri = f"{entry.uri}#{entry.part}" if entry.memory_type == "message" else entry.uri
-    rounded = {name: round(value, 4) for name, value in why.items()}
-    return Hit(uri, entry.context_type, entry.memory_type, round(score, 4), entry.abstract, entry.updated_at, rounded)
+def _uri(entry: Entry) -> str:
+    return f"{entry.uri}#{entry.part}" if entry.memory_type in ("message", "daily_logs") else entry.uri
 
 
-def _age_days(entry: Entry, usage: Usage | None, now: datetime) -> float:
-    """Days since last use; since the last change where there was none, 0 where no time is known."""
+def _age_days(entry: Entry, usage: Usage | None, profile: Profile, now: datetime) -> float:
+    """Days since last use, else since the last change (``weighted``: creation); 0 where no time is known."""
     if usage is not None:
         moment = usage.last_accessed_at
     else:
         try:
-            moment = datetime.fromisoformat(entry.updated_at or "")
+            moment = datetime.fromisoformat((entry.created_at if profile == "weighted" else entry.updated_at) or "")
         except ValueError:
             return 0.0
     if moment.tzinfo is None:

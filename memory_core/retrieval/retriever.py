@@ -1,53 +1,51 @@
-"""``find``: candidates by words and by meaning, fused, ranked, and cut where nothing is relevant any more.
+"""``find``: candidates by words, by meaning and by what is named exactly, ranked, and none where nothing is relevant.
 
 Brings the index up to date first, so that what any process committed a moment ago is found. Never writes a
-memory file. Without vectors (no model, or not ready in time) it answers by words and says so.
+memory file, and never shows what is private to another project. Without vectors (no model, or not ready in time)
+it answers by words and says so.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.index import lexical
-from memory_core.index.catalog import Entry
 from memory_core.index.filter import Condition, compile_filter
 from memory_core.index.indexer import Indexer
-from memory_core.index.tokenizer import distinct_words, mentions, query_terms
-from memory_core.index.vectors import by_seq
+from memory_core.index.tokenizer import distinct_words, query_terms, says_something
 from memory_core.model.changes import Similar
+from memory_core.model.han import simplified
 from memory_core.model.hits import FindResult, Hit
+from memory_core.model.project import ProjectScope
+from memory_core.model.time_expression import TimeSpan, time_spans
 from memory_core.model.uri import MemoryUri
-from memory_core.retrieval.ranker import RANKS, Evidence, Ranking, rank_hits
-from memory_core.scoring.fusion import Question, jaccard
+from memory_core.retrieval.cache import RecentCache
+from memory_core.retrieval.candidates import CandidateSearch, Sought
+from memory_core.retrieval.person import other_person
+from memory_core.retrieval.ranker import RANKS, Judge, Lookup, Ranking, rank_hits
+from memory_core.scoring.fusion import jaccard
 from memory_core.storage.ledger import Ledger
 
 if TYPE_CHECKING:
-    from memory_core.index.embedder import Scale, Vectors
+    from memory_core.index.embedder import Embedder, Scale, Vectors
+    from memory_core.index.reranker import Reranker
 
-CANDIDATES = 100
-_MOST_CANDIDATES = 20_000
 _LIMIT = 100
 _QUERY_LIMIT_CHARS = 20_000
 _EMBEDDED_QUERY_CHARS = 2_000
+_TIMED_QUERY_CHARS = 2_000
+_QUERY_VECTORS = 256
 _SIMILAR_CHARS = 1_000
 _SIMILAR_TERMS = 6
 _MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
 #: Share of words in common from which a receipt names the neighbour.
 _SIMILAR_FROM = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    text: str
-    vector: Vectors | None
-    condition: Condition | None
-    notes: tuple[str, ...]
+_EVERYWHERE = ProjectScope()
 
 
 class Retriever:
@@ -58,14 +56,25 @@ class Retriever:
         ledger: Access statistics.
         spaces: ``scope/space`` names that may be seen.
         config: Defaults and waiting times.
+        reranker: Judges the best hits again; None leaves them as they are.
     """
 
-    def __init__(self, indexer: Indexer, ledger: Ledger, spaces: Sequence[str], config: Config) -> None:
+    def __init__(
+        self,
+        indexer: Indexer,
+        ledger: Ledger,
+        spaces: Sequence[str],
+        config: Config,
+        reranker: Reranker | None = None,
+    ) -> None:
         self._indexer = indexer
         self._catalog = indexer.catalog
         self._ledger = ledger
         self._spaces = tuple(spaces)
         self._config = config
+        self._candidates = CandidateSearch(indexer, spaces, config.search.cached_queries)
+        self._reranker = reranker
+        self._vectors: RecentCache[str, Vectors] = RecentCache(_QUERY_VECTORS)
 
     def find(
         self,
@@ -76,6 +85,7 @@ class Retriever:
         filter: Mapping[str, Any] | None = None,
         rank: str | None = None,
         now: datetime | None = None,
+        project: ProjectScope = _EVERYWHERE,
     ) -> FindResult:
         """The best ``limit`` hits of all kinds together.
 
@@ -85,30 +95,50 @@ class Retriever:
             limit: 1 to 100.
             score_threshold: Leave out hits below it, in [0, 1].
             filter: See ``index.filter``.
-            rank: relevance, decay or weighted; None means the setting.
-            now: Time that ages count from; default the clock's.
+            rank: relevance, balanced, decay or weighted; None means the setting.
+            now: Time that ages count from, and that "yesterday" is seen from; default the clock's, in local time.
+            project: The project that is preferred, or searched alone.
 
         Raises:
             InvalidInput: If an argument is wrong.
         """
         rank = rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
-        prepared = self._prepare(query, target_uri, filter)
-        evidence, question = self._evidence(prepared, limit)
-        usage = self._ledger.usage({item.entry.uri for item in evidence})
-        ranking = Ranking(rank, limit, score_threshold, self._config.search.floor)
-        kept = rank_hits(evidence, question, usage, ranking, now or datetime.now(UTC), self._scale())
-        notes = prepared.notes
+        given = [compile_filter(filter), _below(target_uri)]
+        self._indexer.follow()
+        notes: list[str] = []
+        vectors = self._meaning(query, notes)
+        now = now or datetime.now().astimezone()
+        spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
+        sought = Sought(query, vectors, _both([*given, self._seen(project)]), limit, spans)
+        ranking = Ranking(
+            rank=rank,
+            limit=limit,
+            score_threshold=score_threshold,
+            floor=self._config.search.floor,
+            project=project.current,
+            time_only=bool(spans) and not says_something(_without(query, spans)),
+        )
+        lookup = Lookup(
+            self._catalog.entries,
+            self._ledger.usage_table.usage,
+            self._catalog.changed_at,
+            self._judge(query, notes),
+        )
+        with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
+            found = self._candidates.gather(sought)
+            kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
         if not kept:
-            notes = (*notes, _nothing(score_threshold, prepared.condition is not None))
+            notes.append(_nothing(score_threshold, any(given) or project.only))
         return FindResult(
             memories=_group(kept, "memory"),
             resources=_group(kept, "resource"),
             skills=_group(kept, "skill"),
-            notes=notes,
+            notes=tuple(notes),
+            cached=found.cached,
         )
 
-    def similar(self, uris: Sequence[str], limit: int = 3) -> tuple[Similar, ...]:
+    def similar(self, uris: Sequence[str], limit: int = 3, project: ProjectScope = _EVERYWHERE) -> tuple[Similar, ...]:
         """Stored memories that share most of their words with the given new ones; never themselves.
 
         By words alone, so that a commit neither waits for the model nor depends on one.
@@ -119,10 +149,11 @@ class Retriever:
         found: dict[str, float] = {}
         scopes = self._catalog.scope_terms(self._spaces)
         connection = self._catalog.connection()
+        seen = self._seen(project)
         for uri in uris:
             text = self._catalog.own_text(uri)[:_SIMILAR_CHARS]
             terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
-            for other, own in lexical.sharing(connection, terms, scopes, limit + len(uris) + 2):
+            for other, own in lexical.sharing(connection, terms, scopes, limit + len(uris) + 2, seen):
                 if other not in uris:
                     score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
                     found[other] = max(found.get(other, 0.0), round(score, 3))
@@ -132,116 +163,99 @@ class Retriever:
     @property
     def near_from(self) -> float:
         """The score from which ``near`` means that two texts may be about the same thing."""
-        scale = self._scale()
-        return _SIMILAR_FROM if scale is None else scale.near
+        embedder = self._indexer.embedder
+        return _SIMILAR_FROM if embedder is None or not embedder.ready() else embedder.scale.near
 
-    def near(self, texts: Sequence[str], limit: int = 5) -> list[tuple[Similar, ...]]:
+    def near(
+        self, texts: Sequence[str], limit: int = 5, project: ProjectScope = _EVERYWHERE
+    ) -> list[tuple[Similar, ...]]:
         """Stored memories that are near each text in meaning or in words; turns of conversations are left out.
 
         Returns:
             For each text at most ``limit``, nearest first; the score is the cosine, or the Jaccard index of the
             distinct words where that is more or there is no vector.
         """
-        return [self._near(text[:_SIMILAR_CHARS], limit) if text.strip() else () for text in texts]
+        self._indexer.follow()
+        return [self._near(text[:_SIMILAR_CHARS], limit, project) if text.strip() else () for text in texts]
 
-    def _near(self, text: str, limit: int) -> tuple[Similar, ...]:
-        evidence, _ = self._evidence(self._prepare(text, "", _MEMORIES), limit)
+    def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
+        condition = _both([compile_filter(_MEMORIES), self._seen(project)])
+        sought = Sought(text, self._meaning(text, []), condition, limit)
+        with self._catalog.reading():
+            evidence = self._candidates.gather(sought).evidence
+            nearest = sorted(evidence, key=lambda item: (-(item.cosine or 0.0), -item.bm25))[: 2 * limit]
+            entries = self._catalog.entries([item.document for item in nearest])
+            owns = self._catalog.texts(list(entries))
         words = distinct_words(text)
-        nearest = sorted(evidence, key=lambda item: (-(item.cosine or 0.0), -item.bm25))[: 2 * limit]
         scored: dict[str, float] = {}
         for item in nearest:
-            uri = str(item.entry.uri)
-            shared = jaccard(words, distinct_words(self._catalog.own_text(uri)[:_SIMILAR_CHARS]))
-            scored[uri] = round(max(item.cosine or 0.0, shared), 3)
+            if item.document in entries:
+                shared = jaccard(words, distinct_words(owns[item.document][:_SIMILAR_CHARS]))
+                scored[entries[item.document].uri] = round(max(item.cosine or 0.0, shared), 3)
         best = sorted(scored.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best[:limit])
 
-    def _prepare(self, query: str, target_uri: str, filter_tree: Mapping[str, Any] | None) -> _Query:
-        conditions = [compile_filter(filter_tree), _below(target_uri)]
-        condition = _both([part for part in conditions if part is not None])
-        self._indexer.follow()
-        notes: list[str] = []
-        vector = self._query_vector(query[-_EMBEDDED_QUERY_CHARS:], notes)
-        return _Query(query, vector, condition, tuple(notes))
-
-    def _query_vector(self, text: str, notes: list[str]) -> Vectors | None:
+    def _meaning(self, query: str, notes: list[str]) -> tuple[Vectors, ...]:
+        """The query's vectors, one for each way to put it; none where words alone must do, with a note why."""
         embedder = self._indexer.embedder
         if embedder is None:
-            return None
-        deadline = time.monotonic() + self._config.embedding.wait_seconds
-        if not embedder.ready(self._config.embedding.wait_seconds):
-            notes.append("searched by words only: the embedding model is not ready; ask again in a moment")
-            return None
+            return ()
+        wait_seconds = self._config.embedding.wait_seconds
+        deadline = time.monotonic() + wait_seconds
+        if not embedder.ready(wait_seconds):
+            reason = embedder.failure or "the embedding model is not ready; ask again in a moment"
+            notes.append(f"searched by words only: {reason}")
+            return ()
+        text = simplified(query[-_EMBEDDED_QUERY_CHARS:])
         try:
-            waiting = self._indexer.embed_waiting(deadline)
-            if waiting:
-                notes.append(f"{waiting} passages are not searched by meaning yet; ask again in a moment")
-            vector: Vectors = embedder.embed([text])[0]
+            if self._indexer.embed_waiting(deadline):
+                progress = self._indexer.progress()
+                notes.append(
+                    f"{progress.done:,} of {progress.total:,} passages are searched by meaning so far, the others by "
+                    "words; ask again in a moment"
+                )
+            return tuple(self._vector(way, embedder) for way in (text, other_person(text)) if way is not None)
         except EmbeddingFailed as error:
             notes.append(f"searched by words only: {error.message}")
-            return None
+            return ()
+
+    def _vector(self, text: str, embedder: Embedder) -> Vectors:
+        vector = self._vectors.get(text)
+        if vector is None:
+            vector = embedder.embed_query(text)
+            self._vectors.put(text, vector)
         return vector
 
-    def _scale(self) -> Scale | None:
-        embedder = self._indexer.embedder
-        return None if embedder is None else embedder.scale
+    def _judge(self, query: str, notes: list[str]) -> Judge | None:
+        """The cross-encoder's opinion, if there is one and it is loaded."""
+        reranker = self._reranker
+        if reranker is None:
+            return None
+        if not reranker.ready():
+            notes.append(f"not reranked: {reranker.failure or 'the cross-encoder is still loading'}")
+            return None
 
-    def _evidence(self, query: _Query, limit: int) -> tuple[list[Evidence], Question]:
-        """Everything known of each candidate: found by either way, scored by both."""
-        terms = query_terms(query.text)
-        scopes = self._catalog.scope_terms(self._spaces)
-        words = lexical.search(self._catalog.connection(), terms, CANDIDATES, scopes, query.condition)
-        cosines = self._nearest(query, limit)
-        missing = [identifier for identifier in words.scores if identifier not in cosines]
-        cosines |= self._cosines(missing, query.vector)
-        entries = self._catalog.entries([*dict.fromkeys((*words.scores, *cosines))])
-        evidence = [
-            Evidence(
-                entry=entry,
-                bm25=words.scores.get(identifier, 0.0),
-                cosine=cosines.get(identifier),
-                names_speaker=_names(query.text, entry),
-            )
-            for identifier, entry in entries.items()
-        ]
-        return evidence, words.question
+        def scores(documents: Sequence[int]) -> list[float]:
+            texts = self._catalog.texts(documents)
+            try:
+                return reranker.scores(query, [texts.get(document, "") for document in documents])
+            except EmbeddingFailed as error:
+                notes.append(f"not reranked: {error.message}")
+                return []
 
-    def _nearest(self, query: _Query, limit: int) -> dict[int, float]:
-        """Documents near the query's vector, by id; more are asked for while a filter leaves too few."""
-        embedder = self._indexer.embedder
-        if query.vector is None or embedder is None:
-            return {}
-        connection = self._catalog.connection()
-        wanted = CANDIDATES
-        while True:
-            near: dict[int, float] = {}
-            for space in self._spaces:
-                hits = self._indexer.vectors.search(connection, space, embedder.fingerprint, query.vector, wanted)
-                near |= dict(hits)
-            live = self._catalog.live(list(near))
-            best: dict[int, float] = {}
-            for seq, document in live.items():
-                best[document] = max(best.get(document, -1.0), near[seq])
-            if query.condition is not None:
-                allowed = self._catalog.satisfying(list(best), query.condition)
-                best = {document: cosine for document, cosine in best.items() if document in allowed}
-            if len(best) >= limit or len(near) < wanted or wanted >= _MOST_CANDIDATES:
-                return best
-            wanted *= 8
+        return Judge(scores, self._config.search.rerank_candidates)
 
-    def _cosines(self, documents: Sequence[int], vector: Vectors | None) -> dict[int, float]:
-        """The best cosine of each document's passages."""
+    def _scale(self, vectors: Sequence[Vectors]) -> Scale | None:
         embedder = self._indexer.embedder
-        if vector is None or embedder is None or not documents:
-            return {}
-        seqs = self._catalog.vector_seqs(documents, embedder.fingerprint)
-        rows = by_seq(self._catalog.connection(), [seq for several in seqs.values() for seq in several])
-        found: dict[int, float] = {}
-        for document, several in seqs.items():
-            scores = [float(rows[seq] @ vector) for seq in several if seq in rows]
-            if scores:
-                found[document] = max(scores)
-        return found
+        return None if embedder is None or not vectors else embedder.scale
+
+    def _seen(self, project: ProjectScope) -> Condition | None:
+        """What keeps other projects' memories out; None where there is nothing to keep out."""
+        if project.only:
+            return Condition("d.project IS ?", (project.current,))
+        if self._catalog.holds_private(project.current):
+            return Condition("(NOT d.private OR d.project IS NULL OR d.project IS ?)", (project.current,))
+        return None
 
 
 def _check(query: str, limit: int, score_threshold: float | None, rank: str) -> None:
@@ -267,17 +281,19 @@ def _below(target_uri: str) -> Condition | None:
     return Condition("(d.uri = ? OR (d.uri >= ? AND d.uri < ?))", (str(uri), f"{uri}/", f"{uri}0"))
 
 
-def _both(conditions: Sequence[Condition]) -> Condition | None:
+def _without(query: str, spans: Sequence[TimeSpan]) -> str:
+    """The query without the words that name a time."""
+    for span in spans:
+        query = query.replace(span.text, " ")
+    return query
+
+
+def _both(parts: Sequence[Condition | None]) -> Condition | None:
+    conditions = [part for part in parts if part is not None]
     if not conditions:
         return None
     sql = " AND ".join(condition.sql for condition in conditions)
     return Condition(f"({sql})", tuple(value for condition in conditions for value in condition.parameters))
-
-
-def _names(query: str, entry: Entry) -> bool:
-    """Whether the query names the one who speaks in this turn."""
-    speaker = entry.speaker
-    return speaker is not None and speaker != entry.role and mentions(query, speaker)
 
 
 def _group(hits: Sequence[Hit], context_type: str) -> tuple[Hit, ...]:

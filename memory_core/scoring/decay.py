@@ -1,6 +1,6 @@
 """How time and importance change a rank.
 
-Owns: the forgetting curve, the two pinned ranking formulas, and the three ``rank`` profiles of a search. Pure: ages are
+Owns: the forgetting curve, the two pinned ranking formulas, and the four ``rank`` profiles of a search. Pure: ages are
 passed in, no clock is read. Does not: decide what is relevant (``fusion``) or what is archived.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-Profile = Literal["relevance", "decay", "weighted"]
+Profile = Literal["relevance", "balanced", "decay", "weighted"]
 
 RATE_PER_DAY = 0.05
 RECENCY_DAYS = 30.0
 SIMILARITY_WEIGHT, RECENCY_WEIGHT, IMPORTANCE_WEIGHT = 0.6, 0.2, 0.2
-#: The share of its score that a memory keeps however old and unimportant it is.
+#: The share of its score that ``balanced`` leaves a memory however old and unimportant it is.
 KEPT_SHARE = 0.8
 
 
@@ -78,18 +78,19 @@ def rank_score(
 ) -> float:
     """The score a hit is ordered by, in [0, 1].
 
-    - ``relevance``: the fused score as it is; right for questions about the past.
-    - ``decay``: fused x (0.8 + 0.2 x salience x decay). The bare product would give a memory of last year nothing,
-      however exactly it answers; here time and importance settle near ties, and a match that is a quarter
-      better than another always stays before it.
-    - ``weighted``: ``weighted_relevance`` of the fused score.
+    - ``relevance``: the match as it is, no decay; right for questions about the past.
+    - ``balanced``: match x (0.8 + 0.2 x salience x decay). Time and importance settle near ties, and a match that is
+      a quarter better than another always stays before it.
+    - ``decay``: ``decayed_relevance``, the bare product: what was not used for months all but vanishes, however
+      exactly it answers.
+    - ``weighted``: ``weighted_relevance``.
 
     Args:
-        profile: One of the three.
+        profile: One of the four.
         fused: From ``fusion.fuse``, in [0, 1].
         salience: In [0, 1].
         age_days: Days since last access; a negative age (clocks differ) counts as 0.
-        rate_per_day: > 0, for ``decay``.
+        rate_per_day: > 0, for ``balanced`` and ``decay``.
 
     Raises:
         ValueError: If a bound is broken or the profile is unknown.
@@ -99,6 +100,8 @@ def rank_score(
     if profile == "relevance":
         return fused
     if profile == "decay":
+        return decayed_relevance(fused, salience, age_days, rate_per_day)
+    if profile == "balanced":
         return fused * (KEPT_SHARE + (1.0 - KEPT_SHARE) * salience * decay(age_days, rate_per_day))
     if profile == "weighted":
         return weighted_relevance(fused, age_days, salience)

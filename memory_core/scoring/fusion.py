@@ -1,7 +1,7 @@
 """One score from words and meaning, and when nothing found deserves to be called an answer.
 
-Owns: the normalisation of ``bm25()``, the weights of lexical and semantic evidence, and the floor below which a
-search returns nothing. Pure arithmetic on Python floats.
+Owns: the normalisation of ``bm25()``, the weights of lexical and semantic evidence, of speaker and date, and the
+floor below which a search returns nothing. Pure arithmetic on Python floats.
 
 Promises: scores lie in [0, 1] and mean the same for every question and every store size, because BM25 is divided
 by what the question *could* have scored (the idf of its rarest terms), never by the best hit of the day.
@@ -9,8 +9,8 @@ by what the question *could* have scored (the idf of its rarest terms), never by
 Does not: run queries, know a database or a model, or read a clock (``decay`` ranks by time).
 
 What the caller measures. Rows are stored in one FTS5 table with the columns ``own`` (date, speaker, text) and
-``previous`` (the turn before; empty for a memory); ``-bm25(table, *COLUMN_WEIGHTS)`` is a candidate's ``bm25``.
-``FILLER_ROWS`` rows without any searchable word keep SQLite's idf meaningful in a store of one memory.
+``previous`` (the two turns before; empty for a memory); ``-bm25(table, *COLUMN_WEIGHTS)`` is a candidate's ``bm25``.
+The rows of ``everyday.filler_texts()`` keep SQLite's idf meaningful in a store of one memory.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 
 #: ``bm25()`` weights of the columns ``own`` and ``previous``.
 COLUMN_WEIGHTS = (1.0, 0.5)
-#: SQLite's idf is near zero for a word in half of all rows: in a store of two memories, for every word.
-#: So many rows of ``FILLER_TEXT`` are kept beside the documents and counted with them.
+#: SQLite's idf is near zero for a word in half of all rows: in a store of two memories, for every word. So many rows
+#: are kept beside the documents and counted with them; ``everyday.filler_texts()`` says what stands there.
 FILLER_ROWS = 32
-#: Private-use characters: tokens to FTS5, and never part of a query.
-FILLER_TEXT = " ".join(["\ue000"] * 24)
 #: A document is expected to hold at most so many of a question's terms, its rarest.
 DECISIVE_TERMS = 8
+#: People speak of a thing for some days after it: "yesterday", "last weekend".
+DATE_TOLERANCE = timedelta(days=7)
 
 _LEAST_IDF = 1e-6
 
@@ -40,14 +41,16 @@ class Weights:
         lexical: Of normalised BM25.
         semantic: Of the calibrated cosine.
         speaker: Added for a turn whose speaker the question names.
+        date: Added for what was said or happened at a time that the question names.
     """
 
     lexical: float = 0.4
     semantic: float = 0.6
     speaker: float = 0.1
+    date: float = 0.08
 
     def __post_init__(self) -> None:
-        if min(self.lexical, self.semantic, self.speaker) < 0.0 or self.lexical <= 0.0:
+        if min(self.lexical, self.semantic, self.speaker, self.date) < 0.0 or self.lexical <= 0.0:
             raise ValueError("weights are >= 0, the lexical one > 0")
 
 
@@ -85,18 +88,31 @@ _UNRELATED_COSINE = 0.15
 class Floor:
     """When the best hit is too weak for an answer; see ``is_relevant``.
 
+    What is asked of a hit is a similarity. The more a question says, and the more documents there are, the more
+    similar the best of unrelated ones is, so both raise the threshold.
+
     Attributes:
-        relevance: Least weighted sum of lexical and semantic share.
-        similarity: A calibrated cosine that suffices alone.
-        similarity_unknown_words: The same when the store holds none of the question's words, as with a
-            question in another language.
+        similarity: The calibrated cosine that an answer to a question of ``_TYPICAL_WORDS`` words has at least, in
+            a store of ``_TYPICAL_DOCUMENTS``.
+        per_word: What each word more or less adds or takes, up to ``most_words``.
+        most_words: Further words change nothing.
+        per_size: What each factor e of documents adds or takes, up to ``_MOST_DOCUMENTS``.
+        unknown_words: Taken off when the store holds none of the question's words, as with a question in
+            another language: such an answer cannot have a lexical share.
+        lexical_gain: What a lexical share of 1.0 counts as, in similarity.
         lexical: Least lexical share where there is no cosine.
     """
 
-    relevance: float = 0.24
-    similarity: float = 0.36
-    similarity_unknown_words: float = 0.26
-    lexical: float = 0.15
+    similarity: float = 0.295
+    per_word: float = 0.035
+    most_words: float = 6.0
+    per_size: float = 0.01
+    unknown_words: float = 0.03
+    lexical_gain: float = 0.25
+    lexical: float = 0.2
+
+
+_TYPICAL_WORDS, _TYPICAL_DOCUMENTS, _MOST_DOCUMENTS = 3.0, 100, 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +123,16 @@ class Question:
         mass: Sum of the idf of its ``DECISIVE_TERMS`` rarest terms; 0.0 without terms.
         terms: How many terms it has.
         known_terms: How many of them any document holds.
+        words: How much it says, in words that nobody uses: a common word counts in proportion to its idf, a
+            pair of Chinese characters half.
+        documents: How many documents were searched, >= 0.
     """
 
     mass: float
     terms: int
     known_terms: int
+    words: float = _TYPICAL_WORDS
+    documents: int = _TYPICAL_DOCUMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +143,13 @@ class Candidate:
         bm25: ``-bm25()``, >= 0; 0.0 if no word matches.
         cosine: In [-1, 1]; None while its vector, or the model, is not there.
         names_speaker: Whether the question names the one who said it.
+        names_date: Whether the question names the time when it was said or happened; see ``is_within``.
     """
 
     bm25: float = 0.0
     cosine: float | None = None
     names_speaker: bool = False
+    names_date: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +174,40 @@ def idf(rows: int, matching: int) -> float:
     return max(_LEAST_IDF, math.log((rows - matching + 0.5) / (matching + 0.5)))
 
 
-def weigh_question(rows: int, matching: Iterable[int]) -> Question:
+def weigh_question(rows: int, matching: Iterable[int], shares: Iterable[float] | None = None) -> Question:
     """Sum up a question's terms.
 
     Args:
         rows: All rows of the FTS table, fillers included.
-        matching: For each term of the MATCH expression, the rows that hold it.
+        matching: For each term of the MATCH expression, the rows that hold it, fillers included.
+        shares: For each term, how much of a word it is, in [0, 1]; None means 1.0 each.
+
+    Returns:
+        ``known_terms`` counts terms that any row holds; who can tell fillers from documents replaces it.
     """
     counts = list(matching)
-    rarest = sorted((idf(rows, count) for count in counts), reverse=True)[:DECISIVE_TERMS]
-    return Question(sum(rarest), len(counts), sum(count > 0 for count in counts))
+    weights = [idf(rows, count) for count in counts]
+    unknown = idf(rows, 0)
+    parts = [1.0] * len(counts) if shares is None else list(shares)
+    return Question(
+        mass=sum(sorted(weights, reverse=True)[:DECISIVE_TERMS]),
+        terms=len(counts),
+        known_terms=sum(count > 0 for count in counts),
+        words=sum(part * weight / unknown for part, weight in zip(parts, weights, strict=True)),
+        documents=max(0, rows - FILLER_ROWS),
+    )
+
+
+def is_within(first: date, last: date, start: date, end: date) -> bool:
+    """Whether what was said or happened from ``first`` to ``last`` belongs to a time that a question names.
+
+    Args:
+        first: Earliest day of the document: of a message, the day of sending.
+        last: Latest day, >= ``first``; the same where the day is known.
+        start: First day of the named time.
+        end: Last day of it, included. Documents up to ``DATE_TOLERANCE`` later belong to it as well.
+    """
+    return first - DATE_TOLERANCE <= end and last >= start
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
@@ -188,10 +235,10 @@ def fuse(
 ) -> list[Score]:
     """Score every candidate; linear in their number, well under a millisecond for 400.
 
-    ``total`` is the weighted sum of lexical share, calibrated cosine and speaker match, divided by the weights. If no
-    candidate has a cosine, words alone decide. If only some have, the others are given the similarity that
-    their lexical share suggests (half of it), so that a memory whose vector is not written yet is
-    neither buried nor favoured.
+    ``total`` is the weighted sum of lexical share, calibrated cosine, speaker and date match, divided by the weights
+    without the date's, which few questions have, and at most 1.0. If no candidate has a cosine, words alone decide.
+    If only some have, the others are given the similarity that their lexical share suggests (half of it), so that
+    a memory whose vector is not written yet is neither buried nor favoured.
 
     Args:
         candidates: In any order.
@@ -213,38 +260,46 @@ def fuse(
         total = weights.lexical * lexical + semantic_weight * similarity
         if candidate.names_speaker:
             total += weights.speaker
-        scores.append(Score(total / whole, lexical, semantic))
+        if candidate.names_date:
+            total += weights.date
+        scores.append(Score(min(1.0, total / whole), lexical, semantic))
     return scores
 
 
-def is_relevant(
-    scores: Iterable[Score],
-    question: Question,
-    floor: Floor = Floor(),
-    weights: Weights = Weights(),
-) -> bool:
+def is_relevant(scores: Iterable[Score], question: Question, floor: Floor = Floor()) -> bool:
     """Whether any score says that the store holds something on the question; if not, return no hits.
 
-    Judged on words and meaning, not on the speaker: a name alone is no topic. The floor is for questions. A
-    passage of more than ``DECISIVE_TERMS`` terms (messages given as context) is held to a floor lowered by the
-    square of the excess, since most of its words describe other things.
+    Judged on words and meaning, not on speaker or date: a name alone is no topic.
 
     Args:
         scores: From ``fuse``; the best few are enough.
         question: As given to ``fuse``.
         floor: Thresholds.
-        weights: As given to ``fuse``.
     """
-    leniency = min(1.0, DECISIVE_TERMS / max(question.terms, 1)) ** 2
-    enough = floor.similarity if question.known_terms else floor.similarity_unknown_words
+    leniency = _leniency(question)
+    least = least_similarity(question, floor)
     for score in scores:
         if score.semantic is None:
             if score.lexical > 0.0 and score.lexical >= floor.lexical * leniency:
                 return True
-            continue
-        evidence = weights.lexical * score.lexical + weights.semantic * score.semantic
-        if score.semantic >= enough * leniency:
-            return True
-        if evidence >= floor.relevance * leniency * (weights.lexical + weights.semantic):
+        elif score.semantic + floor.lexical_gain * score.lexical >= least:
             return True
     return False
+
+
+def least_similarity(question: Question, floor: Floor = Floor()) -> float:
+    """The similarity that the best hit must reach, its lexical share counted in; see ``Floor``.
+
+    The floor is for questions. A passage of more than ``DECISIVE_TERMS`` terms (messages given as context) is held
+    to a floor lowered by the square of the excess, since most of its words describe other things.
+    """
+    size = min(max(question.documents, 1), _MOST_DOCUMENTS) / _TYPICAL_DOCUMENTS
+    least = floor.similarity + floor.per_size * math.log(size)
+    least += floor.per_word * (min(question.words, floor.most_words) - _TYPICAL_WORDS)
+    if not question.known_terms:
+        least -= floor.unknown_words
+    return least * _leniency(question)
+
+
+def _leniency(question: Question) -> float:
+    return min(1.0, DECISIVE_TERMS / max(question.terms, 1)) ** 2

@@ -57,8 +57,12 @@ class Database:
         return found
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """A write transaction: committed when the body ends, rolled back when it raises.
+
+        Args:
+            synced: False does not wait for the disk: a power loss may take this transaction, a killed process
+                does not. For what can be missed.
 
         Raises:
             StoreBusy: If another process wrote for longer than the timeout.
@@ -66,6 +70,8 @@ class Database:
         """
         connection = self.connection()
         try:
+            if not synced:
+                connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -77,6 +83,9 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise self._failed(error) from error
+        finally:
+            if not synced:
+                connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.database import Database
@@ -42,6 +43,45 @@ class DirectoryTable:
         )
         return 0 if row is None else int(row[0])
 
+    def total(self, below: str) -> int:
+        """How many directories below a URI hold memories."""
+        row = (
+            self._database.connection()
+            .execute(
+                "SELECT count(*) FROM directories WHERE memories > 0 AND directory > ? AND directory < ?",
+                (f"{below}/", f"{below}0"),  # "0" is the character after "/"
+            )
+            .fetchone()
+        )
+        return int(row[0])
+
+    def counts(self, below: MemoryUri) -> dict[str, int]:
+        """How many memory files are directly in each directory below a URI that has any, by URI."""
+        rows = self._database.connection().execute(
+            "SELECT directory, memories FROM directories WHERE memories > 0 AND directory > ? AND directory < ? "
+            "ORDER BY directory",
+            _range(below),
+        )
+        return dict(rows.fetchall())
+
+    def sessions(self, below: MemoryUri) -> int:
+        """How many conversations have a log below a URI."""
+        return int(self._logs("count(*)", "", below)[0][0])
+
+    def newest_logs(self, below: MemoryUri, limit: int) -> list[str]:
+        """URIs of the conversation logs below a URI that grew last, newest first; looks at all of them."""
+        return [uri for (uri,) in self._logs("uri", f"ORDER BY seq DESC, uri LIMIT {int(limit)}", below)]
+
+    def _logs(self, columns: str, rest: str, below: MemoryUri) -> list[tuple[Any, ...]]:
+        return (
+            self._database.connection()
+            .execute(
+                f"SELECT {columns} FROM files WHERE uri > ? AND uri < ? AND name_fold = 'messages.jsonl' {rest}",
+                _range(below),
+            )
+            .fetchall()
+        )
+
     def newest(self, directory: MemoryUri, limit: int) -> list[str]:
         """Names of the memory files directly in a directory that changed last, newest first; sorts all of them."""
         rows = self._database.connection().execute(
@@ -57,3 +97,8 @@ class DirectoryTable:
             (json.dumps(list(names)), f"{directory}/"),
         )
         return frozenset(name for (name,) in rows)
+
+
+def _range(below: MemoryUri) -> tuple[str, str]:
+    """Everything below a directory shares its prefix; "0" is the character after "/"."""
+    return f"{below}/", f"{below}0"

@@ -12,7 +12,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,11 @@ from memory_core.storage.directories import DirectoryTable
 from memory_core.storage.extractions import SCHEMA as _EXTRACTIONS
 from memory_core.storage.extractions import ExtractionQueue, record_progress
 from memory_core.storage.file_store import FileStat
+from memory_core.storage.injections import SCHEMA as _INJECTIONS
+from memory_core.storage.injections import InjectionTable
+from memory_core.storage.usage import SCHEMA as _USAGE
+from memory_core.storage.usage import Usage as Usage
+from memory_core.storage.usage import UsageTable
 
 _SCHEMA_1 = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -73,6 +77,7 @@ CREATE TABLE usage (
 """
 #: Keys are compared without regard to simplified or traditional characters since version 2.
 _SCHEMA_2 = _EXTRACTIONS + "UPDATE files SET key = refold(key);" + _DIRECTORIES
+_SCHEMA_3 = _USAGE + _INJECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +116,15 @@ class FileRow:
     stat: FileStat | None
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """How often and when a memory was last used."""
-
-    access_count: int
-    last_accessed_at: datetime
-
-
 class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, (_SCHEMA_1, _SCHEMA_2), "FULL", {"refold": refold})
+        self._database = Database(path, (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3), "FULL", {"refold": refold})
         self.extractions = ExtractionQueue(self._database)
         self.directories = DirectoryTable(self._database)
+        self.usage_table = UsageTable(self._database)
+        self.injections = InjectionTable(self._database)
 
     def close(self) -> None:
         """Close all connections."""
@@ -289,23 +288,9 @@ class Ledger:
         )
         return None if row is None else str(row[0])
 
-    def record_usage(self, accesses: Iterable[tuple[str, datetime]]) -> None:
-        """Count accesses, given as URI and time, in one transaction."""
-        with self._database.writing() as connection:
-            connection.executemany(
-                "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, 1, ?) "
-                "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + 1, "
-                "last_accessed_at = excluded.last_accessed_at",
-                [(uri, at.isoformat()) for uri, at in accesses],
-            )
-
     def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
         """Access statistics of those that have any."""
-        rows = self._database.connection().execute(
-            "SELECT uri, access_count, last_accessed_at FROM usage WHERE uri IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(uris)),),
-        )
-        return {uri: Usage(int(count), datetime.fromisoformat(at)) for uri, count, at in rows}
+        return self.usage_table.usage(uris)
 
     def _files(self, where: str, arguments: tuple[str, ...]) -> Iterator[FileRow]:
         rows = self._database.connection().execute(

@@ -33,6 +33,7 @@ from memory_core.storage.file_store import FileStat, FileStore
 from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.quiet import await_quiet
+from memory_core.storage.usage import Recall, UsageLog
 
 _log = logging.getLogger(__name__)
 _SETTLE_PAUSE_SECONDS = 0.1
@@ -97,8 +98,8 @@ class Store:
         self._seen: set[int] = set()
         self._undelivered: set[MemoryUri] = set()
         self._pending: list[_Pending] = []
-        self._used: list[tuple[tuple[str, ...], datetime]] = []
         self._wake = threading.Event()
+        self.usage = UsageLog(self.ledger.usage_table, self._wake.set)
         self._closing = threading.Event()
         self._pending_guard = threading.Lock()
         self._settler = threading.Thread(target=self._settle_loop, name="runebook-settle", daemon=True)
@@ -190,11 +191,9 @@ class Store:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
         self._queue(_Pending(0, {}, receipt))
 
-    def used(self, uris: Iterable[str], at: datetime) -> None:
-        """Count one access to each file, off the request path; lost counts are no harm."""
-        with self._pending_guard:
-            self._used.append((tuple(uris), at))
-        self._wake.set()
+    def recalled(self, recall: Recall) -> None:
+        """Count what a retrieval returned and add it to the trail, off the request path."""
+        self.usage.recalled(recall)
 
     def adopt(self, now: datetime | None = None) -> int:
         """Record files that people added, edited or removed since the last commit.
@@ -345,17 +344,16 @@ class Store:
                 self._wake, self._closing, pause_seconds=_SETTLE_PAUSE_SECONDS, limit_seconds=_SETTLE_LIMIT_SECONDS
             )
             self._settle()
+            self.usage.flush()
         self._settle()
+        self.usage.flush()
 
     def _settle(self) -> None:
         with self._pending_guard:
             batch, self._pending = self._pending, []
-            used, self._used = self._used, []
+        if not batch:
+            return
         try:
-            if used:
-                self.ledger.record_usage((uri, at) for uris, at in used for uri in uris)
-            if not batch:
-                return
             stats: dict[MemoryUri, FileStat | None] = {}
             for pending in batch:
                 stats |= pending.stats

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory_core.errors import InvalidUri
+from memory_core.model.project import Belonging
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry
@@ -20,6 +21,7 @@ class Context:
         user_space: Space that ``{user_space}`` in a type's directory means; likewise ``agent_space``.
         now: Time of the commit, ISO 8601 in UTC.
         source: Written into new memories: kind and, where known, session.
+        belonging: The project of the memories, and whether they are private to it.
         content_bytes: Largest file a plan may produce.
         expected: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
         reads_elsewhere: Whether the author may have read files that ``expected`` does not name.
@@ -30,7 +32,7 @@ class Context:
     agent_space: str
     now: str
     source: Mapping[str, Any] = field(default_factory=dict)
-    project: str | None = None
+    belonging: Belonging = field(default_factory=Belonging)
     content_bytes: int = 262_144
     expected: Mapping[str, str] | None = None
     reads_elsewhere: bool = False

@@ -13,6 +13,7 @@ from memory_core.errors import MemoryChanged, NotFound
 from memory_core.model import filename
 from memory_core.model.changes import FileChange, text_sha256
 from memory_core.model.memory_file import parse
+from memory_core.model.project import project_key, stored_project
 from memory_core.model.record import read_record, record_key
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
@@ -122,21 +123,38 @@ class Draft:
         )
 
     def locate(self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> MemoryUri | None:
-        """The file that holds this key: in this plan, by the ledger, or hand-written under the same name."""
-        key = filename.key_of(fields, memory_type.key_fields)
+        """The file that holds this key: in this plan, by the ledger, or hand-written under the same name.
+
+        Of the project at hand first, then of none; never of another project.
+        """
+        for project in self.context.belonging.sought(memory_type):
+            found = self._held(directory, memory_type, fields, project)
+            if found is not None:
+                return found
+        return None
+
+    def _held(
+        self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any], project: str | None
+    ) -> MemoryUri | None:
+        key = project_key(project, filename.key_of(fields, memory_type.key_fields))
         planned = self._by_key.get((directory, memory_type.name, key))
         if planned is not None and self._keys[planned] == (memory_type.name, key) and self.text(planned) is not None:
             return planned
         # Of two older files with one key the one that is spelt alike comes first.
         candidate = directory.child(filename.render(memory_type.filename_template, fields))
-        if self._holds(candidate, memory_type, key):
+        if self._holds(candidate, memory_type, key, bare=project is None):
             return candidate
         found = self.snapshot.locate(directory, memory_type.name, key)
-        return found if found is not None and self.text(found) is not None else None
+        text = None if found is None else self.text(found)
+        # A hand edit that the ledger has not seen yet may have given the file to another project.
+        if text is None or stored_project(memory_type, parse(text).trailer or {}) != project:
+            return None
+        return found
 
     def free_name(self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> MemoryUri:
         """Where a new memory goes: the name that its type gives it, marked where another file has it."""
-        key = filename.key_of(fields, memory_type.key_fields)
+        project = self.context.belonging.of_type(memory_type)
+        key = project_key(project, filename.key_of(fields, memory_type.key_fields))
         name = filename.render(memory_type.filename_template, fields)
         if self._taken(directory, name) and not self._vanished(directory.child(name), memory_type, key):
             stem, dot, extension = name.rpartition(".")
@@ -157,14 +175,16 @@ class Draft:
             )
         return found
 
-    def _holds(self, uri: MemoryUri, memory_type: MemoryType, key: str) -> bool:
-        """Whether the file holds this key, or was written by hand under the name that the key gives."""
+    def _holds(self, uri: MemoryUri, memory_type: MemoryType, key: str, *, bare: bool) -> bool:
+        """Whether the file holds this key; ``bare``: or has no trailer, but the name that the key gives."""
         text = self.text(uri)
         if text is None:
             return False
         file = parse(text)
         record = read_record(memory_type, file, uri.name.removesuffix(".md"))
-        return file.trailer is None or record_key(memory_type, record) == key
+        if file.trailer is None:
+            return bare
+        return record_key(memory_type, record) == key
 
     def _taken(self, directory: MemoryUri, name: str) -> bool:
         planned = self._by_name.get((directory, filename.fold(name)), ())

@@ -17,6 +17,7 @@ from memory_core.model.memory_file import dump, parse
 from memory_core.model.operations import Link
 from memory_core.model.record import read_record, record_key, write_record
 from memory_core.model.uri import MemoryUri
+from memory_core.update.belonging import owner
 from memory_core.update.draft import Draft
 
 LINKS_LIMIT = 50
@@ -60,8 +61,9 @@ def link(draft: Draft, source: MemoryUri, links: Sequence[Link]) -> Linked:
             target = _expect_target(draft, source, given)
             relation = given.relation.strip().casefold()
             ends = {
-                source: _with_link(draft, source, target, relation, given.strength),
-                target: _with_link(draft, target, source, _REVERSE[relation], given.strength),
+                holder: _with_link(draft, holder, other, word, given.strength)
+                for holder, other, word in ((source, target, relation), (target, source, _REVERSE[relation]))
+                if _may_name(draft, holder, draft.text(holder), other, draft.text(other))
             }
         except RunebookError as error:
             refused.append((given.uri, error))
@@ -79,7 +81,15 @@ def link_replacement(draft: Draft, replacement: MemoryUri, removed: MemoryUri) -
     Raises:
         RunebookError: If the memory cannot take the link.
     """
-    _put(draft, replacement, _with_link(draft, replacement, removed, "replaces", 1.0))
+    if _may_name(draft, replacement, draft.text(replacement), removed, draft.before(removed)):
+        _put(draft, replacement, _with_link(draft, replacement, removed, "replaces", 1.0))
+
+
+def _may_name(draft: Draft, holder: MemoryUri, text: str | None, other: MemoryUri, other_text: str | None) -> bool:
+    """Whether a memory's trailer may name another: not a private one, unless it is as private itself."""
+    registry = draft.context.registry
+    project, private = owner(registry, other, other_text)
+    return not private or owner(registry, holder, text) == (project, True)
 
 
 def _expect_target(draft: Draft, source: MemoryUri, given: Link) -> MemoryUri:

@@ -43,6 +43,7 @@ from memory_core.model.record import (
 from memory_core.model.schema import MemoryType, OperationMode
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.storage.store import Snapshot
+from memory_core.update.belonging import check_existing, check_new, check_shared, privacy
 from memory_core.update.bounds import Context
 from memory_core.update.conflicts import check_fields, check_removal, check_summary
 from memory_core.update.draft import Draft
@@ -211,7 +212,7 @@ class _Planner:
             found = self._draft.locate(directory, memory_type, tried)
             if found is None:
                 created = self._create(directory, memory_type, op.memory_data, tried)
-                notes = (_ignored(merged),) if merged.ignored else ()
+                notes = (*created.notes, *((_ignored(merged),) if merged.ignored else ()))
                 if op.uri not in (None, str(created.uri)):
                     notes = (*notes, f"named by the template of its type, not {op.uri}")
                     self._draft.alias(self._context.owned(str(op.uri)), created.uri)
@@ -248,6 +249,7 @@ class _Planner:
     def overview(self, op: OverviewOp, name: str, text: str) -> _Outcome:
         """Set or patch a directory's L0, or the authored part of its L1."""
         check_text(op)
+        check_shared(self._context.belonging)
         directory = self._context.owned(op.directory_uri)
         for depth in range(_MEMORIES_DEPTH, len(directory.parts) + 1):
             # A folder cannot be made where a file is; the commit would never reach the disk.
@@ -280,6 +282,7 @@ class _Planner:
     def _create(
         self, directory: MemoryUri, memory_type: MemoryType, data: MemoryData, fields: dict[str, Any]
     ) -> _Outcome:
+        note = check_new(self._context.belonging, memory_type)
         uri = self._draft.free_name(directory, memory_type, fields)
         self._draft.expect_never_seen(uri)
         meta = {
@@ -288,9 +291,10 @@ class _Planner:
             "salience": memory_type.salience,
             "confidence": 1.0,
             "source": {**self._context.source, **data.source} or None,
-            "project": self._context.project,
+            **self._context.belonging.meta(memory_type),
         }
-        return self._render(uri, memory_type, MemoryRecord(fields, meta), data, {})
+        created = self._render(uri, memory_type, MemoryRecord(fields, meta), data, {})
+        return created if note is None else replace(created, notes=(*created.notes, note))
 
     def _update(
         self, uri: MemoryUri, memory_type: MemoryType, given: Mapping[str, Any], data: MemoryData, merge: _Merge
@@ -301,9 +305,11 @@ class _Planner:
         if file.damage is not None:
             raise FieldRejected(f"{str(uri)!r}: {file.damage}.", hint="Mend or remove the file's trailer by hand.")
         record = read_record(memory_type, file, uri.name.removesuffix(".md"))
+        belonging = self._context.belonging
+        check_existing(belonging, memory_type, uri, record.meta, replaces=merge is write_fields)
         merged = merge(memory_type, record.fields, given)
         check_fields(self._draft, uri, memory_type, given, merged)
-        meta = {**record.meta, **_given_meta(data)}
+        meta = {**record.meta, **_given_meta(data), **privacy(belonging, memory_type, record.meta)}
         same_fields = all(record.fields.get(name) == value for name, value in merged.values.items())
         if same_fields and all(record.meta.get(name) == value for name, value in meta.items()):
             return _Outcome(uri, text, merged.rejected, (_ignored(merged),) if merged.ignored else ())

@@ -7,7 +7,7 @@ the tool-call records, failures and corrections become procedural memories. Noth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from memory_core.model.conversation import Message, dump_lines, parse_lines, par
 from memory_core.model.language import language_of
 from memory_core.model.memory_file import parse
 from memory_core.model.operations import MemoryOperations, WriteOp
+from memory_core.model.project import NO_PROJECT, Belonging
 from memory_core.model.record import read_record
 from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
@@ -26,6 +27,7 @@ from memory_core.update.corrections import correction_writes, find_corrections
 from memory_core.update.draft import Draft
 from memory_core.update.planner import plan
 from memory_core.update.procedural import lessons
+from memory_core.update.project_choice import ProjectChoice
 from memory_core.update.statistics import Growth, call_keys, growth
 from memory_core.update.updater import MemoryUpdater
 
@@ -57,6 +59,7 @@ class MessageRecorder:
         store: The store.
         registry: Memory types.
         updater: Names sessions and their limits.
+        choice: The rules of projects.
         queues: Whether recorded messages wait for extraction.
         keeps_corrections: Whether corrections by cue become memories; a model that extracts sees them itself.
     """
@@ -66,6 +69,7 @@ class MessageRecorder:
         store: Store,
         registry: MemoryTypeRegistry,
         updater: MemoryUpdater,
+        choice: ProjectChoice,
         *,
         queues: bool,
         keeps_corrections: bool,
@@ -73,6 +77,7 @@ class MessageRecorder:
         self._store = store
         self._registry = registry
         self._updater = updater
+        self._choice = choice
         self._queues = queues
         self._keeps_corrections = keeps_corrections
 
@@ -84,6 +89,7 @@ class MessageRecorder:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
         """Append what is new of a conversation to its session's log, verbatim.
 
@@ -93,6 +99,7 @@ class MessageRecorder:
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
             now: Time of the commit; default the clock's.
+            belonging: The project of a conversation that has none yet, or of this part of it, if it is named.
 
         Raises:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
@@ -109,7 +116,8 @@ class MessageRecorder:
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
-            fresh = unseen(stored, messages)
+            project, private = _place(stored, belonging)
+            fresh = [replace(message, project=project, private=private) for message in unseen(stored, messages)]
             counts = {"messages": len(messages), "messages_new": len(fresh)}
             total = len(stored) + len(fresh)
             waiting = self._waiting(log, total, len(stored))
@@ -117,8 +125,9 @@ class MessageRecorder:
                 progress = SessionProgress(log, stored=total, known=total) if self._queues else None
                 results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
                 return ChangeSet((), results, usage=counts, progress=progress)
-            learned = self._learn(stored, fresh, snapshot, context)
-            decided = plan(learned.operations, snapshot, context)
+            own = replace(context, belonging=self._choice.of_session(project, private=private))
+            learned = self._learn(stored, fresh, snapshot, own)
+            decided = plan(learned.operations, snapshot, own)
             action = Action.CREATED if before is None else Action.UPDATED
             change = FileChange(log, before, _joined(before, fresh), "", session, appended=True)
             return ChangeSet(
@@ -174,6 +183,15 @@ class MessageRecorder:
             return ()
         note = f"{waiting} messages are stored and wait to become memories"
         return (OperationResult("extraction", str(log), Action.QUEUED, note=note),)
+
+
+def _place(stored: Sequence[Message], belonging: Belonging) -> tuple[str | None, bool]:
+    """Project and privacy of a conversation's new messages: as named, else as its last one, else where it is sent."""
+    last = stored[-1] if stored else None
+    if not belonging.named and last is not None and last.project is not None:
+        return last.project, last.private if belonging.private is None else belonging.private
+    private = belonging.by_default if belonging.private is None else belonging.private
+    return belonging.project, private and belonging.project is not None
 
 
 def _joined(before: str | None, fresh: Sequence[Message]) -> str:

@@ -4,13 +4,15 @@ The work for a directory is a count and its two files, however many memories it 
 each change replaces, adds or removes its own line. Lines of files that are gone leave too, and a page with few lines
 for what is there (a store from before, files added by hand) is filled from the ledger's newest, once. What a person or
 a model wrote stays: an L0 that was edited, the prose above an L1's comment line, and a whole L1 without that line.
-Pure; writes nothing itself.
+Memories that are private to a project are counted, never named: summaries are shown in every project. Pure; writes
+nothing itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from memory_core.errors import RunebookError
 from memory_core.index.documents import abstract_of
@@ -32,6 +34,7 @@ from memory_core.model.record import MemoryRecord, read_record
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.storage.store import Snapshot
+from memory_core.update.belonging import owner
 from memory_core.update.bounds import Context
 
 #: ``viking://user/{space}/memories``: three parts.
@@ -100,11 +103,12 @@ class _Refresh:
         page = parse_page(stored_page or "")
         folders = tuple(self._folders(directory))
         holds_some = bool(total or folders)
-        items = self._listed(directory, page.listed or (), memories, total)
-        contents = Contents(directory.name, total, items, folders)
+        private = self._private(page.private, memories, total)
+        items, unlisted = self._listed(directory, page.listed or (), memories, total - private)
+        contents = Contents(directory.name, total, items, folders, max(private, min(unlisted, total)))
         if page.listed is not None or (holds_some and (not page.authored.strip() or self._is_new(overview))):
             self._put(overview, render_page(page.authored, contents))
-        gone = [change.uri.name for change in memories if change.after is None]
+        gone = [change.uri.name for change in memories if change.after is None or self._is_private(change, "after")]
         if stored_line is None:
             if holds_some:
                 self._put(abstract, render_abstract(contents))
@@ -117,14 +121,33 @@ class _Refresh:
         change = self._changes.get(overview)
         return change is not None and change.before is None
 
+    def _private(self, known: int, memories: Sequence[FileChange], total: int) -> int:
+        """How many memories of a directory are private after the changes, from how many its page counted before."""
+        moved = sum(self._is_private(change, "after") - self._is_private(change, "before") for change in memories)
+        return max(0, min(known + moved, total))
+
+    def _is_private(self, change: FileChange, side: Literal["before", "after"]) -> bool:
+        text = change.before if side == "before" else change.after
+        return text is not None and owner(self._context.registry, change.uri, text)[1]
+
     def _listed(
         self, directory: MemoryUri, known: Sequence[Listed], memories: Sequence[FileChange], total: int
-    ) -> tuple[Listed, ...]:
-        """The list after the changes: their own lines in place, new ones on top."""
+    ) -> tuple[tuple[Listed, ...], int]:
+        """The list after the changes: their own lines in place, new ones on top.
+
+        Args:
+            directory: The directory.
+            known: Its list before.
+            memories: What changes in it.
+            total: Memories that may be listed.
+
+        Returns:
+            The list, and how many private memories were met while it was filled.
+        """
         lines = {item.name: item for item in known}
         fresh: list[Listed] = []
         for change in memories:
-            if change.after is None:
+            if change.after is None or self._is_private(change, "after"):
                 lines.pop(change.uri.name, None)
                 continue
             item = self._line(change.uri, change.after)
@@ -137,23 +160,30 @@ class _Refresh:
             change.uri.name for change in memories if change.after is not None
         )
         lines = {name: item for name, item in lines.items() if name in there}
+        met = 0
         if len(lines) < (total if total <= ENTRIES_LIMIT else ENTRIES_LIMIT // 2):
-            lines |= self._newest(directory, lines)
+            found, met = self._newest(directory, lines)
+            lines |= found
         items = list(lines.values())
         while len(items) > ENTRIES_LIMIT:
             usual = [at for at, item in enumerate(items) if not item.important]
             del items[usual[-1] if usual else -1]
-        return tuple(items)
+        return tuple(items), met
 
-    def _newest(self, directory: MemoryUri, lines: dict[str, Listed]) -> dict[str, Listed]:
-        """Lines for the memories that the ledger knows and the list does not."""
+    def _newest(self, directory: MemoryUri, lines: dict[str, Listed]) -> tuple[dict[str, Listed], int]:
+        """Lines for the memories that the ledger knows and the list does not, and how many private ones it knows."""
         found: dict[str, Listed] = {}
+        private = 0
         for name in self._snapshot.ledger.directories.newest(directory, ENTRIES_LIMIT):
             uri = directory.child(name)
             text = self._text(uri) if name not in lines else None
-            if text is not None:
+            if text is None:
+                continue
+            if owner(self._context.registry, uri, text)[1]:
+                private += 1
+            else:
                 found[name] = self._line(uri, text)
-        return found
+        return found, private
 
     def _line(self, uri: MemoryUri, text: str) -> Listed:
         file = parse(text)

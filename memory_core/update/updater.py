@@ -26,14 +26,17 @@ from memory_core.model.changes import (
     text_sha256,
 )
 from memory_core.model.conversation import dump_lines, parse_lines
+from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS
 from memory_core.model.memory_file import parse
 from memory_core.model.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras
+from memory_core.model.project import NO_PROJECT, Belonging
 from memory_core.model.record import read_record, record_key
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
 from memory_core.update.bounds import Context
+from memory_core.update.daily_log import appended, is_log_name, split
 from memory_core.update.planner import plan
 from memory_core.update.soundness import shown
 
@@ -162,6 +165,7 @@ class MemoryUpdater:
         expected: Mapping[str, str] | None = None,
         reads_elsewhere: bool = False,
         span: Span | None = None,
+        belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
         """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
 
@@ -172,11 +176,12 @@ class MemoryUpdater:
             session_id: Session the knowledge comes from.
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
-            now: Time of the commit; default the clock's.
+            now: Time of the commit, with the offset that decides the day of a log; default the clock's, on the wall.
             expected: SHA-256 of the files as the author of the operations saw them; see ``bounds.Context``.
             reads_elsewhere: Whether the author may have read other files too.
             span: The messages that the operations were made of. They leave the queue with this commit, unless
                 nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
+            belonging: The project of the memories.
 
         Raises:
             InvalidInput: If there is nothing to do, or the whole is too large.
@@ -191,9 +196,13 @@ class MemoryUpdater:
         self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
         if session_id is not None:
             self.session_uri(session_id)
-        moment = now or datetime.now(UTC)
+        moment = now or datetime.now().astimezone()
+        logged, memories = split(parsed)
         context = replace(
-            self.context(moment, source_kind, session_id), expected=expected, reads_elsewhere=reads_elsewhere
+            self.context(moment, source_kind, session_id),
+            expected=expected,
+            reads_elsewhere=reads_elsewhere,
+            belonging=belonging,
         )
         malformed = tuple(
             OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
@@ -206,7 +215,7 @@ class MemoryUpdater:
         def planned(snapshot: Snapshot) -> ChangeSet:
             if span is not None and not self._awaits(span, snapshot):
                 return _done_meanwhile(span)
-            decided = plan(parsed, snapshot, context)
+            decided = appended(plan(memories, snapshot, context), logged, snapshot, context, moment)
             decided = replace(decided, results=decided.results + malformed, notes=(*decided.notes, *notes))
             return decided if span is None else _settled(decided, span, parsed.reasoning)
 
@@ -224,19 +233,21 @@ class MemoryUpdater:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
-        """Store one explicit memory as it was given.
+        """Store one explicit memory as it was given, or an entry of the day's log.
 
         Raises:
             InvalidInput: If an argument is wrong.
             NotFound: If the memory type is unknown.
         """
-        known = self._type_named(memory_type, category)
+        logged = is_log_name(category if memory_type is None else memory_type)
+        known = None if logged else self._type_named(memory_type, category)
         values = dict(fields or {})
         if content is not None:
             if not content.strip():
                 raise ContentRejected("memory_content is blank.", hint="Say what is to be remembered.")
-            if known.field("content") is None:
+            if known is not None and known.field("content") is None:
                 names = ", ".join(field.name for field in known.fields if field.avg is None)
                 raise InvalidInput(
                     f"type '{known.name}' is rendered from its fields and takes no memory_content.",
@@ -252,7 +263,8 @@ class MemoryUpdater:
                 f"category has {len(category)} characters.", hint=f"A label has at most {_CATEGORY_LIMIT_CHARS}."
             )
         try:
-            data = MemoryData(memory_type=known.name, fields=values, salience=salience_of(priority), category=category)
+            name = DAILY_LOGS if known is None else known.name
+            data = MemoryData(memory_type=name, fields=values, salience=salience_of(priority), category=category)
         except ValidationError as error:
             first = error.errors()[0]
             raise InvalidInput(
@@ -266,6 +278,7 @@ class MemoryUpdater:
             request_id=request_id,
             dry_run=dry_run,
             now=now,
+            belonging=belonging,
         )
 
     def _awaits(self, span: Span, snapshot: Snapshot) -> bool:

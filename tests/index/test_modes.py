@@ -22,7 +22,7 @@ def fill(home: Path) -> None:
     ]
     with open_memory(Config(home=home)) as memory:
         memory.commit(messages=said, session_id="s1")
-        memory.indexer.embed_waiting(time.monotonic() + 120)
+        memory.indexer.embed_all()
 
 
 def config(home: Path, index: IndexConfig) -> Config:

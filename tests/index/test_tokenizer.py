@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_core.index.tokenizer import date_words, index_tokens, mentions, query_expression, query_terms
+from memory_core.index.tokenizer import date_words, exact_terms, index_tokens, mentions, query_terms
 
 TABLE = "CREATE VIRTUAL TABLE words USING fts5(own, tokenize = 'porter unicode61 remove_diacritics 2')"
 DOCUMENTS = {
@@ -31,6 +31,10 @@ DOCUMENTS = {
 Search = Callable[[str], list[int]]
 
 
+def _expression(query: str) -> str:
+    return " OR ".join(query_terms(query))
+
+
 @pytest.fixture(scope="module")
 def search() -> Iterator[Search]:
     connection = sqlite3.connect(":memory:")
@@ -39,7 +43,7 @@ def search() -> Iterator[Search]:
     connection.executemany("INSERT INTO words(rowid, own) VALUES (?, ?)", rows)
 
     def run(query: str) -> list[int]:
-        expression = query_expression(query)
+        expression = _expression(query)
         if not expression:
             return []
         sql = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words)"
@@ -91,7 +95,7 @@ def test_every_two_character_word_is_found() -> None:
     text = "重构支付模块时先补测试再改接口"
     connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
     for left, right in pairwise(text):
-        expression = query_expression(left + right)
+        expression = _expression(left + right)
         found = connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone()
         assert found == (1,), left + right
     connection.close()
@@ -155,7 +159,7 @@ def test_content_words_with_a_grammar_character_remain(word: str) -> None:
 
 @pytest.mark.parametrize("query", ["", "   ", "***", "☺️🎉", "。，！", '""', "\x00", "\ud800", "()^-:"])
 def test_nothing_to_look_for_gives_no_expression(query: str) -> None:
-    assert query_expression(query) == ""
+    assert _expression(query) == ""
 
 
 def test_terms_are_distinct_and_capped_keeping_the_specific() -> None:
@@ -175,7 +179,7 @@ def test_date_is_found_in_english_and_chinese() -> None:
     connection.execute(TABLE)
     connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(date_words(date(2023, 5, 8)) + " 开会"),))
     for query in ("in May", "2023-05-08", "5月8日", "2023年5月", "2023"):
-        expression = query_expression(query)
+        expression = _expression(query)
         assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone() == (1,)
     assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", ('"6 月"*',)).fetchone() == (0,)
     connection.close()
@@ -221,7 +225,7 @@ def test_any_text_gives_valid_match_syntax(text: str) -> None:
     try:
         connection.execute(TABLE)
         connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
-        expression = query_expression(text)
+        expression = _expression(text)
         operands = [*query_terms(text), expression] if expression else []
         for operand in operands:
             connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (operand,)).fetchone()
@@ -237,10 +241,32 @@ def test_text_with_a_word_finds_itself(text: str) -> None:
     try:
         connection.execute(TABLE)
         connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
-        expression = query_expression(text)
+        expression = _expression(text)
         assert bool(expression) == any(char.isalnum() for char in text)
         if expression:
             found = connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone()
             assert found == (1,)
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("what raised ERR_CONN_RESET_42 yesterday", ('"err conn reset 42"',)),
+        ("who said “not today”?", ('"not today"',)),
+        ("谁说过「压力测试」", ('"压力 力测 测试"',)),
+        ("open src/app/main.py, please", ('"src app main py"',)),
+        ("is k8s at v1.2.3?", ('"k8s"', '"v1 2 3"')),
+        ('find "kubernetes"', ('"kubernetes"',)),
+        ("a well-known mother's self-care and/or rest at 5pm on the 1st", ()),
+        ("哪天去的大阪", ()),
+    ],
+)
+def test_only_phrases_and_identifiers_are_exact(query: str, expected: tuple[str, ...]) -> None:
+    assert exact_terms(query) == expected
+
+
+def test_traditional_and_simplified_characters_find_each_other() -> None:
+    assert index_tokens("臺灣的資料庫") == index_tokens("台湾的资料库")
+    assert query_terms("資料庫在哪裡") == query_terms("资料库在哪里")

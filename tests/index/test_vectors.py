@@ -154,14 +154,14 @@ def test_a_scan_above_what_it_has_loaded_misses_nothing(connection: sqlite3.Conn
     assert sorted(seq for seq, _ in above.search(unit(0), 50)) == [5, 6, 7, 8, 9, 10]
 
 
-def test_dropped_rows_are_not_found_and_later_rows_are(connection: sqlite3.Connection) -> None:
+def test_cosines_of_named_rows_are_those_of_the_search(connection: sqlite3.Connection) -> None:
     log.append(connection, [row(number) for number in range(5)])
-    scan = ExactScan(USER, MODEL)
+    scan = ExactScan(USER, MODEL, floor=2)
     scan.refresh(connection)
-    scan.drop([2, 3])
-    log.append(connection, [row(5)])
-    scan.refresh(connection)
-    assert sorted(seq for seq, _ in scan.search(unit(0), 50)) == [1, 4, 5, 6]
+    searched = dict(scan.search(unit(3), 50))
+    assert scan.cosines(unit(3), [5, 2, 4, 99]) == pytest.approx({seq: searched[seq] for seq in (4, 5)})
+    assert scan.cosines(unit(3), []) == {}
+    assert ExactScan(USER, MODEL).cosines(unit(3), [1]) == {}
 
 
 def test_a_search_during_growth_always_finds_a_row_that_was_there(database: Database) -> None:

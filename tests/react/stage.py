@@ -58,7 +58,7 @@ class Stage:
             "max_iterations": 3,
             "prompt_tokens": 12_000,
             "max_tokens": 4_000,
-            "neighbour_from": 0.6,
+            "neighbour_from": lambda: 0.6,
         }
         self.settings |= settings
         self.loop = MemoryReActOrchestrator(

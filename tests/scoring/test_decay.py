@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from memory_core.scoring.decay import decay, decayed_relevance, rank_score, weighted_relevance
+from memory_core.scoring.decay import Profile, decay, decayed_relevance, rank_score, weighted_relevance
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,18 @@ def test_relevance_profile_ignores_time_and_salience() -> None:
     assert rank_score("relevance", 0.6, 0.0, 5_000.0) == 0.6
 
 
-def test_decay_profile_prefers_the_newer_and_the_more_salient_of_equals() -> None:
-    assert rank_score("decay", 0.5, 0.5, 1.0) > rank_score("decay", 0.5, 0.5, 60.0)
-    assert rank_score("decay", 0.5, 0.9, 1.0) > rank_score("decay", 0.5, 0.3, 1.0)
+@pytest.mark.parametrize("profile", ["balanced", "decay"])
+def test_newer_and_more_salient_of_equals_come_first(profile: Profile) -> None:
+    assert rank_score(profile, 0.5, 0.5, 1.0) > rank_score(profile, 0.5, 0.5, 60.0)
+    assert rank_score(profile, 0.5, 0.9, 1.0) > rank_score(profile, 0.5, 0.3, 1.0)
 
 
-def test_decay_profile_never_buries_an_old_match_that_is_a_quarter_better() -> None:
-    assert rank_score("decay", 0.51, 0.0, 10_000.0) > rank_score("decay", 0.4, 1.0, 0.0)
+def test_balanced_profile_never_buries_an_old_match_that_is_a_quarter_better() -> None:
+    assert rank_score("balanced", 0.51, 0.0, 10_000.0) > rank_score("balanced", 0.4, 1.0, 0.0)
+
+
+def test_decay_profile_is_the_bare_product() -> None:
+    assert rank_score("decay", 0.8, 0.5, 14.0) == pytest.approx(0.8 * 0.5 * math.exp(-0.7))
 
 
 def test_weighted_profile_is_the_weighted_formula() -> None:
@@ -61,7 +66,7 @@ def test_weighted_profile_is_the_weighted_formula() -> None:
 
 
 def test_clock_skew_counts_as_now() -> None:
-    assert rank_score("decay", 0.5, 0.5, -3.0) == rank_score("decay", 0.5, 0.5, 0.0)
+    assert rank_score("balanced", 0.5, 0.5, -3.0) == rank_score("balanced", 0.5, 0.5, 0.0)
 
 
 def test_unknown_profile_is_rejected() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.index.tokenizer import index_tokens, query_terms
+from memory_core.scoring.everyday import filler_texts
 from memory_core.scoring.fusion import (
     COLUMN_WEIGHTS,
+    DATE_TOLERANCE,
     FILLER_ROWS,
-    FILLER_TEXT,
     Calibration,
     Candidate,
     Floor,
@@ -23,6 +25,8 @@ from memory_core.scoring.fusion import (
     fuse,
     idf,
     is_relevant,
+    is_within,
+    least_similarity,
     lexical_share,
     weigh_question,
 )
@@ -36,7 +40,7 @@ def store(documents: list[str]) -> sqlite3.Connection:
         "CREATE VIRTUAL TABLE words USING fts5(own, previous, tokenize = 'porter unicode61 remove_diacritics 2')"
     )
     insert = "INSERT INTO words(rowid, own, previous) VALUES (?, ?, ?)"
-    connection.executemany(insert, [(-1 - n, FILLER_TEXT, "") for n in range(FILLER_ROWS)])
+    connection.executemany(insert, [(-1 - n, text, "") for n, text in enumerate(filler_texts())])
     connection.executemany(insert, [(n, index_tokens(text), "") for n, text in enumerate(documents)])
     return connection
 
@@ -46,7 +50,8 @@ def search(connection: sqlite3.Connection, query: str) -> tuple[dict[int, float]
     rows = connection.execute("SELECT count(*) FROM words").fetchone()[0]
     count = "SELECT count(*) FROM words WHERE words MATCH ?"
     question = weigh_question(rows, [connection.execute(count, (term,)).fetchone()[0] for term in terms])
-    sql = f"SELECT rowid, -bm25(words, {COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}) FROM words WHERE words MATCH ?"
+    weights = f"{COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}"
+    sql = f"SELECT rowid, -bm25(words, {weights}) FROM words WHERE words MATCH ? AND rowid >= 0"
     return dict(connection.execute(sql, (" OR ".join(terms),))), question
 
 
@@ -81,19 +86,12 @@ def test_unknown_words_lower_the_share() -> None:
     assert lexical_share(partly[0], unsure) < lexical_share(known[0], sure)
 
 
-def test_fillers_are_never_found() -> None:
-    connection = store([])
-    for query in ("\ue000", FILLER_TEXT, "anything"):
-        for term in query_terms(query):
-            assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (term,)).fetchone() == (0,)
-    connection.close()
-
-
 def test_idf_is_the_one_bm25_uses() -> None:
     connection = store(["kite"])
     length = connection.execute("SELECT -bm25(words) FROM words WHERE words MATCH 'kite'").fetchone()[0]
     connection.close()
-    average = (24 * FILLER_ROWS + 1) / (FILLER_ROWS + 1)
+    fillers = sum(len(text.split()) for text in filler_texts())
+    average = (fillers + 1) / (FILLER_ROWS + 1)
     assert length == pytest.approx(idf(FILLER_ROWS + 1, 1) * 2.2 / (1 + 1.2 * (0.25 + 0.75 / average)))
 
 
@@ -117,6 +115,35 @@ def test_score_does_not_depend_on_the_other_candidates() -> None:
 def test_named_speaker_breaks_a_tie() -> None:
     named, other = fuse([Candidate(5.0, 0.4, True), Candidate(5.0, 0.4)], SIX_TERMS)
     assert named.total > other.total
+
+
+def test_named_date_breaks_a_tie_and_keeps_the_scale() -> None:
+    dated, other = fuse([Candidate(5.0, 0.4, names_date=True), Candidate(5.0, 0.4)], SIX_TERMS)
+    assert dated.total - other.total == pytest.approx(0.08 / 1.1)
+    [best] = fuse([Candidate(99.0, 1.0, names_speaker=True, names_date=True)], SIX_TERMS)
+    assert best.total == 1.0
+
+
+def test_named_date_does_not_outweigh_a_much_better_match() -> None:
+    dated, better = fuse([Candidate(5.0, 0.4, names_date=True), Candidate(9.0, 0.6)], SIX_TERMS)
+    assert better.total > dated.total
+
+
+MAY_8 = date(2023, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("days_after", "expected"),
+    [(-1, False), (0, True), (1, True), (DATE_TOLERANCE.days, True), (DATE_TOLERANCE.days + 1, False)],
+)
+def test_what_was_said_some_days_later_belongs_to_a_day(days_after: int, expected: bool) -> None:
+    said = MAY_8 + timedelta(days=days_after)
+    assert is_within(said, said, MAY_8, MAY_8) is expected
+
+
+def test_event_known_to_the_month_belongs_to_each_of_its_days() -> None:
+    assert is_within(date(2023, 5, 1), date(2023, 5, 31), MAY_8, MAY_8)
+    assert not is_within(date(2023, 6, 1), date(2023, 6, 30), date(2023, 5, 1), date(2023, 5, 20))
 
 
 def test_without_any_vector_words_alone_span_the_scale() -> None:
@@ -171,24 +198,74 @@ def _seconds(candidates: list[Candidate]) -> float:
     return time.perf_counter() - start
 
 
+SIX_WORDS = Question(20.0, 6, 6, words=6.0)
+ONE_WORD = Question(4.0, 1, 1, words=1.0)
+UNKNOWN_WORDS = Question(12.0, 3, 0)
+PASSAGE = Question(30.0, 40, 30, words=20.0)
+
+
 @pytest.mark.parametrize(
     ("score", "question", "expected"),
     [
-        (Score(0.3, 0.5, 0.3), SIX_TERMS, True),
-        (Score(0.2, 0.05, 0.25), SIX_TERMS, False),
-        (Score(0.2, 0.0, 0.37), SIX_TERMS, True),
-        (Score(0.2, 0.0, 0.3), SIX_TERMS, False),
-        (Score(0.2, 0.0, 0.3), Question(30.0, 6, 0), True),
-        (Score(0.2, 0.05, 0.2), Question(30.0, 40, 30), True),
-        (Score(0.2, 0.1, 0.1), Question(30.0, 12, 12), False),
-        (Score(0.2, 0.1, 0.13), Question(30.0, 12, 12), True),
-        (Score(0.3, 0.3, None), SIX_TERMS, True),
-        (Score(0.3, 0.1, None), SIX_TERMS, False),
-        (Score(0.0, 0.0, None), Question(0.0, 0, 0), False),
+        (Score(0.3, 0.5, 0.3), SIX_WORDS, True),
+        (Score(0.2, 0.05, 0.3), SIX_WORDS, False),
+        (Score(0.2, 0.0, 0.41), SIX_WORDS, True),
+        (Score(0.2, 0.0, 0.25), ONE_WORD, True),
+        (Score(0.2, 0.0, 0.2), ONE_WORD, False),
+        (Score(0.4, 1.0, 0.0), ONE_WORD, True),
+        (Score(0.2, 0.0, 0.28), UNKNOWN_WORDS, True),
+        (Score(0.2, 0.0, 0.28), Question(12.0, 3, 1), False),
+        (Score(0.2, 0.05, 0.2), PASSAGE, True),
+        (Score(0.0, 0.0, 0.005), PASSAGE, False),
+        (Score(0.3, 0.3, None), SIX_WORDS, True),
+        (Score(0.3, 0.1, None), SIX_WORDS, False),
+        (Score(0.1, 0.12, None), Question(30.0, 12, 12, words=6.0), True),
+        (Score(0.1, 0.07, None), Question(30.0, 12, 12, words=6.0), False),
+        (Score(0.0, 0.0, None), Question(0.0, 0, 0, 0.0), False),
     ],
 )
 def test_floor(score: Score, question: Question, expected: bool) -> None:
     assert is_relevant([Score(0.0, 0.0, 0.0), score], question) is expected
+
+
+def test_more_documents_and_more_words_ask_for_more() -> None:
+    def least(words: float, documents: int) -> float:
+        return least_similarity(Question(20.0, 6, 6, words, documents))
+
+    assert least(1.0, 100) < least(3.0, 100) < least(6.0, 100) == least(7.0, 100)
+    assert least(3.0, 0) == least(3.0, 1) < least(3.0, 100) < least(3.0, 10_000) == least(3.0, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("memory", "question", "alien"),
+    [
+        ("The user is allergic to penicillin.", "user penicillin", "user's lawyer"),
+        ("The user drives a grey Skoda.", "what does the user drive?", "does the user ski?"),
+        ("用户对花生过敏。", "用户对什么过敏", "用户的鞋码"),
+    ],
+)
+def test_the_word_user_is_no_evidence_in_a_store_of_five(memory: str, question: str, alien: str) -> None:
+    others = ["The user lives in Berlin.", "The user has a dog.", "用户住在杭州。", "用户喜欢川菜。"]
+    connection = store([memory, *others])
+    (found, asked), (noise, unasked) = search(connection, question), search(connection, alien)
+    connection.close()
+    assert lexical_share(found[0], asked) > 0.4
+    assert max(lexical_share(bm25, unasked) for bm25 in noise.values()) < 0.2
+
+
+def test_common_words_say_less_than_rare_ones() -> None:
+    connection = store(["The user has a dog.", "The user has a beagle."])
+    _, common = search(connection, "user name")
+    _, rare = search(connection, "zeppelin quarterly")
+    connection.close()
+    assert common.words < 0.9 < rare.words == pytest.approx(2.0)
+    assert common.documents == 2
+
+
+def test_half_a_word_counts_half() -> None:
+    assert weigh_question(132, [0, 0], [0.5, 0.5]).words == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="zip"):
+        weigh_question(132, [0, 0], [0.5])
 
 
 def test_no_hits_are_not_relevant() -> None:
@@ -200,9 +277,9 @@ def test_speaker_alone_does_not_pass_the_floor() -> None:
 
 
 def test_stricter_floor_refuses_more() -> None:
-    scores = [Score(0.3, 0.4, 0.2)]
+    scores = [Score(0.3, 0.4, 0.25)]
     assert is_relevant(scores, SIX_TERMS)
-    assert not is_relevant(scores, SIX_TERMS, Floor(relevance=0.3))
+    assert not is_relevant(scores, SIX_TERMS, Floor(similarity=0.45))
 
 
 def test_impossible_weights_are_rejected() -> None:

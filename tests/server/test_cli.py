@@ -354,3 +354,44 @@ def test_an_older_store_is_migrated_after_a_dry_run_that_changes_nothing(run: Ru
     assert "1 renamed" in run("migrate")[1]
     assert (folder / "咖啡.md").read_text(encoding="utf-8").startswith("# 咖啡\n\n只喝手冲。")
     assert "0 renamed" in run("migrate")[1]
+
+
+def test_what_was_searched_is_shown_with_its_hits_counts_and_times(run: Run) -> None:
+    assert run("trail")[1] == "Nothing was retrieved yet.\n"
+    assert run("hot")[1] == "No memory was used yet.\n"
+    run("commit", "她每天喝绿茶。", "--type", "facts", "--field", "topic=茶")
+    uri = "viking://user/default/memories/facts/茶.md"
+    run("find", "绿茶")
+    run("find", "no such thing 不存在")
+    shown = run("trail")[1].splitlines()
+    assert "no such thing 不存在" in shown[0]
+    assert "绿茶" in shown[1]
+    assert uri in shown[2]
+    (row,) = facts(run("trail", "--uri", uri, "--json"))["trail"]
+    assert (row["query"], row["kind"], row["hits"][0]["uri"], row["cached"]) == ("绿茶", "find", uri, False)
+    assert len(facts(run("trail", "--limit", "1", "--json"))["trail"]) == 1
+    status, out, _ = run("hot")
+    assert (status, out.split()) == (0, ["1", uri, "她每天喝绿茶。"])
+    (hot,) = facts(run("hot", "--limit", "1", "--json"))["memories"]
+    assert (hot["uri"], hot["access_count"]) == (uri, 1)
+    metrics = facts(run("metrics", "--json"))
+    assert (metrics["memories"], metrics["by_type"], metrics["accesses"]) == (1, {"facts": 1}, 1)
+    assert metrics["retrieval"]["count"] == 2
+    out = run("metrics")[1]
+    assert "by_type:\n    facts: 1\n" in out
+    assert "p99_ms: " in out
+
+
+def test_what_is_nearly_said_already_is_shown_and_nothing_merged(run: Run) -> None:
+    run("commit", "She drinks green tea every morning.", "--type", "facts", "--field", "topic=Tea")
+    uri = "viking://user/default/memories/facts/Tea.md"
+    (found,) = facts(run("similar", "She drinks green tea every morning.", "--json"))["similar"]
+    assert found == {"uri": uri, "score": 1.0}
+    assert "words only" in run("similar", "She drinks green tea every morning.")[1]
+    assert run("similar", uri)[1].startswith("Nothing stored is that similar (threshold 0.9).")
+    run("commit", "She drinks green tea every evening.", "--type", "facts", "--field", "topic=Evening")
+    assert facts(run("similar", uri, "--json"))["similar"] == []
+    (near,) = facts(run("similar", uri, "--threshold", "0.4", "--limit", "1", "--json"))["similar"]
+    assert near["uri"] == "viking://user/default/memories/facts/Evening.md"
+    assert "threshold" in refused(run("similar", "x", "--threshold", "2"))
+    assert "limit 0" in refused(run("trail", "--limit", "0"))

@@ -1,0 +1,109 @@
+"""Stored conversations as extraction takes them: part by part, each of one project, with what came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memory_core.errors import NotFound, RunebookError
+from memory_core.model.changes import text_sha256
+from memory_core.model.conversation import Message, dump_lines, parse_lines
+from memory_core.model.language import language_of
+from memory_core.model.project import Belonging, ProjectScope
+from memory_core.model.uri import MemoryUri
+from memory_core.react.conversation import Conversation, split
+from memory_core.storage.extractions import Extraction
+from memory_core.storage.store import Store
+from memory_core.update.corrections import find_corrections, hints
+from memory_core.update.project_choice import ProjectChoice
+from memory_core.update.updater import Span
+
+#: Messages before the first waiting one that the model sees for context.
+_EARLIER_MESSAGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Messages of one session that one run of the loop takes, all of one project."""
+
+    span: Span
+    conversation: Conversation
+    belonging: Belonging
+
+
+class SessionReader:
+    """Reads the conversations of one store.
+
+    Args:
+        store: Holds the logs.
+        choice: The rules of projects.
+        language: Language of memories; ``auto`` follows the user's messages.
+    """
+
+    def __init__(self, store: Store, choice: ProjectChoice, language: str) -> None:
+        self._store = store
+        self._choice = choice
+        self._language = language
+
+    def messages(self, log: MemoryUri) -> tuple[Message, ...]:
+        """The stored messages of a session; empty if there are none."""
+        return tuple(parse_lines(self._store.text(log) or "")[0])
+
+    def project_of(self, log: MemoryUri) -> str | None:
+        """The project that a session's last message belongs to."""
+        try:
+            messages = self.messages(log)
+        except RunebookError:
+            return None
+        return messages[-1].project if messages else None
+
+    def is_seen(self, log: MemoryUri, project: str | None) -> bool:
+        """Whether nothing of a conversation is private to another project; what cannot be read is nobody's secret."""
+        try:
+            messages = self.messages(log)
+        except RunebookError:
+            return True
+        return all(ProjectScope(project).sees(message.project, private=message.private) for message in messages)
+
+    def belonging(self, messages: Sequence[Message]) -> Belonging:
+        """Whose the memories of some messages are; where any of them is private, all of them are."""
+        private = next((message for message in messages if message.private), None)
+        last = private or (messages[-1] if messages else None)
+        return self._choice.of_session(None if last is None else last.project, private=private is not None)
+
+    def part(self, row: Extraction, budget_tokens: int) -> Part:
+        """The next messages of a session that one prompt can hold.
+
+        Raises:
+            NotFound: If the log no longer holds them.
+        """
+        messages = self.messages(row.log)
+        if len(messages) < row.stored:
+            raise NotFound(
+                f"the log of the conversation holds {len(messages)} of its {row.stored} messages.",
+                hint="Bring the file back, or send the conversation again.",
+            )
+        windows = split(_alike(messages[row.extracted : row.stored]), budget_tokens)
+        end = row.extracted + windows[0][1]
+        taken = messages[row.extracted : end]
+        span = Span(row.log, row.extracted, end, text_sha256(dump_lines(taken)))
+        return Part(span, self.conversation(messages, row.extracted, end, row.log), self.belonging(taken))
+
+    def conversation(self, messages: Sequence[Message], start: int, end: int, log: MemoryUri) -> Conversation:
+        """Messages ``start`` to ``end`` (not included) with a few before them that the same project sees."""
+        taken = tuple(messages[start:end])
+        scope = ProjectScope(taken[-1].project if taken else None)
+        before = messages[max(0, start - _EARLIER_MESSAGES) : start]
+        return Conversation(
+            session_id=log.parent.name,
+            messages=taken,
+            earlier=tuple(message for message in before if scope.sees(message.project, private=message.private)),
+            language=language_of(messages) if self._language == "auto" else self._language,
+            hints=hints(find_corrections(taken)),
+        )
+
+
+def _alike(messages: Sequence[Message]) -> Sequence[Message]:
+    """The first messages, as far as they belong to one project and are as private."""
+    place = [(message.project, message.private) for message in messages]
+    return messages[: next((at for at, found in enumerate(place) if found != place[0]), len(place))]

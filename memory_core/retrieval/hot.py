@@ -1,0 +1,146 @@
+"""Hot memories: those used most, kept in memory, for a context that nobody asked a question for.
+
+Which they are is counted anew every hour; what they say is as true as a search: a commit of any process that
+changes or deletes one is seen at once, and what is private to another project is never given. Nothing is kept of a
+store whose memories are hardly used yet: there the count is taken each time.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memory_core.index.catalog import Position
+from memory_core.index.indexer import Indexer
+from memory_core.model.project import ProjectScope
+from memory_core.storage.usage import Usage, UsageTable
+
+#: Memories kept for each that is given, so that a project whose own are few still gets its number.
+_SPARE = 5
+_ANY_PROJECT = ProjectScope()
+
+
+@dataclass(frozen=True, slots=True)
+class HotMemory:
+    """One memory that is used often.
+
+    Attributes:
+        uri: Where it is.
+        memory_type: Its type.
+        abstract: What it says, in a line.
+        access_count: Accesses, as of the last count.
+        last_accessed_at: As of the last count.
+        project: The project it belongs to, if any.
+        private: Whether it is only for that project.
+    """
+
+    uri: str
+    memory_type: str
+    abstract: str
+    access_count: int
+    last_accessed_at: datetime
+    project: str | None = None
+    private: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form without an absent project."""
+        facts: dict[str, Any] = {
+            "uri": self.uri,
+            "memory_type": self.memory_type,
+            "abstract": self.abstract,
+            "access_count": self.access_count,
+            "last_accessed_at": self.last_accessed_at.isoformat(timespec="milliseconds"),
+        }
+        return facts if self.project is None else {**facts, "project": self.project}
+
+
+class HotMemories:
+    """The memories of some spaces that are used most; safe to share between threads.
+
+    Args:
+        usage: Counts.
+        indexer: Follows what was committed, and knows what memories say.
+        spaces: ``scope/space`` names that may be seen.
+        limit: How many are hot.
+        seconds: How long the count stands.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        usage: UsageTable,
+        indexer: Indexer,
+        spaces: Sequence[str],
+        limit: int = 20,
+        seconds: float = 3_600.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._usage = usage
+        self._indexer = indexer
+        self._spaces = tuple(spaces)
+        self._limit = limit
+        self._seconds = seconds
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._counted_at = float("-inf")
+        self._counts: dict[str, Usage] = {}
+        self._position: Position | None = None
+        self._memories: tuple[HotMemory, ...] = ()
+
+    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
+        """The memories used most, most first; with a project alone, only its own.
+
+        Args:
+            limit: At most; None means all that are hot.
+            project: Whose private memories may be among them.
+        """
+        self._indexer.follow()
+        with self._guard:
+            if self._clock() - self._counted_at >= self._seconds or len(self._memories) < self._limit:
+                self._count()
+            elif self._position != self._indexer.catalog.position():
+                self._read()
+            memories = self._memories
+        seen = [memory for memory in memories if project.sees(memory.project, private=memory.private)]
+        if project.only:
+            seen = [memory for memory in seen if memory.project == project.current]
+        return tuple(seen[: self._limit if limit is None else min(limit, self._limit)])
+
+    def uris(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> list[str]:
+        """Where the memories used most are; see ``hot``."""
+        return [memory.uri for memory in self.hot(limit, project)]
+
+    def _count(self) -> None:
+        """Find out which are used most; usage of memories that are gone is passed over."""
+        self._counts = dict(self._usage.top(_SPARE * self._limit, self._is_there))
+        self._counted_at = self._clock()
+        self._read()
+
+    def _is_there(self, uri: str) -> bool:
+        row = self._indexer.catalog.connection().execute(
+            "SELECT space FROM documents WHERE uri = ? AND part = 0 AND context_type <> 'resource'", (uri,)
+        )
+        found = row.fetchone()
+        return found is not None and found[0] in self._spaces
+
+    def _read(self) -> None:
+        """Read what they say now; one that is gone is dropped."""
+        # Before the rows: what is committed in between is then read once more, never missed.
+        self._position = self._indexer.catalog.position()
+        rows = self._indexer.catalog.connection().execute(
+            "SELECT uri, memory_type, abstract, project, private FROM documents "
+            "WHERE uri IN (SELECT value FROM json_each(?)) AND part = 0",
+            (json.dumps(list(self._counts)),),
+        )
+        said = {uri: rest for uri, *rest in rows}
+        self._memories = tuple(
+            HotMemory(uri, memory_type, abstract, usage.access_count, usage.last_accessed_at, project, bool(private))
+            for uri, usage in self._counts.items()
+            if uri in said
+            for memory_type, abstract, project, private in [said[uri]]
+        )

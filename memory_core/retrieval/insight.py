@@ -1,0 +1,225 @@
+"""What a store knows about its own use: the trail, hot memories, metrics, and what is nearly said twice.
+
+Notes each retrieval for one user's space and answers questions about them. Never merges what is similar: "server A
+has 16 GB" and "server B has 16 GB" are nearer than most paraphrases, and a person or a model must tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from memory_core.config import Config
+from memory_core.errors import InvalidInput, NotFound
+from memory_core.index.indexer import Indexer
+from memory_core.model.changes import Similar
+from memory_core.model.project import ProjectScope
+from memory_core.model.uri import SCHEME, MemoryUri
+from memory_core.retrieval.browse import Browser
+from memory_core.retrieval.hot import HotMemories, HotMemory
+from memory_core.retrieval.metrics import Metrics, collect
+from memory_core.retrieval.retriever import Retriever
+from memory_core.storage.store import Store
+from memory_core.storage.usage import TRAIL_ROWS, Recall
+
+SIMILAR_FROM = 0.9
+SIMILAR_LIMIT = 5
+_SIMILAR_MOST = 50
+_ANY_PROJECT = ProjectScope()
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarMemories:
+    """Stored memories that say nearly the same.
+
+    Attributes:
+        similar: Nearest first, none below the threshold.
+        by: ``meaning`` where scores are cosines (or the share of common words, where that is more), ``words`` where
+            there is no model and they are that share alone.
+        threshold: That they reach.
+        notes: What the caller should know.
+    """
+
+    similar: tuple[Similar, ...]
+    by: Literal["meaning", "words"]
+    threshold: float
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        facts: dict[str, Any] = {
+            "similar": [{"uri": found.uri, "score": found.score} for found in self.similar],
+            "by": self.by,
+            "threshold": self.threshold,
+        }
+        return {**facts, "notes": list(self.notes)} if self.notes else facts
+
+
+class Insight:
+    """Questions about one store's use, for one user and agent.
+
+    Args:
+        config: Settings; those of ``search`` are followed.
+        store: Counts and the trail.
+        indexer: What is stored.
+        retriever: Tells what is near.
+        browser: Tells what may be seen.
+        spaces: ``scope/space`` names that may be seen.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        indexer: Indexer,
+        retriever: Retriever,
+        browser: Browser,
+        spaces: Sequence[str],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._indexer = indexer
+        self._retriever = retriever
+        self._browser = browser
+        self._spaces = tuple(spaces)
+        self._hot = HotMemories(
+            store.ledger.usage_table, indexer, spaces, config.search.hot_limit, config.search.hot_seconds
+        )
+
+    def note(
+        self,
+        kind: Literal["find", "retrieve"],
+        query: str,
+        hits: Sequence[tuple[str, float]],
+        *,
+        milliseconds: float,
+        cached: bool = False,
+        rank: str | None = None,
+        session_id: str | None = None,
+        project: str | None = None,
+        now: datetime | None = None,
+    ) -> None:
+        """Note a retrieval, for the counts and the trail; written in the background.
+
+        Args:
+            kind: What retrieved; a context notes itself once, not the searches it makes.
+            query: What was asked; blank of a context without a question, whose hits are not counted. Not kept where
+                the setting says so.
+            hits: (URI, score) of what the caller was given, best first.
+            milliseconds: That it took.
+            cached: Whether a cache answered.
+            rank: Profile; None is the setting's.
+            session_id: Session it was for.
+            project: Project it was for.
+            now: When; default the clock's.
+        """
+        self._store.recalled(
+            Recall(
+                at=now or datetime.now(UTC),
+                query=query if self._config.search.trail else "",
+                kind=kind,
+                hits=tuple(hits),
+                milliseconds=milliseconds,
+                cached=cached,
+                rank=rank or self._config.search.rank,
+                session_id=session_id,
+                project=project,
+                space=self._config.user_space,
+                asked=bool(query.strip()),
+            )
+        )
+
+    def note_read(self, uri: str, now: datetime | None = None) -> None:
+        """Note that a file was read, for the counts; written in the background."""
+        self._store.usage.read(uri, now or datetime.now(UTC))
+
+    def trail(self, limit: int = 20, uri: str | None = None) -> list[Recall]:
+        """Retrievals of this user, newest first, a second ago the latest in other processes.
+
+        Args:
+            limit: 1 to 10,000, which is all that is kept.
+            uri: Only those that returned this file, one of its turns, or something below it.
+
+        Raises:
+            InvalidInput: If an argument is wrong.
+            NotFound: If the URI is in a space that may not be seen.
+        """
+        _check_limit(limit, TRAIL_ROWS)
+        if uri is not None:
+            log, mark, turn = uri.rpartition("#")
+            is_turn = mark and turn.isdecimal() and uri.startswith(f"{SCHEME}session/")
+            seen = self._browser.visible(MemoryUri.parse(log if is_turn else uri))
+            uri = f"{seen}#{turn}" if is_turn else str(seen)
+        self._store.usage.flush()
+        return self._store.ledger.usage_table.trail(limit, uri, self._config.user_space)
+
+    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
+        """The memories used most; see ``HotMemories.hot``.
+
+        Raises:
+            InvalidInput: If the limit is below 1.
+        """
+        if limit is not None:
+            _check_limit(limit, self._config.search.hot_limit)
+        return self._hot.hot(limit, project)
+
+    def metrics(self) -> Metrics:
+        """All figures; see ``retrieval.metrics``."""
+        self._store.usage.flush()
+        self._indexer.follow()
+        self._loaded()
+        return collect(self._store.ledger, self._indexer, self._spaces, self._config.user_space)
+
+    def similar(
+        self,
+        text_or_uri: str,
+        threshold: float = SIMILAR_FROM,
+        limit: int = SIMILAR_LIMIT,
+        project: ProjectScope = _ANY_PROJECT,
+    ) -> SimilarMemories:
+        """Memories that say nearly the same as a text, or as another memory; nothing is merged.
+
+        Args:
+            text_or_uri: A text, or the URI of a memory, which is then left out.
+            threshold: Least score, in (0, 1].
+            limit: 1 to 50.
+            project: Whose private memories may be among them.
+
+        Raises:
+            InvalidInput: If an argument is wrong.
+            NotFound: If the URI names no memory.
+        """
+        _check_limit(limit, _SIMILAR_MOST)
+        if not 0.0 < threshold <= 1.0:
+            raise InvalidInput(f"threshold {threshold} is out of range.", hint="Use more than 0, at most 1.")
+        own, text = self._text(text_or_uri)
+        by: Literal["meaning", "words"] = "meaning" if self._loaded() else "words"
+        near = self._retriever.near([text], limit + (own is not None), project)[0]
+        found = [item for item in near if item.uri != own and item.score >= threshold][:limit]
+        notes = () if by == "meaning" else ("compared by words only: no embedding model answers",)
+        return SimilarMemories(tuple(found), by, threshold, notes)
+
+    def _text(self, text_or_uri: str) -> tuple[str | None, str]:
+        """The URI, if it is one, and the text to compare."""
+        if not text_or_uri.startswith(SCHEME):
+            if not text_or_uri.strip() or "\x00" in text_or_uri:
+                raise InvalidInput("the text is blank or holds NUL.", hint="Give a text, or the URI of a memory.")
+            return None, text_or_uri
+        uri = str(self._browser.visible(MemoryUri.parse(text_or_uri)))
+        self._indexer.follow()
+        text = self._indexer.catalog.own_text(uri)
+        if not text:
+            raise NotFound(f"{uri} is no memory.", hint="Give a memory's URI as find, ls or tree prints it, or a text.")
+        return uri, text
+
+    def _loaded(self) -> bool:
+        """Whether there is a model that answers, waiting a while for one that loads."""
+        embedder = self._indexer.embedder
+        return embedder is not None and embedder.ready(self._config.embedding.wait_seconds)
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {most:,}.")

@@ -1,0 +1,240 @@
+"""Pieces of a context read from the store: memories, directories, pages of conversations, logs of days.
+
+Reads through a browser and never writes. What a person may not see from a project, and what is gone, is no piece.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from memory_core.errors import InvalidInput, NotFound
+from memory_core.model.conversation import Message
+from memory_core.model.daily_log import log_uri, readable
+from memory_core.model.directory_summary import abstract_line
+from memory_core.model.filename import key_of
+from memory_core.model.hits import Hit
+from memory_core.model.memory_file import parse
+from memory_core.model.project import ProjectScope, is_private, project_key, stored_project
+from memory_core.model.record import summary_line
+from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
+from memory_core.registry import MemoryTypeRegistry
+from memory_core.retrieval.browse import Browser
+from memory_core.retrieval.packing import Piece
+from memory_core.retrieval.pages import ConversationLog, Page
+from memory_core.storage.ledger import Ledger
+
+#: Preferences and patterns bind, and so does whatever matters this much or was pinned.
+_BINDING_TYPES = frozenset({"preferences", "patterns"})
+_BINDING_SALIENCE = 0.9
+_KIND_OF_TYPE = {"tools": "tools", "skills": "skill"} | dict.fromkeys(_BINDING_TYPES, "constraints")
+_DIRECTORY_LINE_CHARS = 160
+_DIRECTORIES = 200
+#: How a generated line begins; the count beside it is exact.
+_COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """Whose memories are read: the user's and the agent's space."""
+
+    user: str
+    agent: str
+
+    @property
+    def sessions(self) -> MemoryUri:
+        """Where the user's conversations are."""
+        return MemoryUri((Scope.SESSION.value, self.user))
+
+    def memories(self, directory: str) -> MemoryUri:
+        """The directory of a memory type."""
+        return MemoryUri.parse(directory.replace("{user_space}", self.user).replace("{agent_space}", self.agent))
+
+
+class PieceReader:
+    """Reads pieces of one store as they are seen from a project.
+
+    Args:
+        browser: Reads files.
+        ledger: Knows names, counts and which conversation grew last.
+        registry: Memory types.
+        spaces: Whose memories.
+        scope: The project at hand.
+    """
+
+    def __init__(
+        self, browser: Browser, ledger: Ledger, registry: MemoryTypeRegistry, spaces: Spaces, scope: ProjectScope
+    ) -> None:
+        self._browser = browser
+        self._ledger = ledger
+        self._registry = registry
+        self._spaces = spaces
+        self._scope = scope
+        self._logs: dict[str, ConversationLog] = {}
+
+    @property
+    def profile_uri(self) -> str:
+        """Where the user's profile is."""
+        return f"viking://user/{self._spaces.user}/memories/profile.md"
+
+    def profile(self) -> list[Piece]:
+        """The profile, if there is one."""
+        return [piece for piece in [self.memory(self.profile_uri, kind="profile")] if piece is not None]
+
+    def memory(self, uri: str, hit: Hit | None = None, kind: str | None = None) -> Piece | None:
+        """A memory's body; None if it is gone, empty or not to be seen.
+
+        Args:
+            uri: The file.
+            hit: What the search said of it.
+            kind: The part; None is that of its type and weight.
+        """
+        file = parse(self._text(uri))
+        meta = file.trailer or {}
+        text = file.body.strip() or ("" if hit is None else hit.abstract)
+        if not text or not self._sees(stored_project(None, meta), private=is_private(None, meta)):
+            return None
+        changed = meta.get("updated_at") if hit is None else hit.updated_at or meta.get("updated_at")
+        memory_type = self._type_name(uri, file.type_name) if hit is None else hit.memory_type
+        return Piece(
+            kind=kind or _kind(uri, memory_type, meta.get("salience"), meta.get("pinned")),
+            uri=uri,
+            text=text,
+            score=None if hit is None else hit.score,
+            date=changed[:10] if isinstance(changed, str) else None,
+            memory_type=memory_type,
+            contested_by=() if hit is None else hit.contested_by,
+        )
+
+    def named(self, memory_type: str, name: str) -> str | None:
+        """Where the memory of that name is, however the name is spelt; of this project first, then of none."""
+        try:
+            known = self._registry.get(memory_type)
+        except NotFound:
+            return None
+        directory = self._spaces.memories(known.directory)
+        key = key_of(dict.fromkeys(known.key_fields[:1], name), known.key_fields)
+        for project in dict.fromkeys((self._scope.current, None)):
+            found = self._ledger.locate(directory, memory_type, project_key(project, key))
+            if found is not None:
+                return str(found)
+        return None
+
+    def directory(self) -> list[Piece]:
+        """What is stored: each directory with its count and line, and the conversations."""
+        pieces: list[Piece] = []
+        for space in (("user", self._spaces.user), ("agent", self._spaces.agent)):
+            for uri, count in self._ledger.directories.counts(MemoryUri(space)).items():
+                line = self._line(uri)
+                pieces.append(_directory(f"{uri}/", f"{uri}/ ({count})" + (f": {line}" if line else "")))
+        sessions = self._ledger.directories.sessions(self._spaces.sessions)
+        if sessions:
+            pieces.append(
+                _directory(f"{self._spaces.sessions}/", f"{self._spaces.sessions}/ ({sessions} conversations)")
+            )
+        return pieces[:_DIRECTORIES]
+
+    def pages(
+        self, hits: Iterable[Hit], sessions: int, most: int, session_from: float, page_from: float
+    ) -> list[Piece]:
+        """The pages of the turns that were found, best first.
+
+        Args:
+            hits: Turns, best first.
+            sessions: Conversations that pages are taken from, the best ones.
+            most: Pages at most.
+            session_from: Least score of a conversation's best turn.
+            page_from: Least score of a page's best turn.
+        """
+        best: dict[str, float] = {}
+        found: dict[str, Piece] = {}
+        for hit in hits:
+            log, _, line = hit.uri.rpartition("#")
+            if log not in best and len(best) < sessions and hit.score >= session_from:
+                best[log] = hit.score
+            if log not in best or hit.score < page_from or not line.isdecimal():
+                continue
+            page = self._log(log).page_of(int(line))
+            if page is not None and len(found) < most:
+                piece = _page("session", log, page, hit.score)
+                found.setdefault(piece.uri, piece)
+        return list(found.values())
+
+    def recent(self, own_session: str | None, pages: int) -> list[Piece]:
+        """The last pages of the last conversation other than this one, newest first."""
+        own = None if own_session is None else self._spaces.sessions.child(own_session)
+        for log in self._ledger.directories.newest_logs(self._spaces.sessions, 2):
+            if pages and (own is None or not own.contains(MemoryUri.parse(log))):
+                return [_page("recent", log, page) for page in self._log(log).last_pages(pages)]
+        return []
+
+    def daily_logs(self, today: date, days: int) -> list[Piece]:
+        """The logs of the last days, newest first."""
+        logs: list[Piece] = []
+        for back in range(days):
+            day = today - timedelta(days=back)
+            uri = str(log_uri(self._spaces.user, day))
+            text = readable(self._text(uri), lambda entry: self._sees(entry.project, private=entry.private))
+            if text:
+                logs.append(Piece("log", uri, text, date=day.isoformat()))
+        return logs
+
+    def _log(self, uri: str) -> ConversationLog:
+        if uri not in self._logs:
+            self._logs[uri] = ConversationLog(self._text(uri).split("\n"), self._shows)
+        return self._logs[uri]
+
+    def _shows(self, message: Message) -> bool:
+        return self._sees(message.project, private=message.private)
+
+    def _sees(self, project: str | None, *, private: bool) -> bool:
+        """What is another project's is not seen where one alone is asked for; what is nobody's is its owner's."""
+        other = self._scope.only and project not in (None, self._scope.current)
+        return not other and self._scope.sees(project, private=private)
+
+    def _line(self, directory: str) -> str:
+        """The directory's L0 without the count."""
+        line = abstract_line(self._text(f"{directory}/{ABSTRACT_NAME}"))
+        return summary_line(_COUNTED.sub("", line, count=1), _DIRECTORY_LINE_CHARS)
+
+    def _type_name(self, uri: str, named: str | None) -> str:
+        memory_type = self._registry.type_at(MemoryUri.parse(uri), named)
+        return "" if memory_type is None else memory_type.name
+
+    def _text(self, uri: str) -> str:
+        try:
+            return self._browser.read(uri).content
+        except (NotFound, InvalidInput):
+            return ""
+
+
+def tools_named(names: Sequence[str], hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Hits that are memories of these tools under a longer or shorter name: ``mcp__github__search``, ``search``."""
+    wanted = [_words(name) for name in names]
+    for hit in hits:
+        own = _words(MemoryUri.parse(hit.uri).name.removesuffix(".md"))
+        if any(own and name and (own[-len(name) :] == name or name[-len(own) :] == own) for name in wanted):
+            yield hit
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[^\W_]+", name.casefold())
+
+
+def _kind(uri: str, memory_type: str, salience: object, pinned: object) -> str:
+    """The part of a memory."""
+    if MemoryUri.parse(uri).parts[2:3] == ("logs",):
+        return "log"
+    kind = _KIND_OF_TYPE.get(memory_type, "memories")
+    weighs = isinstance(salience, int | float) and salience >= _BINDING_SALIENCE
+    return "constraints" if kind == "memories" and (weighs or pinned is True) else kind
+
+
+def _directory(uri: str, line: str) -> Piece:
+    return Piece("directory", uri, line)
+
+
+def _page(kind: str, log: str, page: Page, score: float | None = None) -> Piece:
+    return Piece(kind, f"{log}#{page.first}", page.text, score, page.date)

@@ -1,0 +1,35 @@
+"""What is private to another project: memories by the catalog or their own text, conversations by their lines."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from memory_core.model.conversation import parse_lines
+from memory_core.model.memory_file import parse
+from memory_core.model.project import ProjectScope, is_private, stored_project
+from memory_core.model.uri import MemoryUri
+
+_OTHERS = "private AND project IS NOT NULL AND project IS NOT ?"
+
+
+def private_elsewhere(connection: sqlite3.Connection, uris: Sequence[str], project: str | None) -> frozenset[str]:
+    """Those of the files that are private to a project other than the given one, as the catalog knows them."""
+    if connection.execute(f"SELECT 1 FROM documents WHERE {_OTHERS} LIMIT 1", (project,)).fetchone() is None:
+        return frozenset()
+    rows = connection.execute(
+        f"SELECT DISTINCT uri FROM documents WHERE uri IN (SELECT value FROM json_each(?)) AND {_OTHERS}",
+        (json.dumps(list(uris)), project),
+    )
+    return frozenset(uri for (uri,) in rows)
+
+
+def is_elsewhere(uri: MemoryUri, text: str, project: str | None) -> bool:
+    """Whether a file's text is private to another project; of a conversation, whether any message is."""
+    scope = ProjectScope(project)
+    if uri.name.endswith(".jsonl"):
+        messages, _ = parse_lines(text)
+        return any(not scope.sees(message.project, private=message.private) for message in messages)
+    meta = parse(text).trailer or {}
+    return not scope.sees(stored_project(None, meta), private=is_private(None, meta))

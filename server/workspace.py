@@ -1,0 +1,173 @@
+"""Where a client works: the project of its roots, else that of the server's working directory.
+
+Roots are asked for once a connection, and again when the client says that they changed. Up to 2025-11-25 the server
+asks while a tool runs. Since 2026-07-28 the tool answers "input required" and is called again; over HTTP nothing then
+tells one client from another, so nothing is remembered. A client that has no roots, or does not answer, is left alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.from_thread
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from mcp.types import InputRequiredResult, ListRootsRequest, ListRootsResult
+from mcp.types.version import is_version_at_least
+from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from memory_core.config import ProjectConfig
+
+_ANSWER_SECONDS = 2.0
+#: Nobody says when roots change in the modern era.
+_REMEMBERED_SECONDS = 60.0
+_UNANSWERED_LIMIT = 3
+_INPUT_REQUIRED_SINCE = "2026-07-28"
+_QUESTION = "roots"
+_ROOTS_READ = 16
+_STATE = "runebook.project"
+
+AnyContext = Context[Any, Any]
+
+
+class Workspace:
+    """Finds the projects of one server's clients; safe from any thread.
+
+    Args:
+        folder: The server's working directory when it started; None where clients may be anywhere.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._answered: tuple[float, str | None] | None = None
+        self._unanswered = 0
+
+    def here(
+        self, ctx: AnyContext, settings: ProjectConfig, named: str | None = None
+    ) -> str | InputRequiredResult | None:
+        """The project in which the client behind this call works.
+
+        Blocks for at most two seconds, once a connection.
+
+        Args:
+            ctx: The running call, in a worker thread.
+            settings: Whether to look, and whether there is need to.
+            named: The project that the call names; none needs to be found then.
+
+        Returns:
+            The project, None for none, or what the tool must return so that the client tells its roots.
+        """
+        if not settings.detect or settings.name.strip() or (named is not None and named.strip() != "."):
+            return None
+        if not _offers_roots(ctx):
+            return self._around
+        found = self._by_rounds(ctx) if _is_modern(ctx) else self._within_the_call(ctx)
+        return self._around if found is None else found
+
+    def known(self, ctx: AnyContext, settings: ProjectConfig) -> str | None:
+        """The project as far as it is known, without asking anybody."""
+        if not settings.detect or settings.name.strip():
+            return None
+        found = None
+        if _offers_roots(ctx):
+            found = self._said if _is_modern(ctx) else _connection_state(ctx).get(_STATE)
+        return found or self._around
+
+    async def forget(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> None:
+        """Ask again: the client says that its roots changed."""
+        _connection_state(ctx).pop(_STATE, None)
+
+    @cached_property
+    def _around(self) -> str | None:
+        from memory_core.storage.workspace import project_at
+
+        return None if self._folder is None else project_at(self._folder)
+
+    def _within_the_call(self, ctx: AnyContext) -> str | None:
+        state = _connection_state(ctx)
+        if _STATE not in state:
+            if not ctx.session.can_send_request:
+                return None
+            try:
+                state[_STATE] = _project_of(anyio.from_thread.run(partial(_ask, ctx)))
+            except (MCPError, TimeoutError, ValidationError):
+                state[_STATE] = None
+        found: str | None = state[_STATE]
+        return found
+
+    def _by_rounds(self, ctx: AnyContext) -> str | InputRequiredResult | None:
+        answer = (ctx.input_responses or {}).get(_QUESTION)
+        if isinstance(answer, ListRootsResult):
+            found = _project_of(answer)
+            with self._lock:
+                self._answered, self._unanswered = (time.monotonic(), found), 0
+            return found
+        if ctx.request_state:  # asked in vain, or a later round of something else
+            return self._said
+        if self._folder is not None:  # one client, on the other end of a pipe
+            with self._lock:
+                fresh = self._answered is not None and time.monotonic() - self._answered[0] < _REMEMBERED_SECONDS
+                if fresh or self._unanswered >= _UNANSWERED_LIMIT:
+                    return self._said
+                self._unanswered += 1
+        return InputRequiredResult(input_requests={_QUESTION: ListRootsRequest()}, request_state=_QUESTION)
+
+    @property
+    def _said(self) -> str | None:
+        """What the only client answered; None where there may be several."""
+        return None if self._folder is None or self._answered is None else self._answered[1]
+
+
+def _offers_roots(ctx: AnyContext) -> bool:
+    capabilities = ctx.client_capabilities
+    return capabilities is not None and capabilities.roots is not None
+
+
+def _is_modern(ctx: AnyContext) -> bool:
+    version = ctx.protocol_version
+    return version is not None and is_version_at_least(version, _INPUT_REQUIRED_SINCE)
+
+
+def _connection_state(ctx: AnyContext | ServerRequestContext[Any, Any]) -> dict[str, Any]:
+    """What is kept for as long as the connection; the SDK has no public way to it from a call."""
+    state: dict[str, Any] = ctx.session._connection.state
+    return state
+
+
+async def _ask(ctx: AnyContext) -> ListRootsResult:
+    # Not the session's list_roots: that one is deprecated and warns. The related id puts the question on the stream
+    # of the call, where HTTP clients listen.
+    with anyio.fail_after(_ANSWER_SECONDS):
+        answer: ListRootsResult = await ctx.session.send_request(
+            ListRootsRequest(), ListRootsResult, metadata=ServerMessageMetadata(related_request_id=ctx.request_id)
+        )
+    return answer
+
+
+def _project_of(answer: ListRootsResult) -> str | None:
+    """The project of the first root that is part of one."""
+    from memory_core.storage.workspace import project_at
+
+    folders = _folders(str(root.uri) for root in answer.roots[:_ROOTS_READ])
+    return next((found for folder in folders if (found := project_at(folder)) is not None), None)
+
+
+def _folders(uris: Iterable[str]) -> Iterable[Path]:
+    """Folders of this machine; a root of another host is not looked at."""
+    from urllib.request import url2pathname
+
+    for uri in uris:
+        parts = urlsplit(uri)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            yield Path(url2pathname(parts.path))
