@@ -161,6 +161,43 @@ class FileStore:
             else:
                 yield entry
 
+    def moved(self, known: dict[str, FileStat | None]) -> list[MemoryUri]:
+        """Files that are new, gone, or no longer look as they did.
+
+        A hundred thousand files that did not move cost a look each, and nothing is made of them.
+
+        Args:
+            known: How files looked, by URI; what is found is taken out.
+        """
+        moved = list(self._moved(MemoryUri(), known))
+        return moved + [MemoryUri.parse(uri) for uri in known]
+
+    def _moved(self, directory: MemoryUri, known: dict[str, FileStat | None]) -> Iterator[MemoryUri]:
+        prefix = str(directory) if directory.parts else "viking:/"
+        try:
+            with os.scandir(self.path_for(directory)) as scan:
+                items = list(scan)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise StorageFailed(
+                f"the system refused to list {str(directory)!r}: {error.strerror or error}.",
+                hint="Check the permissions of the memory folder.",
+            ) from error
+        for item in items:
+            text = f"{prefix}/{item.name}"
+            if text in known and _looks(item) == known[text]:
+                del known[text]
+                continue
+            entry = self._entry(directory, item)
+            if entry is None:
+                continue
+            if entry.is_dir:
+                yield from self._moved(entry.uri, known)
+            else:
+                known.pop(str(entry.uri), None)
+                yield entry.uri
+
     def _entry(self, directory: MemoryUri, item: os.DirEntry[str]) -> Entry | None:
         if not directory.parts and item.name not in {scope.value for scope in Scope}:
             return None
@@ -176,3 +213,14 @@ class FileStore:
         except (InvalidUri, FileNotFoundError):
             return None
         return Entry(uri, item.is_dir(), FileStat(found.st_size, found.st_mtime_ns))
+
+
+def _looks(item: os.DirEntry[str]) -> FileStat | None:
+    """What a plain file looks like; another value for whatever is none, or is gone."""
+    try:
+        if item.is_file(follow_symlinks=False):
+            found = item.stat(follow_symlinks=False)
+            return FileStat(found.st_size, found.st_mtime_ns)
+    except FileNotFoundError:
+        pass
+    return FileStat(-1, -1)

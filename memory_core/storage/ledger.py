@@ -253,9 +253,10 @@ class Ledger:
         """What the last commit left at ``uri``, or None."""
         return next(iter(self._files("WHERE uri = ?", (str(uri),))), None)
 
-    def files(self) -> Iterator[FileRow]:
-        """The whole name table."""
-        return self._files("", ())
+    def stats(self) -> dict[str, FileStat | None]:
+        """What every known file looked like when it was last settled, by URI; None where that is not known."""
+        rows = self._database.connection().execute("SELECT uri, size_bytes, mtime_ns FROM files")
+        return {uri: None if size is None else FileStat(size, mtime) for uri, size, mtime in rows}
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
         """The file that holds the memory with this normalised key."""

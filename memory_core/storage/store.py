@@ -202,13 +202,7 @@ class Store:
             How many files had changed.
         """
         at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
-        known = {row.uri: row for row in self.ledger.files()}
-        moved: list[MemoryUri] = []
-        for entry in self.files.walk():
-            row = known.pop(entry.uri, None)
-            if row is None or row.stat != entry.stat:
-                moved.append(entry.uri)
-        moved += known
+        moved = self.files.moved(self.ledger.stats())
         adopted = 0
         for start in range(0, len(moved), _ADOPT_BATCH):
             with self._lock.held():
@@ -241,8 +235,8 @@ class Store:
             return None
         sha256 = None if text is None else text_sha256(text)
         if sha256 == (None if row is None else row.sha256):
-            if row is not None and row.stat is None:
-                self._queue(_Pending(0, {uri: self.files.stat(uri)}))
+            if row is not None and row.stat != (found := self.files.stat(uri)):
+                self._queue(_Pending(0, {uri: found}))  # copied or touched: not to be read again at every start
             return None
         before = None if row is None else self.ledger.text_at(uri, self.ledger.newest_seq())
         memory_type, key = ("", "") if text is None else self._identify(uri, text)
