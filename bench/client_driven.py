@@ -27,7 +27,7 @@ from typing import Any
 
 import jsonschema
 
-from bench.locomo import sessions
+from bench.corpora.locomo import sessions
 from bench.stdio_client import StdioClient
 
 _SCHEMA = re.compile(r"JSON schema of operations:\n```json\n(.+?)\n```", re.DOTALL)

@@ -84,9 +84,7 @@ def turns(session: str, messages: Sequence[Mapping[str, Any]]) -> list[Passage]:
         messages: Arguments of ``commit_memory``: ``id`` and ``content``, and ``name`` where it is known.
     """
     lines = [f"{item['name']}: {item['content']}" if item.get("name") else item["content"] for item in messages]
-    return [
-        Passage(item["id"], session, lines[at], _around(lines, at)) for at, item in enumerate(messages)
-    ]
+    return [Passage(item["id"], session, lines[at], _around(lines, at)) for at, item in enumerate(messages)]
 
 
 def conversation(
@@ -121,9 +119,7 @@ def pool(corpora: Sequence[Corpus]) -> Corpus:
             commits.append(({**arguments, **renamed}, tuple(named(item) for item in ids)))
         found += [replace(item, id=named(item.id), session=named(item.session)) for item in corpus.passages]
         questions += [
-            replace(
-                item, gold=frozenset(map(named, item.gold)), sessions=frozenset(map(named, item.sessions))
-            )
+            replace(item, gold=frozenset(map(named, item.gold)), sessions=frozenset(map(named, item.sessions)))
             for item in corpus.questions
         ]
     skipped = sum(corpus.skipped for corpus in corpora)

@@ -9,15 +9,15 @@ resident memory with the model loaded and with Chroma open. Medians; the two ser
 from __future__ import annotations
 
 import argparse
-import random
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from bench.stdio_client import StdioClient
+from bench.stores import serve
+from bench.synthetic import told
+from bench.timing import latency, settle
 
 _BARE = """
 from mcp.server import MCPServer
@@ -32,17 +32,6 @@ def echo(text: str) -> str:
     return text
 server.run()
 """
-_PEOPLE = ("Lin", "Mei", "Anders", "Priya", "Tomás", "陈磊", "王芳", "Sofia", "Kofi", "Yuki")
-_THINGS = (
-    "the billing service",
-    "a red bicycle",
-    "the Kyoto trip",
-    "登录页面",
-    "the night train",
-    "咖啡机",
-    "a violin",
-)
-_DEEDS = ("prefers", "postponed", "is responsible for", "sold", "喜欢", "fixed a bug in", "asked twice about")
 
 
 def main() -> None:
@@ -53,21 +42,25 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="runebook-floor-") as folder:
         root = Path(folder)
-        bare = root / "bare.py"
-        bare.write_text(_BARE, encoding="utf-8")
-        bare_command = [sys.executable, str(bare)]
-        ours = [sys.executable, "-m", "server.cli", "serve", "--home", str(root / "home")]
+        bare_command, ours = bare_server(root), serve(root / "home")
         cold_starts(bare_command, ours, arguments.starts)
         with StdioClient(bare_command) as client:
-            call = _milliseconds(lambda _index: client.call("add", {"a": 1, "b": 2}), 200)
+            call = latency(lambda _index: client.call("add", {"a": 1, "b": 2}), 200)
             print(f"bare trivial call          p50 {call[0]:6.2f} ms   p95 {call[1]:6.2f} ms")
         working(ours, arguments.memories)
         with StdioClient([*ours, "--set", "index.mode=chroma"]) as client:
             client.call("find", {"query": "who fixed the login page"})
-            _settle(client)
+            settle(client)
             for index in range(20):
                 client.call("find", {"query": sentence(index)})
             print(f"resident, Chroma open      {client.resident_mib():6.0f} MiB (goal 400)")
+
+
+def bare_server(folder: Path) -> list[str]:
+    """The command of a two-tool server of the same SDK, whose script is put into a folder."""
+    script = folder / "bare.py"
+    script.write_text(_BARE, encoding="utf-8")
+    return [sys.executable, str(script)]
 
 
 def cold_starts(bare: list[str], ours: list[str], count: int) -> None:
@@ -91,11 +84,11 @@ def working(command: list[str], memories: int) -> None:
         client.call("find", {"query": "is the model loaded"})
         for index in range(memories):
             client.call("commit_memory", {"memory_content": sentence(index)})
-        _settle(client)
-        commit = _milliseconds(
+        settle(client)
+        commit = latency(
             lambda index: client.call("commit_memory", {"memory_content": sentence(memories + index)}), 200
         )
-        find = _milliseconds(lambda index: client.call("find", {"query": sentence(10_000 + index)[:60]}), 200)
+        find = latency(lambda index: client.call("find", {"query": sentence(10_000 + index)[:60]}), 200)
         print(f"commit at {memories} memories    p50 {commit[0]:6.2f} ms   p95 {commit[1]:6.2f} ms (goal p50 5)")
         print(f"find at {memories} memories      p50 {find[0]:6.2f} ms   p95 {find[1]:6.2f} ms (goal p50 20)")
         print(f"resident, model loaded     {client.resident_mib():6.0f} MiB (goal 260)")
@@ -103,29 +96,7 @@ def working(command: list[str], memories: int) -> None:
 
 def sentence(index: int) -> str:
     """A distinct made-up memory, English or Chinese."""
-    chance = random.Random(index)
-    who, what, deed = chance.choice(_PEOPLE), chance.choice(_THINGS), chance.choice(_DEEDS)
-    return f"{who} {deed} {what}; ticket {index}, room {chance.randrange(900)}, since {chance.randrange(1990, 2026)}."
-
-
-def _settle(client: StdioClient) -> None:
-    """Wait until background work has caught up."""
-    for _ in range(60):
-        if "notes" not in client.call("find", {"query": "ticket"}):
-            break
-        time.sleep(0.5)
-    time.sleep(2)
-
-
-def _milliseconds(action: Callable[[int], object], count: int) -> tuple[float, float]:
-    """p50 and p95 of ``count`` runs."""
-    times = []
-    for index in range(count):
-        started = time.perf_counter()
-        action(index)
-        times.append((time.perf_counter() - started) * 1e3)
-    times.sort()
-    return statistics.median(times), times[int(len(times) * 0.95)]
+    return told(index).text
 
 
 if __name__ == "__main__":

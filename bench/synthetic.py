@@ -13,40 +13,49 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-_SYLLABLES = "ba da ka la ma na ra sa ta va bel dor fen gar hin jor kel lim mor nas pel rin sol tur vel win zan".split()
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(text.split("|"))
+
+
+_SYLLABLES = _listed(
+    "ba|da|ka|la|ma|na|ra|sa|ta|va|bel|dor|fen|gar|hin|jor|kel|lim|mor|nas|pel|rin|sol|tur|vel|win|zan"
+)
 _SURNAMES = "赵钱孙李周吴郑王冯陈褚卫蒋沈韩杨朱秦许何吕施张孔曹严华金魏陶姜"
 _GIVEN = "伟芳娜敏静丽强磊洋勇艳杰涛明超霞平刚桂英文辉玲红宇晨欣怡浩然子涵雨婷思远佳琪"
-_THINGS = (
+_THINGS = _listed(
     "the billing service|the garden fence|a second-hand piano|the quarterly report|the night train|her grandmother's "
     "recipe|the login page|a leaking roof|the marathon plan|the camera lens|the translation memory|an espresso machine|"
     "the lease|the backup script|a pottery course|the solar panels|the tax return|the school play|a broken zipper|the "
     "customer survey|the hiking map|the database migration|a chess opening|the allotment|the rehearsal room|the new "
     "intern|a vaccination|the projector|the wedding toast|the kitchen tiles|an old bicycle|the release notes|the "
     "aquarium|a podcast episode|the insurance claim|the ferry tickets|the choir|a parking permit|the data warehouse"
-).split("|")
-_DEEDS = (
+)
+_DEEDS = _listed(
     "postponed|finished|asked twice about|is responsible for|sold|borrowed|complained about|took photographs of|"
     "wrote a long letter about|cancelled|repaired|insured|gave up on|praised|forgot|redesigned|measured|reviewed"
-).split("|")
-_CAUSES = (
+)
+_CAUSES = _listed(
     "because the budget was cut|after a talk with the neighbours|since the supplier went bankrupt|although nobody had "
     "asked|before the holidays began|while the office was being painted|as the doctor had advised|to save some time|"
     "when the old contract ran out|without telling the others|so that the children could join|despite the rain"
-).split("|")
-_PLACES = (
+)
+_PLACES = _listed(
     "Porto|Lyon|Osaka|Tartu|Leeds|Quito|Accra|Bergen|Austin|Tbilisi|Perth|Kraków|Izmir|Hanoi|Cork|Split|Utrecht|Graz"
-).split("|")
-_ZH_THINGS = (
+)
+_ZH_THINGS = _listed(
     "账单服务|花园的篱笆|二手钢琴|季度报告|夜班火车|外婆的菜谱|登录页面|漏水的屋顶|马拉松计划|相机镜头|翻译记忆库|"
     "咖啡机|租房合同|备份脚本|陶艺课|太阳能板|报税表|学校话剧|客户问卷|徒步地图|数据库迁移|围棋定式|排练室|"
     "新来的实习生|疫苗接种|投影仪|婚礼致辞|厨房瓷砖|旧自行车|发布说明|鱼缸|播客节目|保险理赔|船票|合唱团|停车证"
-).split("|")
-_ZH_DEEDS = "推迟了|完成了|问过两次|负责|卖掉了|借走了|抱怨过|拍了很多|取消了|修好了|重新设计了|忘记了|检查了|称赞了".split("|")
-_ZH_CAUSES = (
+)
+_ZH_DEEDS = _listed(
+    "推迟了|完成了|问过两次|负责|卖掉了|借走了|抱怨过|拍了很多|取消了|修好了|重新设计了|忘记了|检查了|称赞了"
+)
+_ZH_CAUSES = _listed(
     "因为预算被削减|跟邻居谈过以后|由于供应商破产|虽然没有人提过|在放假之前|趁办公室粉刷的时候|按照医生的建议|"
     "为了节省时间|旧合同到期之后|没有告诉其他人|好让孩子们也能参加|尽管下着雨"
-).split("|")
-_ZH_PLACES = "成都|杭州|哈尔滨|厦门|西安|昆明|青岛|苏州|长沙|兰州|桂林|大连|南京|拉萨|三亚|温州".split("|")
+)
+_ZH_PLACES = _listed("成都|杭州|哈尔滨|厦门|西安|昆明|青岛|苏州|长沙|兰州|桂林|大连|南京|拉萨|三亚|温州")
 _ROUTINE = ("How did it go?", "I see.", "后来怎么样了?", "Shall I note that?", "好的,记住了。", "Good to know.")
 _CHINESE_SHARE = 0.3
 _FIRST_DAY = date(2021, 1, 1)
@@ -113,7 +122,7 @@ def write_operation(number: int) -> dict[str, Any]:
 
 
 def conversation(first: int, turns: int) -> Iterator[dict[str, Any]]:
-    """Messages of two speakers; every other one tells statement ``first``, ``first + 1``, …"""
+    """Messages of two speakers; every other one tells a statement, from ``first`` on."""
     begun = told(first).day
     for turn in range(turns):
         statement = told(first + turn // 2)

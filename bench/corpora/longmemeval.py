@@ -71,4 +71,5 @@ def _date(text: str) -> datetime:
     found = _DATE.search(text)
     if found is None:
         raise SystemExit(f"{text!r} is no date of LongMemEval's")
-    return datetime(*(int(part or 0) for part in found.groups()), tzinfo=UTC)  # type: ignore[misc]  # five integers
+    year, month, day, hour, minute = (int(part or 0) for part in found.groups())
+    return datetime(year, month, day, hour, minute, tzinfo=UTC)

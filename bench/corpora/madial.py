@@ -1,6 +1,7 @@
 """MADial-Bench's Chinese files: memories, and dialogues in which an assistant should recall some of them.
 
 A memory becomes an event with its date, as somebody would commit it: the text as content, the date as ``event_time``.
+The file holds some memories twice, word for word and day for day; they are one memory, and wanted as one.
 A question is the user's last three lines before a ``test-turn``; ``relevant-id`` names the memories wanted.
 """
 
@@ -21,8 +22,11 @@ _QUERY_LINES = 3
 
 def read(memories: Path, dialogues: Path) -> Corpus:
     """All memories and the questions of all dialogues; a dialogue is a cluster."""
-    told = {key: value for line in _lines(memories) for key, value in line.items()}
-    questions = [question for dialogue in _lines(dialogues) for question in _questions(dialogue, told)]
+    every = {key: value for line in _lines(memories) for key, value in line.items()}
+    first: dict[tuple[str, str], str] = {}
+    same = {key: first.setdefault((memory["time"], memory["event"]), key) for key, memory in every.items()}
+    told = {key: every[key] for key in first.values()}
+    questions = [question for dialogue in _lines(dialogues) for question in _questions(dialogue, same)]
     asked = sum(len(dialogue["test-turn"]) for dialogue in _lines(dialogues))
     return Corpus(
         "madial",
@@ -40,8 +44,8 @@ def query(dialogue: Sequence[str], test_turn: int) -> str:
     return "\n".join(said[-_QUERY_LINES:])
 
 
-def _questions(dialogue: Mapping[str, Any], told: Mapping[str, Any]) -> list[Question]:
-    gold = frozenset(str(number) for number in dialogue["relevant-id"]) & told.keys()
+def _questions(dialogue: Mapping[str, Any], same: Mapping[str, str]) -> list[Question]:
+    gold = frozenset(same[str(number)] for number in dialogue["relevant-id"] if str(number) in same)
     asked = [query(dialogue["dialogue"], turn) for turn in dialogue["test-turn"]]
     return [Question(text, gold, gold, "memories", str(dialogue["id"])) for text in asked if text and gold]
 

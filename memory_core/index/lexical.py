@@ -21,7 +21,8 @@ _BM25 = f"bm25(words, {COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}, 0.0)"
 _NO_FILLER = "rowid > 0"
 _RAREST_TERMS = 3
 #: Documents that a rare term may have.
-_RARE_DOCUMENTS = 2
+_RARE_DOCUMENTS = 1
+_VIEWS = 3
 #: Documents from which a term is too common to look at all that hold it.
 _COMMON_FROM = 300
 #: Documents of a term that are counted one by one; beyond, the count is estimated from how densely they lie.
@@ -63,14 +64,17 @@ def search(
     if not terms or (scopes is not None and not scopes):
         return LexicalHits({}, Question(0.0, 0, 0, words=0.0, documents=documents))
     rows = documents + FILLER_ROWS
-    matching = [_frequency(connection, term) for term in terms]
+    counted = [_frequency(connection, term) for term in terms]
+    matching = [count for count, _ in counted]
     telling = _telling(terms, matching, rows)
     scores = _scored(connection, _confined(" OR ".join(telling), scopes), limit, condition)
     question = weigh_question(rows, matching, [word_share(term) for term in terms])
     # Words of fillers, or that only a space out of sight holds, are as unknown as words that nobody holds.
-    question = replace(question, known_terms=_known(connection, terms, scopes))
-    rare = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= _RARE_DOCUMENTS]
-    return LexicalHits(scores, question, frozenset(holding(connection, rare, _RARE_DOCUMENTS, scopes, condition)))
+    known = sum(known for _, known in counted) if scopes is None else _known(connection, terms, scopes)
+    # A turn's word stands with the two turns after it as well; only the one that says it holds it.
+    few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= _RARE_DOCUMENTS * _VIEWS]
+    rare = frozenset(holding(connection, few, _RARE_DOCUMENTS, scopes, condition))
+    return LexicalHits(scores, replace(question, known_terms=known), rare)
 
 
 def holding(
@@ -163,16 +167,17 @@ def _confined(expression: str, scopes: Sequence[str] | None) -> str:
     return match if scopes is None else f"({match}) AND scope : ({' OR '.join(scopes)})"
 
 
-def _frequency(connection: sqlite3.Connection, term: str) -> int:
-    """Rows that hold a term in either view; of a common one, about how many."""
+def _frequency(connection: sqlite3.Connection, term: str) -> tuple[int, bool]:
+    """Rows that hold a term in either view, of a common one about how many; and whether any document does."""
     count, last = connection.execute(
         "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)",
         (f"{{own previous}} : {term}", _COUNTED),
     ).fetchone()
+    held = last is not None and last > 0  # fillers stand below
     if count < _COUNTED:
-        return int(count)
+        return int(count), held
     (newest,) = connection.execute("SELECT max(id) FROM documents").fetchone()
-    return max(int(count), int(count * newest / max(last, 1)))
+    return max(int(count), int(count * newest / max(last, 1))), held
 
 
 def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[str]:
@@ -182,12 +187,10 @@ def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[s
     return telling or list(terms)
 
 
-def _known(connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None) -> int:
+def _known(connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str]) -> int:
     """How many of the terms any document within the scopes holds."""
     return sum(
-        connection.execute(
-            f"SELECT 1 FROM words WHERE words MATCH ? AND {_NO_FILLER} LIMIT 1", (_confined(term, scopes),)
-        ).fetchone()
+        connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (_confined(term, scopes),)).fetchone()
         is not None
         for term in terms
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from heapq import nlargest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.index import lexical
 from memory_core.index.catalog import Position, Saying
@@ -21,7 +21,7 @@ from memory_core.index.vectors import log_head
 from memory_core.model.calendar_span import month_days
 from memory_core.model.time_expression import TimeSpan
 from memory_core.retrieval.cache import RecentCache
-from memory_core.scoring.fusion import DATE_TOLERANCE, Question, is_within
+from memory_core.scoring.fusion import DATE_TOLERANCE, Candidate, Question, is_within
 
 if TYPE_CHECKING:
     from memory_core.index.embedder import Vectors
@@ -58,25 +58,18 @@ class Sought:
     spans: tuple[TimeSpan, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known of one candidate; see ``scoring.fusion.Candidate``.
+class Evidence(NamedTuple):
+    """What is known of one document.
 
     Attributes:
         document: Its id in the catalog.
-        bm25: Of its words, >= 0.
-        cosine: Of its nearest passage; None without vectors.
-        names_speaker: Whether the query names the one who speaks in this turn.
-        names_date: Whether the query names the time when it was said or happened.
+        candidate: What its score is made of.
         exact: Whether it holds a phrase or an identifier of the query as it stands there.
         rare: Whether it holds a word of the query that hardly any other document holds.
     """
 
     document: int
-    bm25: float
-    cosine: float | None
-    names_speaker: bool = False
-    names_date: bool = False
+    candidate: Candidate
     exact: bool = False
     rare: bool = False
 
@@ -146,10 +139,12 @@ class CandidateSearch:
         evidence = tuple(
             Evidence(
                 document=document,
-                bm25=max(0.0, scores.get(document, 0.0)),
-                cosine=cosines.get(document),
-                names_speaker=(saying := sayings.get(document, _UNSAID)).speaker in named,
-                names_date=happened_within(saying.happened, sought.spans),
+                candidate=Candidate(
+                    bm25=max(0.0, scores.get(document, 0.0)),
+                    cosine=cosines.get(document),
+                    names_speaker=(saying := sayings.get(document, _UNSAID)).speaker in named,
+                    names_date=happened_within(saying.happened, sought.spans),
+                ),
                 exact=document in exact,
                 rare=document in words.rare,
             )

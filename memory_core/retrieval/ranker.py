@@ -18,7 +18,7 @@ from memory_core.index.embedder import Scale
 from memory_core.model.hits import Hit
 from memory_core.retrieval.candidates import Evidence, Gathered
 from memory_core.scoring.decay import Profile, decay, rank_score
-from memory_core.scoring.fusion import Calibration, Candidate, Score, fuse, is_relevant
+from memory_core.scoring.fusion import Calibration, Score, fuse, is_relevant
 from memory_core.storage.usage import Usage
 
 RANKS: tuple[str, ...] = get_args(Profile)
@@ -143,14 +143,16 @@ def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetim
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:
     """Candidates with their scores; without those that are noise, and none when all are."""
     question = gathered.question
-    candidates = [Candidate(item.bm25, item.cosine, item.names_speaker, item.names_date) for item in gathered.evidence]
+    candidates = [item.candidate for item in gathered.evidence]
     scores = fuse(candidates, question, calibration=Calibration(scale.zero if scale is not None else 0.0))
     found = list(zip(gathered.evidence, scores, strict=True))
     if not ranking.floor or not found:
         return found
     best = nlargest(_BEST_FEW, scores, key=lambda score: score.total)
     if not is_relevant(best, question):
-        return [(item, score) for item, score in found if item.exact or (ranking.time_only and item.names_date)]
+        return [
+            (item, score) for item, score in found if item.exact or (ranking.time_only and item.candidate.names_date)
+        ]
     tail = _TAIL_SHARE * best[0].total
     return [(item, score) for item, score in found if score.total > tail or item.exact or item.rare]
 
@@ -235,8 +237,8 @@ def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
         why |= {"recency": decay(found.age_days), "salience": entry.salience}
     speaks = {
         "exact": found.evidence.exact,
-        "speaker": found.evidence.names_speaker,
-        "date": found.evidence.names_date,
+        "speaker": found.evidence.candidate.names_speaker,
+        "date": found.evidence.candidate.names_date,
         "project": ranking.project is not None and entry.project == ranking.project,
     }
     why |= {name: 1.0 for name, holds in speaks.items() if holds}

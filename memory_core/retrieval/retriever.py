@@ -183,7 +183,9 @@ class Retriever:
         sought = Sought(text, self._meaning(text, []), condition, limit)
         with self._catalog.reading():
             evidence = self._candidates.gather(sought).evidence
-            nearest = sorted(evidence, key=lambda item: (-(item.cosine or 0.0), -item.bm25))[: 2 * limit]
+            nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
+                : 2 * limit
+            ]
             entries = self._catalog.entries([item.document for item in nearest])
             owns = self._catalog.texts(list(entries))
         words = distinct_words(text)
@@ -191,7 +193,7 @@ class Retriever:
         for item in nearest:
             if item.document in entries:
                 shared = jaccard(words, distinct_words(owns[item.document][:_SIMILAR_CHARS]))
-                scored[entries[item.document].uri] = round(max(item.cosine or 0.0, shared), 3)
+                scored[entries[item.document].uri] = round(max(item.candidate.cosine or 0.0, shared), 3)
         best = sorted(scored.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best[:limit])
 

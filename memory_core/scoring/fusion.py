@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import NamedTuple
 
 #: ``bm25()`` weights of the columns ``own`` and ``previous``.
 COLUMN_WEIGHTS = (1.0, 0.5)
@@ -135,8 +136,7 @@ class Question:
     documents: int = _TYPICAL_DOCUMENTS
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """Evidence for one document.
 
     Attributes:
@@ -152,8 +152,7 @@ class Candidate:
     names_date: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """A candidate's score and what it is made of, all in [0, 1].
 
     ``semantic`` is None where there was no cosine.
@@ -253,14 +252,14 @@ def fuse(
     semantic_weight = weights.semantic if hybrid else 0.0
     whole = weights.lexical + semantic_weight + weights.speaker
     scores: list[Score] = []
-    for candidate in candidates:
-        lexical = lexical_share(candidate.bm25, question)
-        semantic = None if candidate.cosine is None else calibration.similarity(candidate.cosine)
+    for bm25, cosine, names_speaker, names_date in candidates:
+        lexical = lexical_share(bm25, question) if bm25 > 0.0 else 0.0
+        semantic = None if cosine is None else calibration.similarity(cosine)
         similarity = 0.5 * lexical if semantic is None else semantic
         total = weights.lexical * lexical + semantic_weight * similarity
-        if candidate.names_speaker:
+        if names_speaker:
             total += weights.speaker
-        if candidate.names_date:
+        if names_date:
             total += weights.date
         scores.append(Score(min(1.0, total / whole), lexical, semantic))
     return scores

@@ -1,0 +1,195 @@
+"""How the weights of the fusion are chosen: on all conversations but one, then scored on that one.
+
+The evidence for every candidate of every question is gathered once, through the retriever of a store that was filled
+over stdio. Then ``scoring.fusion.fuse`` scores it under every set of weights of a grid; for each conversation the set
+that is best on the others (R@10, then R@5) is scored on it, beside the shipped set. By match alone: no floor, no time.
+
+    python -m bench.weights --data locomo10.json [another.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import cast
+
+from bench.corpora import locomo
+from bench.corpus import Corpus
+from bench.recall import LIMIT, bootstrap
+from bench.stores import commit_over_stdio, opened
+from memory_core.memory import Memory
+from memory_core.retrieval.candidates import CandidateSearch, Gathered, Sought
+from memory_core.scoring.fusion import Calibration, Candidate, Question, Weights, fuse
+
+_LEXICAL = (0.3, 0.4, 0.5, 0.6)
+_SPEAKER = (0.0, 0.05, 0.1, 0.15)
+_DATE = (0.0, 0.04, 0.08, 0.12)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question and what was found for it, not yet judged.
+
+    Attributes:
+        gold: Ids of the passages that answer it.
+        ids: Of the candidates.
+        candidates: Their evidence.
+        question: What the store knows of its terms.
+        calibration: Of the model.
+    """
+
+    gold: frozenset[str]
+    ids: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    question: Question
+    calibration: Calibration
+
+    def recall(self, weights: Weights) -> tuple[float, float]:
+        """R@10 and R@5 when candidates are ranked by ``fuse`` with these weights."""
+        scores = fuse(self.candidates, self.question, weights, self.calibration)
+        ranked = sorted(zip(scores, self.ids, strict=True), key=lambda pair: (-pair[0].total, pair[1]))
+        best = [name for _, name in ranked[:LIMIT]]
+        return _share(self.gold, best), _share(self.gold, best[:5])
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One conversation, scored with weights chosen on the others.
+
+    Attributes:
+        name: Of the conversation.
+        chosen: Best on the others.
+        held_out: R@10 and R@5 of each of its questions with them.
+        shipped: The same with the shipped weights.
+    """
+
+    name: str
+    chosen: Weights
+    held_out: tuple[tuple[float, float], ...]
+    shipped: tuple[tuple[float, float], ...]
+
+
+def grid() -> list[Weights]:
+    """All sets of weights that are tried; lexical and semantic add up to one."""
+    return [
+        Weights(lexical, round(1.0 - lexical, 2), speaker, date)
+        for lexical, speaker, date in product(_LEXICAL, _SPEAKER, _DATE)
+    ]
+
+
+def leave_one_out(asked: dict[str, list[Asked]], choices: Sequence[Weights]) -> list[Fold]:
+    """A fold for each conversation.
+
+    Args:
+        asked: Questions by conversation, at least two conversations.
+        choices: Sets of weights to choose from; the first of equals is chosen.
+    """
+    results = {
+        name: [[question.recall(weights) for question in questions] for weights in choices]
+        for name, questions in asked.items()
+    }
+    folds = []
+    for name, questions in asked.items():
+        others = [other for other in asked if other != name]
+
+        def quality(choice: int, others: Sequence[str] = others) -> tuple[float, float]:
+            return _means([pair for other in others for pair in results[other][choice]])
+
+        best = max(range(len(choices)), key=quality)
+        shipped = tuple(question.recall(Weights()) for question in questions)
+        folds.append(Fold(name, choices[best], tuple(results[name][best]), shipped))
+    return folds
+
+
+class _Tap(CandidateSearch):
+    """Passes a search on and keeps what was gathered last."""
+
+    def __init__(self, inner: CandidateSearch) -> None:
+        self._inner = inner
+        self.gathered: Gathered | None = None
+
+    def gather(self, sought: Sought) -> Gathered:
+        self.gathered = self._inner.gather(sought)
+        return self.gathered
+
+
+def collect(memory: Memory, corpus: Corpus, ids: dict[str, str]) -> Iterator[Asked]:
+    """Evidence for every question that has an answer."""
+    tap = memory.retriever._candidates = _Tap(memory.retriever._candidates)
+    embedder = memory.indexer.embedder
+    calibration = Calibration(embedder.scale.zero if embedder is not None else 0.0)
+    for question in corpus.questions:
+        if not question.scored:
+            continue
+        memory.find(question.text, now=question.now)
+        gathered = cast("Gathered", tap.gathered)
+        entries = memory.indexer.catalog.entries([item.document for item in gathered.evidence])
+        held = [item for item in gathered.evidence if item.document in entries]
+        uris = [f"{entries[item.document].uri}#{entries[item.document].part}" for item in held]
+        yield Asked(
+            question.gold,
+            tuple(ids.get(uri, uri) for uri in uris),
+            tuple(Candidate(item.bm25, item.cosine, item.names_speaker, item.names_date) for item in held),
+            gathered.question,
+            calibration,
+        )
+
+
+def main() -> None:
+    """Collect, choose, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="files in LoCoMo's own format")
+    asked: dict[str, list[Asked]] = {}
+    for path in parser.parse_args().data:
+        for corpus in locomo.read(path):
+            name = f"{path.stem} {corpus.name}"
+            with tempfile.TemporaryDirectory(prefix="runebook-weights-") as folder:
+                ids = commit_over_stdio(Path(folder), corpus)
+                with opened(Path(folder)) as memory:
+                    asked[name] = list(collect(memory, corpus, ids))
+            print(f"{name}: {len(asked[name])} questions", flush=True)
+    if len(asked) < 2:
+        raise SystemExit("one conversation cannot be left out: give at least two")
+    report(leave_one_out(asked, grid()))
+
+
+def report(folds: Sequence[Fold]) -> None:
+    """Fold by fold, then all questions."""
+    print(f"\n{len(grid())} sets of weights; shipped: {_named(Weights())}")
+    print(f"  {'held out':<30}{'n':>5}{'R@10':>8}{'R@5':>8}{'shipped':>10}{'R@5':>8}   chosen on the others")
+    for fold in folds:
+        _row(fold.name, fold.held_out, fold.shipped, _named(fold.chosen))
+    chosen = [pair for fold in folds for pair in fold.held_out]
+    shipped = [pair for fold in folds for pair in fold.shipped]
+    _row("all", chosen, shipped, "")
+    for label, pairs in (("chosen", chosen), ("shipped", shipped)):
+        interval = bootstrap([pair[0] for pair in pairs])
+        print(f"  95 % interval of R@10, questions resampled, {label}: {interval.low:.3f}-{interval.high:.3f}")
+
+
+def _row(
+    name: str, chosen: Sequence[tuple[float, float]], shipped: Sequence[tuple[float, float]], weights: str
+) -> None:
+    (ten, five), (ten_shipped, five_shipped) = _means(chosen), _means(shipped)
+    print(f"  {name:<30}{len(chosen):>5}{ten:>8.3f}{five:>8.3f}{ten_shipped:>10.3f}{five_shipped:>8.3f}   {weights}")
+
+
+def _means(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.fmean(pair[0] for pair in pairs), statistics.fmean(pair[1] for pair in pairs)
+
+
+def _named(weights: Weights) -> str:
+    return ", ".join(f"{name} {getattr(weights, name):g}" for name in ("lexical", "semantic", "speaker", "date"))
+
+
+def _share(wanted: frozenset[str], found: Sequence[str]) -> float:
+    return len(wanted & set(found)) / len(wanted)
+
+
+if __name__ == "__main__":
+    main()
