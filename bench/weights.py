@@ -134,7 +134,7 @@ def collect(memory: Memory, corpus: Corpus, ids: dict[str, str]) -> Iterator[Ask
         yield Asked(
             question.gold,
             tuple(ids.get(uri, uri) for uri in uris),
-            tuple(Candidate(item.bm25, item.cosine, item.names_speaker, item.names_date) for item in held),
+            tuple(item.candidate for item in held),
             gathered.question,
             calibration,
         )

@@ -312,12 +312,13 @@ class Catalog:
             found |= dict(self.connection().execute(f"SELECT id, own FROM documents WHERE id IN ({marks})", chunk))
         return found
 
-    def changed_at(self, uris: Sequence[str]) -> dict[str, str]:
+    def changed_at(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, str]:
         """When memories were last changed; those that are gone, or whose time nobody knows, are left out."""
+        where, parameters = ("1", ()) if condition is None else (condition.sql, condition.parameters)
         rows = self.connection().execute(
-            "SELECT uri, updated_at FROM documents WHERE part = 0 AND updated_at IS NOT NULL "
-            "AND uri IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(uris)),),
+            "SELECT d.uri, d.updated_at FROM documents d WHERE d.part = 0 AND d.updated_at IS NOT NULL "
+            f"AND d.uri IN (SELECT value FROM json_each(?)) AND {where}",
+            (json.dumps(list(uris)), *parameters),
         )
         return dict(rows.fetchall())
 

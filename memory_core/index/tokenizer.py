@@ -50,9 +50,10 @@ _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|am|pm|s|k|m|h|x|km|kg|cm|mm|min|gb|mb)
 _JOINT = re.compile(r"[._\\@:]|/.*/")
 _IDENTIFIER_CHARS, _NUMBER_DIGITS = 4, 4
 _YEAR = re.compile(r"(?:1[6-9]|20|21)\d\d")
-_QUOTED = re.compile('"([^"]+)"|“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》')
+#: A mark that opens again ends the search for the one that closes, or many that never close would take quadratic time.
+_QUOTED = re.compile('"([^"]+)"|“([^“”]+)”|「([^「」]+)」|『([^『』]+)』|《([^《》]+)》')
 #: ``5月``, ``3章``: neither part says much alone.
-_COUNTED = re.compile(f"([0-9]+)([{_CJK}])")
+_COUNTED = re.compile(f"(?<![0-9])([0-9]+)([{_CJK}])")
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",

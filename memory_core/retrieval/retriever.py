@@ -110,7 +110,6 @@ class Retriever:
         vectors = self._meaning(query, notes)
         now = now or datetime.now().astimezone()
         spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
-        sought = Sought(query, vectors, _both([*given, self._seen(project)]), limit, spans)
         ranking = Ranking(
             rank=rank,
             limit=limit,
@@ -122,11 +121,11 @@ class Retriever:
         lookup = Lookup(
             self._catalog.entries,
             self._ledger.usage_table.usage,
-            self._catalog.changed_at,
+            lambda uris: self._catalog.changed_at(uris, self._not_private(project)),
             self._judge(query, notes),
         )
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
-            found = self._candidates.gather(sought)
+            found = self._candidates.gather(Sought(query, vectors, _both([*given, self._seen(project)]), limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
         if not kept:
             notes.append(_nothing(score_threshold, any(given) or project.only))
@@ -179,10 +178,10 @@ class Retriever:
         return [self._near(text[:_SIMILAR_CHARS], limit, project) if text.strip() else () for text in texts]
 
     def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
-        condition = _both([compile_filter(_MEMORIES), self._seen(project)])
-        sought = Sought(text, self._meaning(text, []), condition, limit)
+        vectors = self._meaning(text, [])
         with self._catalog.reading():
-            evidence = self._candidates.gather(sought).evidence
+            condition = _both([compile_filter(_MEMORIES), self._seen(project)])
+            evidence = self._candidates.gather(Sought(text, vectors, condition, limit)).evidence
             nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
                 : 2 * limit
             ]
@@ -255,6 +254,10 @@ class Retriever:
         """What keeps other projects' memories out; None where there is nothing to keep out."""
         if project.only:
             return Condition("d.project IS ?", (project.current,))
+        return self._not_private(project)
+
+    def _not_private(self, project: ProjectScope) -> Condition | None:
+        """What keeps out that is private to other projects; None where nothing is."""
         if self._catalog.holds_private(project.current):
             return Condition("(NOT d.private OR d.project IS NULL OR d.project IS ?)", (project.current,))
         return None
