@@ -36,6 +36,7 @@ _TIMES = frozenset({"created_at", "updated_at"})
 #: A year, a month or a day: compared with as much of a time as it gives.
 _PERIOD = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
 _DEPTH_LIMIT = 16
+_TESTS_LIMIT = 500
 _EXAMPLE = (
     'For example {"and": [{"memory_type": {"in": ["facts", "events"]}}, {"time": {"gte": "2026-01-01"}}]}; '
     f"fields are {', '.join(FIELDS)}; operators are {', '.join(_OPERATORS)}."
@@ -77,8 +78,10 @@ def compile_filter(tree: Mapping[str, Any] | None, depth: int = 0) -> Condition 
         raise InvalidFilter("a filter must be an object.", hint=_EXAMPLE)
     if depth > _DEPTH_LIMIT:
         raise InvalidFilter("the filter is nested too deeply.", hint="Flatten it.")
-    parts = [_node(name, value, depth) for name, value in tree.items()]
-    return _joined(parts, "AND")
+    found = _joined([_node(name, value, depth) for name, value in tree.items()], "AND")
+    if len(found.parameters) > _TESTS_LIMIT:  # SQLite takes no expression that is deeper than 1,000
+        raise InvalidFilter(f"the filter compares more than {_TESTS_LIMIT} values.", hint="Ask in several searches.")
+    return found
 
 
 def _node(name: str, value: Any, depth: int) -> Condition:

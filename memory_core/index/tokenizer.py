@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -191,8 +191,17 @@ def word_share(operand: str) -> float:
 
 def mentions(text: str, name: str) -> bool:
     """Whether ``text`` names ``name`` as a whole word, or anywhere for names in CJK; False for blank names."""
-    wanted, within = fold(name).strip(), fold(text)
-    if not wanted:
+    return bool(mentioned(text, (name,)))
+
+
+def mentioned(text: str, names: Iterable[str]) -> set[str]:
+    """Those of the names that the end of ``text`` mentions; see ``mentions`` and ``QUERY_LIMIT_CHARS``."""
+    within = fold(text[-QUERY_LIMIT_CHARS:])
+    return {name for name in names if _names(within, fold(name).strip())}
+
+
+def _names(within: str, wanted: str) -> bool:
+    if wanted not in within or not wanted:
         return False
     before = "" if _CJK_RUN.match(wanted) else rf"(?<![^\W{_CJK}])"
     after = "" if _CJK_RUN.match(wanted[-1]) else rf"(?![^\W{_CJK}])"

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -123,12 +122,8 @@ def entries(log: str) -> tuple[LogEntry, ...]:
     return tuple(entry for entry in read if entry.text)
 
 
-def readable(log: str, shows: Callable[[LogEntry], bool]) -> str:
-    """The entries that may be shown, without comments; what a comment says of kind and category stands in brackets."""
-    return "\n".join(_line(entry) for entry in entries(log) if shows(entry))
-
-
-def _line(entry: LogEntry) -> str:
+def readable(entry: LogEntry) -> str:
+    """The entry as a list item without its comment; what that says of kind and category stands in brackets."""
     labels = [entry.kind if entry.kind != KINDS[0] else None, entry.category, entry.tool, entry.error]
     said = ", ".join(label for label in labels if label)
     head = " ".join(part for part in ("-", entry.time, f"[{said}]" if said else None) if part)

@@ -16,7 +16,7 @@ from memory_core.index import lexical
 from memory_core.index.catalog import Position, Saying
 from memory_core.index.filter import Condition
 from memory_core.index.indexer import Indexer
-from memory_core.index.tokenizer import exact_terms, mentions, query_terms
+from memory_core.index.tokenizer import exact_terms, mentioned, query_terms
 from memory_core.index.vectors import log_head
 from memory_core.model.calendar_span import month_days
 from memory_core.model.time_expression import TimeSpan
@@ -83,7 +83,7 @@ class Gathered:
     cached: bool = False
 
 
-_Key = tuple[Position, int, str, int, Condition | None, int, tuple[TimeSpan, ...]]
+_Key = tuple[Position, int, str, int, str, Condition | None, int, tuple[TimeSpan, ...]]
 
 
 class CandidateSearch:
@@ -104,11 +104,13 @@ class CandidateSearch:
 
     def gather(self, sought: Sought) -> Gathered:
         """Everything known of each candidate: found by any way, scored by all."""
+        embedder = self._indexer.embedder
         key = (
             self._catalog.position(),
             log_head(self._catalog.connection()),
             sought.text,
             len(sought.vectors),
+            "" if embedder is None or not sought.vectors else embedder.fingerprint,
             sought.condition,
             sought.least,
             sought.spans,
@@ -135,7 +137,7 @@ class CandidateSearch:
         candidates = [*dict.fromkeys((*found, *cosines))]
         sayings = self._catalog.sayings(candidates)
         names = {saying.speaker for saying in sayings.values() if saying.speaker is not None}
-        named = {name for name in names if mentions(sought.text, name)}
+        named = mentioned(sought.text, names)
         evidence = tuple(
             Evidence(
                 document=document,

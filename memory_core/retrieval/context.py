@@ -87,7 +87,7 @@ class ContextRequest:
     fresh: bool = False
 
     def questions(self, messages: int) -> list[str]:
-        """The query; else the last so many messages together, then the newest alone. Empty where there is nothing."""
+        """The query; else the last so many messages together, and the newest alone. Empty where there is nothing."""
         if self.query is not None:
             return [self.query]
         joined = "\n".join(text for text in self.said[-messages:] if text.strip())
@@ -119,14 +119,14 @@ class _Gathered:
         for pieces in self.parts.values():
             yield from pieces
 
-    def add(self, pieces: Iterable[Piece | None], *, again: bool = False) -> None:
-        """Add what is there, not yet among them, and new to the session."""
+    def add(self, pieces: Iterable[Piece | None], *, again: bool = False, told: bool = True) -> None:
+        """Add what is there, not yet among them, and new to the session; ``told``: what is known is counted."""
         for piece in pieces:
             if piece is None or piece.uri in self.taken:
                 continue
-            self.taken.add(piece.uri)
-            if not again and self.known.get(piece.uri) == _digest(piece):
-                self.repeated += 1
+            self.taken.update((piece.uri, *(uri for uri, _ in piece.within)))
+            if not again and self.known.get(piece.uri) == _digest(piece.text):
+                self.repeated += told
                 continue
             self.parts.setdefault(piece.kind, []).append(piece)
 
@@ -183,9 +183,7 @@ class ContextBuilder:
         if request.form not in FORMATS:
             raise InvalidInput(f"format {request.form!r} is unknown.", hint=f"Use one of: {', '.join(FORMATS)}.")
         session = request.session_id
-        if session is not None and request.fresh:
-            self._injections.forget(session)
-        seen = {} if session is None else self._injections.seen(session)
+        seen = {} if session is None or request.fresh else self._injections.seen(session)
         silent = self._config.intent_check and bool(request.newest) and self._is_small_talk(request.newest)
         gathered = self._gather(request, find, hot, seen, silent)
         budget = request.token_budget
@@ -198,10 +196,13 @@ class ContextBuilder:
             budget = smaller
         if session is None:
             return result
-        given = {piece.uri for piece in packing.pieces if piece.kind != "directory"}
-        items = {piece.uri: _digest(piece) for piece in gathered.pieces() if piece.uri in given}
+        given = {piece.uri: piece for piece in packing.pieces if piece.kind != "directory"}
+        items = {piece.uri: _digest(piece.text) for piece in gathered.pieces() if piece.uri in given}
+        items |= {uri: _digest(text) for piece in given.values() if not piece.cut for uri, text in piece.within}
         started = {_GREETED: ""} if silent else {_GREETED: "", _RECALLED: ""}
         try:
+            if request.fresh:
+                self._injections.forget(session)
             self._injections.record(session, items | started, request.now.isoformat())
         except (StoreBusy, StorageFailed) as error:
             return replace(result, notes=(*result.notes, f"some of this may be given again: {error.message}"))
@@ -217,7 +218,7 @@ class ContextBuilder:
     ) -> _Gathered:
         reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
         gathered = _Gathered({}, [], set(), seen)
-        gathered.add(reader.profile())
+        gathered.add(reader.profile(), told=False)
         gathered.taken.add(reader.profile_uri)
         if _GREETED not in seen:
             gathered.add(reader.directory(), again=True)
@@ -294,7 +295,7 @@ class ContextBuilder:
         if request.form == "blocks":
             blocks = Blocks(_ending(request.newest, int(budget * _INPUT_SHARE)))
             return blocks, blocks.input_tokens
-        question = next(iter(request.questions(self._config.query_messages)), "")
+        question = next(iter(request.questions(1)), "")
         return SimulatedCalls("anthropic" if request.form == "messages-anthropic" else "openai", question), 0
 
 
@@ -302,7 +303,7 @@ def _told(gathered: _Gathered, asked_tokens: int, packed_tokens: int) -> tuple[s
     """The notes of a pack."""
     notes = list(gathered.notes)
     if gathered.repeated:
-        notes.append(f"{gathered.repeated} found were given in this session before; fresh=true gives all again")
+        notes.append(f"given in this session before and left out: {gathered.repeated}; fresh=true gives all again")
     if packed_tokens < asked_tokens:
         notes.append(f"packed for {packed_tokens} tokens, not {asked_tokens}: more could not be delivered")
     return tuple(notes)
@@ -344,5 +345,5 @@ def _ending(text: str, tokens: int) -> str:
     return f"…{shown}"
 
 
-def _digest(piece: Piece) -> str:
-    return hashlib.sha256(piece.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -201,7 +201,8 @@ def _list_item(piece: Piece) -> str:
         return f"- {_flat(piece.text)}"
     body = _HEADING.sub(r"\1\\\2", _LINE_BREAK.sub("\n", piece.text))
     facts = [piece.uri, piece.date, *(f"contested by {uri}" for uri in piece.contested_by)]
-    return "- {} ({})".format(body.replace("\n", "\n  "), ", ".join(fact for fact in facts if fact))
+    body, told = body.replace("\n", "\n  "), ", ".join(fact for fact in facts if fact)
+    return f"- {told}:\n  {body}" if piece.kind == "log" else f"- {body} ({told})"  # a log is a list itself
 
 
 def _flat(text: str) -> str:

@@ -32,6 +32,7 @@ class Piece:
         memory_type: Of a memory.
         contested_by: Newer memories that say otherwise.
         cut: Whether only a part of the text is left.
+        within: Addresses and texts of what the text holds and need not be given beside it.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Piece:
     memory_type: str = ""
     contested_by: tuple[str, ...] = ()
     cut: bool = False
+    within: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +114,18 @@ def pack(candidates: Mapping[str, Sequence[Piece]], budget_tokens: int, costs: C
     carried = 0
     for kind, part in PARTS.items():
         pieces = candidates.get(kind, ())
-        allowance = carried + int(budget_tokens * part.share)
+        own = int(budget_tokens * part.share)
+        # Lines of the directory wait for what came short: a small budget is for the profile, then for them.
+        allowance = own if reserved and not part.may_cut else own + carried
         used = packer.take(pieces, min(allowance, packer.left - sum(reserved.values())))
         if pieces and not used and part.may_cut:
             reserved[kind], carried = allowance, 0
         else:
             carried = allowance - used
     for kind in list(reserved):
-        own = reserved.pop(kind)
+        share = reserved.pop(kind)
         if not packer.take(candidates[kind], packer.left - sum(reserved.values()), most=1):
-            packer.take_cut(candidates[kind][0], min(own, packer.left), PARTS[kind].newest_last)
+            packer.take_cut(candidates[kind][0], min(share, packer.left), PARTS[kind].newest_last)
     for kind in PARTS:
         packer.take(candidates.get(kind, ()), packer.left)
     return packer.packing(candidates)

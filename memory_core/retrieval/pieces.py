@@ -6,19 +6,21 @@ Reads through a browser and never writes. What a person may not see from a proje
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 
 from memory_core.errors import InvalidInput, NotFound
 from memory_core.model.conversation import Message
-from memory_core.model.daily_log import log_uri, readable
+from memory_core.model.daily_log import LogEntry, entries, log_day, log_uri, readable
 from memory_core.model.directory_summary import abstract_line
 from memory_core.model.filename import key_of
 from memory_core.model.hits import Hit
 from memory_core.model.memory_file import parse
 from memory_core.model.project import ProjectScope, is_private, project_key, stored_project
-from memory_core.model.record import summary_line
+from memory_core.model.record import CONTENT, summary_line
+from memory_core.model.schema import MemoryType
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.retrieval.browse import Browser
@@ -32,6 +34,10 @@ _BINDING_SALIENCE = 0.9
 _KIND_OF_TYPE = {"tools": "tools", "skills": "skill"} | dict.fromkeys(_BINDING_TYPES, "constraints")
 _DIRECTORY_LINE_CHARS = 160
 _DIRECTORIES = 200
+#: When an event was, to the day, month or year.
+_DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
+#: What joins the words of a name.
+_JOINTS = re.compile(r"[\s_-]+")
 #: How a generated line begins; the count beside it is exact.
 _COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
 
@@ -84,26 +90,33 @@ class PieceReader:
         return [piece for piece in [self.memory(self.profile_uri, kind="profile")] if piece is not None]
 
     def memory(self, uri: str, hit: Hit | None = None, kind: str | None = None) -> Piece | None:
-        """A memory's body; None if it is gone, empty or not to be seen.
+        """A memory's body and what its fields add to it; None if it is gone, empty or not to be seen.
 
         Args:
             uri: The file.
             hit: What the search said of it.
             kind: The part; None is that of its type and weight.
         """
+        day = log_day(MemoryUri.parse(uri.partition("#")[0]))
+        if day is not None:
+            return self._logged(uri, day, hit)
         file = parse(self._text(uri))
         meta = file.trailer or {}
-        text = file.body.strip() or ("" if hit is None else hit.abstract)
+        known = self._registry.type_at(MemoryUri.parse(uri), file.type_name)
+        text = _with_fields(known, meta, file.body.strip()) or ("" if hit is None else hit.abstract)
         if not text or not self._sees(stored_project(None, meta), private=is_private(None, meta)):
             return None
         changed = meta.get("updated_at") if hit is None else hit.updated_at or meta.get("updated_at")
-        memory_type = self._type_name(uri, file.type_name) if hit is None else hit.memory_type
+        happened = _DAY.match(str(meta.get("event_time", "")))
+        dated = changed[:10] if isinstance(changed, str) else None
+        own_type = "" if known is None else known.name
+        memory_type = own_type if hit is None else hit.memory_type
         return Piece(
-            kind=kind or _kind(uri, memory_type, meta.get("salience"), meta.get("pinned")),
+            kind=kind or _kind(memory_type, meta.get("salience"), meta.get("pinned")),
             uri=uri,
             text=text,
             score=None if hit is None else hit.score,
-            date=changed[:10] if isinstance(changed, str) else None,
+            date=dated if happened is None else happened[0],
             memory_type=memory_type,
             contested_by=() if hit is None else hit.contested_by,
         )
@@ -115,11 +128,13 @@ class PieceReader:
         except NotFound:
             return None
         directory = self._spaces.memories(known.directory)
-        key = key_of(dict.fromkeys(known.key_fields[:1], name), known.key_fields)
-        for project in dict.fromkeys((self._scope.current, None)):
-            found = self._ledger.locate(directory, memory_type, project_key(project, key))
-            if found is not None:
-                return str(found)
+        spellings = dict.fromkeys((name, *(_JOINTS.sub(joint, name.strip()) for joint in "-_ ")))
+        for spelling in spellings:
+            key = key_of(dict.fromkeys(known.key_fields[:1], spelling), known.key_fields)
+            for project in dict.fromkeys((self._scope.current, None)):
+                found = self._ledger.locate(directory, memory_type, project_key(project, key))
+                if found is not None:
+                    return str(found)
         return None
 
     def directory(self) -> list[Piece]:
@@ -175,11 +190,19 @@ class PieceReader:
         logs: list[Piece] = []
         for back in range(days):
             day = today - timedelta(days=back)
-            uri = str(log_uri(self._spaces.user, day))
-            text = readable(self._text(uri), lambda entry: self._sees(entry.project, private=entry.private))
-            if text:
-                logs.append(Piece("log", uri, text, date=day.isoformat()))
+            piece = self._logged(str(log_uri(self._spaces.user, day)), day)
+            if piece is not None:
+                logs.append(piece)
         return logs
+
+    def _logged(self, uri: str, day: date, hit: Hit | None = None) -> Piece | None:
+        """The log of a day, or one entry of it; None where there is nothing to show."""
+        shown = {entry.line: readable(entry) for entry in entries(self._text(uri)) if self._shows_entry(entry)}
+        if not shown:
+            return None
+        within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in shown.items())
+        score = None if hit is None else hit.score
+        return Piece("log", uri, "\n".join(shown.values()), score, day.isoformat(), within=within)
 
     def _log(self, uri: str) -> ConversationLog:
         if uri not in self._logs:
@@ -188,6 +211,9 @@ class PieceReader:
 
     def _shows(self, message: Message) -> bool:
         return self._sees(message.project, private=message.private)
+
+    def _shows_entry(self, entry: LogEntry) -> bool:
+        return self._sees(entry.project, private=entry.private)
 
     def _sees(self, project: str | None, *, private: bool) -> bool:
         """What is another project's is not seen where one alone is asked for; what is nobody's is its owner's."""
@@ -198,10 +224,6 @@ class PieceReader:
         """The directory's L0 without the count."""
         line = abstract_line(self._text(f"{directory}/{ABSTRACT_NAME}"))
         return summary_line(_COUNTED.sub("", line, count=1), _DIRECTORY_LINE_CHARS)
-
-    def _type_name(self, uri: str, named: str | None) -> str:
-        memory_type = self._registry.type_at(MemoryUri.parse(uri), named)
-        return "" if memory_type is None else memory_type.name
 
     def _text(self, uri: str) -> str:
         try:
@@ -219,14 +241,27 @@ def tools_named(names: Sequence[str], hits: Iterable[Hit]) -> Iterator[Hit]:
             yield hit
 
 
+def _with_fields(memory_type: MemoryType | None, meta: Mapping[str, Any], body: str) -> str:
+    """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
+    if memory_type is None or memory_type.template_mode:
+        return body
+    lines = [
+        f"{field.name}: {value}"
+        for field in memory_type.fields
+        if field.name not in (CONTENT, *memory_type.key_fields)
+        and isinstance(value := meta.get(field.name), str | int | float)
+        and str(value).strip()
+        and f"\n{value}\n" not in f"\n{body}\n"
+    ]
+    return "\n".join([body, *lines]).strip()
+
+
 def _words(name: str) -> list[str]:
     return re.findall(r"[^\W_]+", name.casefold())
 
 
-def _kind(uri: str, memory_type: str, salience: object, pinned: object) -> str:
+def _kind(memory_type: str, salience: object, pinned: object) -> str:
     """The part of a memory."""
-    if MemoryUri.parse(uri).parts[2:3] == ("logs",):
-        return "log"
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
     weighs = isinstance(salience, int | float) and salience >= _BINDING_SALIENCE
     return "constraints" if kind == "memories" and (weighs or pinned is True) else kind

@@ -113,7 +113,18 @@ def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetim
         scale: Of the embedding model; None without one.
     """
     profile = cast("Profile", ranking.rank)
-    relevant = _promising(_relevant(gathered, ranking, scale), ranking, lookup.judge)
+    relevant = _relevant(gathered, ranking, scale)
+    promising = _promising(relevant, ranking, lookup.judge)
+    folded = _folded(_ranked(promising, lookup, ranking, profile, now))
+    if len(folded) < ranking.limit and len(promising) < len(relevant):
+        folded = _folded(_ranked(relevant, lookup, ranking, profile, now))  # the best say the same, or are gone
+    return [_hit(found, profile, ranking) for found in _placed(folded, ranking.limit)]
+
+
+def _ranked(
+    relevant: Sequence[tuple[Evidence, Score]], lookup: Lookup, ranking: Ranking, profile: Profile, now: datetime
+) -> list[_Ranked]:
+    """Those that score enough in the profile, best first."""
     judged = _judged(relevant, lookup.judge)
     entries = lookup.entries([item.document for item, _ in relevant])
     rivals = _rivals(entries.values(), lookup.changed_at)
@@ -136,8 +147,7 @@ def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetim
         total = rank_score(profile, match, entry.salience, age_days)
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested_by))
-    ranked.sort(key=lambda found: (-found.total, found.entry.uri, found.entry.part))
-    return [_hit(found, profile, ranking) for found in _placed(_folded(ranked), ranking.limit)]
+    return sorted(ranked, key=lambda found: (-found.total, found.entry.uri, found.entry.part))
 
 
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:

@@ -1,13 +1,15 @@
-"""What a question finds, sorted for a context: knowledge and conversation turns, in as few searches as possible.
+"""What questions find, sorted for a context: knowledge and conversation turns, in as few searches as possible.
 
 One search over everything tells mostly all: only where it is full, so that turns may have crowded out memories or the
-other way round, the group that came short is searched alone. Nothing is ranked here.
+other way round, the group that came short is searched alone. The last messages together tell what the talk is about,
+the newest alone what it has come to, which is not always the same: they take turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Protocol
 
 from memory_core.model.hits import FindResult, Hit
@@ -39,19 +41,31 @@ class Found:
 
 
 def recall(find: Find, questions: Sequence[str], knowledge: int, turns: int, own_session: str | None) -> Found:
-    """Search for the first of the questions that finds anything.
+    """Search for each of the questions.
 
     Args:
         find: Searches.
-        questions: At least one, the best one first.
+        questions: At least one: the widest first, which is the one that ``Found`` names if it finds anything.
         knowledge: Hits other than turns, at most.
         turns: Turns, at most.
         own_session: Session whose turns are left out.
     """
-    for question in questions:
-        found = find(question, limit=_FIND_LIMIT, filter=None)
-        if found.total:
-            break
+    each = [_searched(find, question, knowledge, turns, own_session) for question in questions]
+    found = [one for one in each if one.knowledge or one.turns]
+    if not found:
+        notes = dict.fromkeys(note for one in each for note in one.notes)
+        return replace(each[-1], notes=(*notes, _NOTHING))
+    return Found(
+        found[0].question,
+        _in_turns([one.knowledge for one in reversed(found)])[:knowledge],
+        _in_turns([one.turns for one in reversed(found)])[:turns],
+        tuple(dict.fromkeys(note for one in found for note in one.notes)),
+    )
+
+
+def _searched(find: Find, question: str, knowledge: int, turns: int, own_session: str | None) -> Found:
+    """What one question finds."""
+    found = find(question, limit=_FIND_LIMIT, filter=None)
     known, said = _split(found.hits, own_session)
     notes = list(found.notes if found.total else found.notes[:-1])  # the last one says that nothing was found
     if found.total >= _FIND_LIMIT and len(known) < knowledge:
@@ -60,9 +74,21 @@ def recall(find: Find, questions: Sequence[str], knowledge: int, turns: int, own
     if found.total >= _FIND_LIMIT and len(said) < turns:
         more = find(question, limit=min(turns, _FIND_LIMIT), filter=_turns_but(own_session))
         said, notes = more.hits, notes + [note for note in more.notes if more.total]
-    if not known and not said:
-        notes.append(_NOTHING)
-    return Found(question, known[:knowledge], said[:turns], tuple(dict.fromkeys(notes)))
+    return Found(question, known[:knowledge], said[:turns], tuple(notes))
+
+
+def _in_turns(lists: Sequence[Sequence[Hit]]) -> tuple[Hit, ...]:
+    """The first of each list, then the second; each hit once, its better score, and none that another stands for."""
+    score: dict[str, float] = {}
+    for hit in (hit for hits in lists for hit in hits):
+        score[hit.uri] = max(hit.score, score.get(hit.uri, 0.0))
+    kept: list[Hit] = []
+    stood_for: set[str] = set()
+    for hit in (hit for row in zip_longest(*lists) for hit in row if hit is not None):
+        if stood_for.isdisjoint((hit.uri, *hit.also)):
+            kept.append(replace(hit, score=score[hit.uri]))
+            stood_for.update((hit.uri, *hit.also))
+    return tuple(kept)
 
 
 def procedural(find: Find, question: str, limit: int) -> tuple[Hit, ...]:

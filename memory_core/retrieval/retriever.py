@@ -74,7 +74,7 @@ class Retriever:
         self._config = config
         self._candidates = CandidateSearch(indexer, spaces, config.search.cached_queries)
         self._reranker = reranker
-        self._vectors: RecentCache[str, Vectors] = RecentCache(_QUERY_VECTORS)
+        self._vectors: RecentCache[tuple[str, str], Vectors] = RecentCache(_QUERY_VECTORS)
 
     def find(
         self,
@@ -146,16 +146,15 @@ class Retriever:
             At most ``limit``, nearest first; the score is the Jaccard index of their distinct words.
         """
         found: dict[str, float] = {}
-        scopes = self._catalog.scope_terms(self._spaces)
-        connection = self._catalog.connection()
-        seen = self._seen(project)
-        for uri in uris:
-            text = self._catalog.own_text(uri)[:_SIMILAR_CHARS]
-            terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
-            for other, own in lexical.sharing(connection, terms, scopes, limit + len(uris) + 2, seen):
-                if other not in uris:
-                    score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
-                    found[other] = max(found.get(other, 0.0), round(score, 3))
+        with self._catalog.reading() as connection:
+            scopes, seen = self._catalog.scope_terms(self._spaces), self._seen(project)
+            for uri in uris:
+                text = self._catalog.own_text(uri)[:_SIMILAR_CHARS]
+                terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
+                for other, own in lexical.sharing(connection, terms, scopes, limit + len(uris) + 2, seen):
+                    if other not in uris:
+                        score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
+                        found[other] = max(found.get(other, 0.0), round(score, 3))
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
 
@@ -221,10 +220,11 @@ class Retriever:
             return ()
 
     def _vector(self, text: str, embedder: Embedder) -> Vectors:
-        vector = self._vectors.get(text)
+        key = (embedder.fingerprint, text)
+        vector = self._vectors.get(key)
         if vector is None:
             vector = embedder.embed_query(text)
-            self._vectors.put(text, vector)
+            self._vectors.put(key, vector)
         return vector
 
     def _judge(self, query: str, notes: list[str]) -> Judge | None:

@@ -79,7 +79,7 @@ class Database:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:  # a damaged page is no OperationalError
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise self._failed(error) from error

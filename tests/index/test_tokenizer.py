@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from datetime import date
 from itertools import pairwise
@@ -11,7 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_core.index.tokenizer import date_words, exact_terms, index_tokens, mentions, query_terms
+from memory_core.index.tokenizer import (
+    date_words,
+    exact_terms,
+    index_tokens,
+    mentioned,
+    mentions,
+    query_terms,
+    says_something,
+)
 
 TABLE = "CREATE VIRTUAL TABLE words USING fts5(own, tokenize = 'porter unicode61 remove_diacritics 2')"
 DOCUMENTS = {
@@ -270,3 +279,61 @@ def test_only_phrases_and_identifiers_are_exact(query: str, expected: tuple[str,
 def test_traditional_and_simplified_characters_find_each_other() -> None:
     assert index_tokens("臺灣的資料庫") == index_tokens("台湾的资料库")
     assert query_terms("資料庫在哪裡") == query_terms("资料库在哪里")
+
+
+@pytest.mark.parametrize("mark", ["“", "「", "『", "《", "²", "1"])
+def test_marks_that_never_close_take_no_quadratic_time(mark: str) -> None:
+    took: list[float] = []
+    for _ in range(3):
+        started = time.thread_time()
+        query_terms(mark * 8_000)
+        exact_terms(mark * 8_000)
+        took.append(time.thread_time() - started)
+    assert min(took) < 0.2  # about 0.02; a second where each mark looks for its end
+
+
+def test_inner_quotation_of_nested_ones_is_the_phrase() -> None:
+    assert '"blue kite"' in exact_terms("he wrote “she said “blue kite” and left")
+
+
+def test_several_names_are_mentioned_as_each_alone() -> None:
+    text = "Ana asked 小明 about bananas"
+    assert mentioned(text, {"ana", "小明", "Bob", "banana", " "}) == {"ana", "小明"}
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("room 42 and code 4711", ('"4711"',)),
+        ("in 2024 or 1998", ()),
+        ("the 21st at 5pm, 30km away", ()),
+        ("see a.b and C++ today", ()),
+        ("see a.b1 today", ('"a b1"',)),
+        ("open src/app/main.py now", ('"src app main py"',)),
+        ("a well-known, user's choice", ()),
+        ("端口8080不通，工单号为 AB-17", ('"8080"', '"ab 17"')),
+        ('the word "kite" alone', ('"kite"',)),
+    ],
+)
+def test_exact_terms_are_what_a_document_holds_or_does_not(text: str, terms: tuple[str, ...]) -> None:
+    assert exact_terms(text) == terms
+
+
+def test_of_many_exact_terms_the_last_ones_stay() -> None:
+    assert exact_terms(" ".join(f"id_{number}" for number in range(20)), limit=2) == ('"id 18"', '"id 19"')
+
+
+@pytest.mark.parametrize(
+    ("text", "something"),
+    [
+        ("What happened?", False),
+        ("发生了什么事？", False),
+        ("What did we do then", False),
+        ("What happened to the kettle?", True),
+        ("水壶怎么了", True),
+        ("?!", False),
+        ("", False),
+    ],
+)
+def test_a_question_about_what_happened_alone_says_nothing(text: str, something: bool) -> None:
+    assert says_something(text) is something

@@ -157,6 +157,26 @@ def test_tools_at_hand_bring_their_memories_by_exact_name_or_by_a_longer_one(mem
     assert uris(memory.retrieve(tool="read_file"), "tools") == []
 
 
+def test_what_only_the_fields_say_is_given_too(memory: Memory) -> None:
+    memory.commit("换护照 Renew the passport.", memory_type="tasks", fields={"title": "Passport", "state": "open"})
+    case = {"case_name": "Pump", "problem": "It stopped.", "solution": "Oil 上油"}
+    memory.commit("Oil 上油\nWorked for a year.", memory_type="cases", fields=case)
+    memory.commit("Flew 飞 to Osaka.", memory_type="events", fields={"event_name": "Flight", "event_time": "2026-05"})
+    assert "Renew the passport.\nstate: open\n" in memory.retrieve("passport 护照", session_id="a").text
+    memory.commit(memory_type="tasks", fields={"title": "Passport", "state": "done"})
+    assert "Renew the passport.\nstate: done\n" in memory.retrieve("passport 护照", session_id="a").text
+    assert "Oil 上油\nWorked for a year.\nproblem: It stopped.\n</item>" in memory.retrieve("pump").text
+    assert 'date="2026-05"' in memory.retrieve("Osaka").text
+
+
+@pytest.mark.parametrize("name", ["release notes", "Release_Notes", "release-notes"])
+def test_a_skill_is_known_by_its_name_however_its_words_are_joined(memory: Memory, name: str) -> None:
+    memory.commit(fields={"skill_name": "release-notes", "best_for": "发布"}, memory_type="skills")
+    pack = memory.retrieve(skill=name)
+    assert uris(pack, "skill") == [f"{AGENT}/skills/release-notes.md"]
+    assert pack.notes == ()
+
+
 def test_the_memory_of_a_named_skill_comes_whatever_the_question(memory: Memory) -> None:
     memory.commit(memory_type="skills", fields={"skill_name": "数据清洗", "best_for": "问卷"})
     memory.commit(memory_type="skills", fields={"skill_name": "Draft contract", "best_for": "leases"})
@@ -185,6 +205,30 @@ def test_logs_of_today_and_yesterday_come_oldest_first(memory: Memory, tmp_path:
     assert uris(pack, "log") == [f"viking://user/default/logs/{day}.md" for day in ("2026-03-04", "2026-03-05")]
     assert text_of(pack, "log").index("Ordered") < text_of(pack, "log").index("今天")
     assert "log" not in kinds(memory.retrieve("anything", now=NOW))
+
+
+def test_an_entry_of_the_log_is_given_once_and_without_its_comment(memory: Memory) -> None:
+    for text in ("Ordered the pump 水泵.", "Lunch with Ann."):
+        memory.commit(text, memory_type="daily_logs", fields={"tool": "shop"}, now=NOW)
+    log = f"viking://user/default/logs/{NOW.date()}.md"
+    asked = [user("what about the pump 水泵?")]
+    assert uris(memory.retrieve(messages=asked, session_id="a", now=NOW), "log") == [log]
+    assert uris(memory.retrieve(messages=asked, session_id="a", now=NOW), "log") == []
+    alone = memory.retrieve("水泵 pump", now=NOW)
+    assert uris(alone, "log") == [f"{log}#2"]
+    assert "[shop] Ordered the pump 水泵." in text_of(alone, "log")
+    assert "&lt;!--" not in alone.text
+
+
+def test_an_entry_that_is_private_to_another_project_is_in_no_log(memory: Memory) -> None:
+    for text, private in (("Ordered the pump 水泵.", True), ("The pump 水泵 came.", False)):
+        memory.commit(text, memory_type="daily_logs", project="acme/one", private=private, now=NOW)
+    here = memory.retrieve(now=NOW, here="acme/one")
+    there = memory.retrieve(now=NOW, here="acme/two")
+    assert "Ordered" in here.text
+    assert "The pump 水泵 came." in there.text
+    assert "Ordered" not in there.text
+    assert "Ordered" not in memory.retrieve("pump 水泵", now=NOW, here="acme/two").text
 
 
 def test_a_log_that_is_too_long_keeps_its_end(memory: Memory, tmp_path: Path) -> None:
@@ -296,6 +340,7 @@ def test_profile_and_directory_come_once_a_session(filled: Memory) -> None:
     second = filled.retrieve("zebra", session_id="a")
     assert second.parts == ()
     assert any("given in this session before" in note for note in second.notes)
+    assert not any("before" in note for note in filled.retrieve("quagga", session_id="a").notes)
     assert kinds(filled.retrieve("zebra", session_id="b"))[:2] == ["profile", "directory"]
 
 
@@ -409,6 +454,29 @@ def test_the_newest_message_is_asked_alone_where_all_together_find_nothing(memor
     memory.commit("斑马 zebra", memory_type="facts")
     said = [*(user(f"unrelated{number} chatter{number} 闲聊{number}") for number in range(4)), user("zebra")]
     assert "memories" in kinds(memory.retrieve(messages=said))
+
+
+@pytest.mark.parametrize("asked", ["where is the zebra?", "斑马在哪里？"])
+def test_what_the_newest_message_asks_is_found_whatever_was_talked_about_before(memory: Memory, asked: str) -> None:
+    memory.commit("The zebra lives in the annex. 斑马住在副楼。", memory_type="facts", fields={"topic": "Zebra"})
+    memory.commit(messages=[user("The zebra 斑马 is called Zoe."), assistant("Noted.")], session_id="s1")
+    about = (
+        "billing export fails at night",
+        "backfill tenant rows in batches",
+        "legacy rows warn",
+        "review the export",
+    )
+    for number, text in enumerate(about):
+        memory.commit(f"Rule {number}: {text}, says the team.", memory_type="facts", fields={"topic": text})
+        memory.commit(messages=[user(f"so {text}"), assistant("ok")], session_id=f"old{number}")
+    said = [*(user(f"{text} and so on with tenant {number}") for number, text in enumerate(about)), user(asked)]
+    pack = memory.retrieve(messages=said)
+    assert f"{USER}/facts/Zebra.md" in uris(pack, "memories")
+    assert f"{SESSIONS}/s1/messages.jsonl#0" in uris(pack, "session")
+    assert len(uris(pack)) == len(set(uris(pack)))
+    simulated = memory.retrieve(messages=said, format="messages-anthropic").messages
+    assert simulated is not None
+    assert simulated[0]["content"][-1]["input"] == {"query": asked}
 
 
 def test_memories_are_found_beside_hundreds_of_turns_and_turns_beside_hundreds_of_memories(memory: Memory) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +61,18 @@ def test_a_pack_made_smaller_for_delivery_says_so_and_is_noted_as_delivered(crow
     _, later = delivered(crowded, token_budget=10_000, session_id="a")
     assert not given & {item["uri"] for part in later["parts"] for item in part["items"]}
     assert later["parts"]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_ledger_that_cannot_note_it_costs_no_context(tmp_path: Path, fresh: bool) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+        memory.commit("The zebra 斑马 lives in the annex.")
+        memory.retrieve("zebra", session_id="s1")
+        other = sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3", isolation_level=None)
+        for event in ("INSERT ON", "UPDATE ON", "DELETE ON"):
+            refuse = f"BEFORE {event} injected_sessions BEGIN SELECT RAISE(ABORT, 'full'); END"
+            other.execute(f"CREATE TRIGGER refuse_{event[:6]} {refuse}")
+        other.close()
+        pack = memory.retrieve("zebra", session_id="s1", fresh=fresh)
+        assert ("annex" in pack.text) is fresh
+        assert any("may be given again" in note for note in pack.notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -42,6 +43,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as opened:
         fill(opened)
         yield opened
+
+
+@pytest.mark.parametrize("form", ["text", "system"])
+def test_a_log_reads_as_a_list_below_its_address(memory: Memory, form: str) -> None:
+    for text in ("Ordered the pump 水泵.", "It came.\nTwice."):
+        memory.commit(text, memory_type="daily_logs", now=datetime(2026, 3, 5, 9, 0, tzinfo=UTC))
+    text = memory.retrieve(format=form, now=datetime(2026, 3, 5, 9, 30, tzinfo=UTC)).text
+    address = "- viking://user/default/logs/2026-03-05.md, 2026-03-05:"
+    assert f"{address}\n  - 09:00 Ordered the pump 水泵.\n  - 09:00 It came.\n    Twice." in text
 
 
 def fill(memory: Memory) -> None:

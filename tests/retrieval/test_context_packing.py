@@ -86,6 +86,15 @@ def test_a_part_cannot_take_the_share_of_another() -> None:
     assert page in packing.pieces
 
 
+@pytest.mark.parametrize("form", RENDERINGS)
+def test_in_a_small_budget_the_profile_comes_before_lines_of_the_directory(form: Format) -> None:
+    profile = Piece("profile", "viking://u/profile.md", "A nurse 护士 from Leeds, and then some more about her.")
+    lines = [Piece("directory", f"viking://u/{name}/", f"viking://u/{name}/ (1): one") for name in range(9)]
+    packing = pack({"profile": [profile], "directory": lines, **facts("Zebras 斑马 live in the annex.")}, 360, form)
+    assert profile in packing.pieces
+    assert "viking://u/0.md" in [piece.uri for piece in packing.pieces]
+
+
 def test_whole_pieces_are_dropped_before_one_is_cut() -> None:
     packing = pack(facts("word " * 5_000, "short 短", "word " * 5_000), 400, Blocks())
     assert [(piece.uri, piece.cut) for piece in packing.pieces] == [("viking://u/1.md", False)]

@@ -112,12 +112,20 @@ def test_a_search_for_nothing_that_is_stored_is_empty_and_says_what_to_do(memory
         {"query": "x", "target_uri": "viking://user/default/../other"},
         {"query": "x", "target_uri": "http://x"},
         {"query": "x", "filter": {"colour": "red"}},
+        {"query": "x", "filter": {"speaker": {"in": [str(number) for number in range(2_000)]}}},
     ],
 )
 def test_an_argument_out_of_range_is_refused_with_a_next_step(memory: Memory, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
         memory.find(**arguments)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("field", ["speaker", "tags", "uri"])
+def test_a_filter_may_name_hundreds_of_values(memory: Memory, field: str) -> None:
+    fact(memory, "T", "zebra 斑马")
+    values = [str(number) for number in range(499)]
+    assert memory.find("zebra", filter={field: {"in": [*values, f"{USER}/facts/T.md"]}}).total == (field == "uri")
 
 
 def test_search_syntax_in_a_query_is_only_text(memory: Memory) -> None:

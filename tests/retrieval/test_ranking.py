@@ -134,6 +134,96 @@ def test_facts_that_differ_in_a_letter_are_never_folded(memory: Memory) -> None:
     assert set(uris(memory, "服务器内存")) == chinese
 
 
+@pytest.mark.parametrize("text", ["Prefers green tea in the morning.", "早上喜欢喝绿茶。"])
+def test_a_memory_and_the_turn_it_was_taken_from_keep_a_place_each(memory: Memory, text: str) -> None:
+    uri = fact(memory, "tea", text)
+    memory.commit(messages=[{"role": "user", "content": text}], session_id="s1", extract=False)
+    found = memory.find(text, now=NOW)
+    assert [hit.uri for hit in found.memories] == [uri]
+    assert [hit.uri for hit in found.resources] == ["viking://session/default/s1/messages.jsonl#0"]
+
+
+@pytest.mark.parametrize("rank", ["relevance", "balanced", "decay", "weighted"])
+@pytest.mark.parametrize(
+    ("said", "other"),
+    [
+        ("Please water the garden", "The garden tap drips, says neighbour {}, whenever plants get water."),
+        ("请给花园浇水", "邻居{}说，给花园浇水的水龙头漏水。"),
+    ],
+)
+def test_what_was_said_many_times_leaves_room_for_what_was_said_once(
+    memory: Memory, rank: str, said: str, other: str
+) -> None:
+    for number in range(50):
+        memory.commit(messages=[{"role": "user", "content": said}], session_id=f"s{number}", extract=False)
+    single = {fact(memory, f"tap {number}", other.format(number)) for number in range(5)}
+    hits = memory.find(said, limit=10, rank=rank, now=NOW).hits
+    assert {hit.uri for hit in hits if hit.memory_type == "facts"} == single
+    (folded,) = [hit for hit in hits if hit.also]
+    assert len(folded.also) == 49
+
+
+def test_limit_holds_and_the_best_stay_where_much_is_stored(memory: Memory) -> None:
+    for number in range(110):
+        fact(memory, f"kettle {number}", f"Kettle number {number} " + "stands among many other things. " * (number % 9))
+    for limit in (1, 3, 40, 100):
+        hits = memory.find("kettle number", limit=limit, rank="relevance", now=NOW).hits
+        assert len(hits) == limit
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_at_most_three_places_go_to_exact_names_and_the_best_match_keeps_its_own(memory: Memory) -> None:
+    for number in range(12):
+        fact(memory, f"login {number}", f"The login service failed and was restarted by hand, case {number}.")
+    for number in range(6):
+        fact(
+            memory, f"gate {number}", f"ERR_CONN_RESET_42 in {number}. " + "The gateway logs it when peers leave. " * 30
+        )
+    query = "the login service failed and was restarted by hand with ERR_CONN_RESET_42"
+    hits = memory.find(query, limit=8, rank="relevance", now=NOW).hits
+    assert [hit.why.get("exact", 0.0) for hit in hits] == [0.0] * 5 + [1.0] * 3
+    assert len({hit.uri for hit in hits}) == 8
+
+
+LONG = "Notes on many other things of the house, its roof and its cellar. " * 60
+
+
+@pytest.mark.parametrize(("named", "asked"), [("ERR_CONN_RESET_42", "exact"), ("heliograph", "rare")])
+def test_what_is_named_is_found_however_weak_it_is_and_however_many_are_better(
+    memory: Memory, named: str, asked: str
+) -> None:
+    texts = [f"The login service failed and was restarted by hand at noon, case {number}." for number in range(70)]
+    texts += [f"Lunch number {number} was soup." for number in range(250)]
+    writes = [
+        {"memory_data": {"memory_type": "facts", "fields": {"topic": f"n{number}", "content": text}}}
+        for number, text in enumerate(texts)
+    ]
+    for start in range(0, len(writes), 160):
+        memory.commit(operations={"write_operations": writes[start : start + 160]}, now=NOW)
+    wanted = fact(memory, "weak", f"{LONG} {named} {LONG}")
+    if asked == "exact":  # then no word of it is rare
+        fact(memory, "weaker", f"{LONG} {named} {LONG} {LONG}")
+    found = uris(memory, f"the login service failed and was restarted by hand at noon {named}", limit=5)
+    assert wanted in found
+    assert len(found) == 5
+
+
+def test_what_shares_one_common_word_with_a_question_that_another_answers_is_noise(memory: Memory) -> None:
+    wanted = fact(memory, "Kettle", "The copper kettle stands beside the window of the workshop.")
+    for number in range(6):
+        fact(memory, f"other {number}", f"{LONG} A window, number {number}.")
+    assert uris(memory, "copper kettle beside the window of the workshop") == [wanted]
+
+
+def test_threshold_is_of_the_score_that_is_shown(memory: Memory) -> None:
+    fact(memory, "garage", "The garage code is 4711.", priority=0.5)
+    fact(memory, "gate", "The garage gate squeaks, and the postman with it.", priority=0.5)
+    scores = [hit.score for hit in memory.find("garage code", rank="relevance", now=NOW).hits]
+    assert len(scores) == 2
+    assert len(memory.find("garage code", rank="relevance", score_threshold=scores[0] - 1e-3, now=NOW).hits) == 1
+    assert not memory.find("garage code", rank="relevance", score_threshold=1.0, now=NOW).hits
+
+
 # Caches
 
 
@@ -191,3 +281,40 @@ def test_current_project_comes_first_and_private_memories_of_others_never(memory
     assert secret in found(ProjectScope("acme/lab"))
     assert found(ProjectScope("acme/lab", only=True)) == [secret]
     assert shared not in found(ProjectScope("acme/api", only=True))
+
+
+def test_project_of_the_caller_is_told_and_gains_a_little(memory: Memory) -> None:
+    text = "Deploys go out with fly deploy from the main branch."
+    ours = project_memory(memory, "Deploy here", text, "acme/api")
+    here, elsewhere = (
+        next(hit for hit in memory.retriever.find("fly deploy branch", rank="relevance", project=scope).hits)
+        for scope in (ProjectScope("acme/api"), ProjectScope("acme/web"))
+    )
+    assert here.uri == elsewhere.uri == ours
+    assert (here.why.get("project"), elsewhere.why.get("project")) == (1.0, None)
+    assert here.score == pytest.approx(1.15 * elsewhere.score, abs=1e-3)
+
+
+def test_a_rival_that_became_private_elsewhere_is_neither_named_nor_counted(memory: Memory) -> None:
+    older = fact(memory, "Window", "The deploy window is on Friday.", at=NOW - timedelta(days=9))
+    data = {
+        "memory_type": "cases",
+        "fields": {"case_name": "Secret merger", "content": "The deploy window is on Monday."},
+        "links": [{"uri": older, "relation": "contradicts"}],
+    }
+    operations = {"write_operations": [{"memory_data": data}]}
+    rival = memory.commit(operations=operations, project="acme/lab", now=NOW - timedelta(days=5)).results[0].uri
+
+    def seen(project: str | None) -> tuple[float, tuple[str, ...]]:
+        hits = memory.retriever.find("deploy window", project=ProjectScope(project), now=NOW, rank="relevance").hits
+        return next((hit.score, hit.contested_by) for hit in hits if hit.uri == older)
+
+    contested, named = seen("acme/web")
+    assert named == (rival,)
+    fields = {"case_name": "Secret merger", "content": "The deploy window is on Monday."}
+    memory.commit(memory_type="cases", fields=fields, project="acme/lab", private=True, now=NOW - timedelta(days=1))
+    for project in ("acme/web", None):
+        score, named = seen(project)
+        assert named == ()
+        assert score > contested
+    assert seen("acme/lab")[1] == (rival,)

@@ -246,3 +246,19 @@ def test_a_killed_process_loses_at_most_what_was_not_written_yet(tmp_path: Path)
     assert [row.query for row in rows][-1:] == ["written"]
     assert counts(store.ledger.usage_table, [TEA]) == {TEA: len(rows)}
     store.close()
+
+
+def test_what_a_damaged_ledger_refuses_is_kept_and_written_once_it_takes_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite3")
+    log = UsageLog(ledger.usage_table, lambda: None)
+    other = sqlite3.connect(tmp_path / "ledger.sqlite3", isolation_level=None)
+    # Like a damaged page, it raises what is no OperationalError.
+    other.execute("CREATE TRIGGER refuse BEFORE INSERT ON trail BEGIN SELECT RAISE(ABORT, 'damaged'); END")
+    log.recalled(recall(TEA))
+    log.flush()
+    assert counts(ledger.usage_table, [TEA]) == {}
+    other.execute("DROP TRIGGER refuse")
+    other.close()
+    log.flush()
+    assert counts(ledger.usage_table, [TEA]) == {TEA: 1}
+    ledger.close()

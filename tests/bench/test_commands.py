@@ -1,0 +1,84 @@
+"""Each command runs from the file to the figures; those that fill more than one store only among the slow tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench import locomo, longmemeval, madial, pooled, scale, weights
+from tests.bench import made_up
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(main: Callable[[], None], *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+        main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def row(output: str, label: str, table: str = "questions with an answer") -> list[float]:
+    """The figures of a row: n, R@5, R@10, MRR, sessions at 5 and 10, any-hit at 5 and 10, p50, p95."""
+    after = output.split(table, 1)[1]
+    line = next(line for line in after.splitlines() if line.strip().startswith(label))
+    return [float(cell) for cell in line.replace(label, "", 1).split()]
+
+
+@pytest.mark.slow
+def test_locomo_finds_what_was_said_and_leaves_strange_questions_empty(run: Run, tmp_path: Path) -> None:
+    output = run(locomo.main, "--data", str(made_up.locomo(tmp_path / "locomo.json")))
+    assert row(output, "shipped defaults")[:3] == [4, 1.0, 1.0]
+    assert row(output, "shipped defaults", "adversarial questions too")[0] == 5
+    for label in ("ours, words only", "BM25 only", "dense only", "ours, floor off"):
+        assert row(output, label)[0] == 4
+    assert "conversation2: 3 turns, 2 questions (1 without evidence left out)" in output
+    assert "% of 4 [" in output.split("questions of other conversations left empty")[1]
+    assert "cost of the floor: +0.00 points of R@5" in output
+
+
+def test_madial_finds_the_memory_that_a_dialogue_calls_up(run: Run, tmp_path: Path) -> None:
+    memories, dialogues = made_up.madial(tmp_path)
+    output = run(madial.main, "--memories", str(memories), "--dialogues", str(dialogues))
+    assert "3 memories, 2 questions" in output
+    assert row(output, "shipped defaults")[:4] == [2, 1.0, 1.0, 1.0]
+    assert "goal R@10 >= 0.61: 1.000" in output
+
+
+@pytest.mark.slow
+def test_longmemeval_counts_abstentions_apart(run: Run, tmp_path: Path) -> None:
+    output = run(longmemeval.main, "--data", str(made_up.longmemeval(tmp_path / "lme.json")))
+    assert row(output, "shipped defaults")[:4] == [1, 1.0, 1.0, 1.0]
+    assert "2 questions, 8 turns in all; 1 without a marked turn left out" in output
+    assert "abstention questions left empty: 1 of 1" in output
+
+
+@pytest.mark.slow
+def test_pooled_names_the_cost_of_pooling(run: Run, tmp_path: Path) -> None:
+    output = run(pooled.main, "--data", str(made_up.locomo(tmp_path / "locomo.json")))
+    assert row(output, "shipped defaults")[:3] == [4, 1.0, 1.0]
+    cost = output.split("what pooling costs")[1]
+    assert "shipped defaults               +0.00   +0.00   R@10 1.000 apart" in cost
+
+
+@pytest.mark.slow
+def test_weights_names_what_each_fold_chose(run: Run, tmp_path: Path) -> None:
+    output = run(weights.main, "--data", str(made_up.locomo(tmp_path / "locomo.json")))
+    assert "locomo conversation1" in output.split("held out")[1]
+    assert row(output, "all", "held out")[:5] == [4, 1.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_scale_measures_a_small_store_and_keeps_it(run: Run, tmp_path: Path) -> None:
+    output = run(scale.main, "--sizes", "400", "--keep", str(tmp_path))
+    assert "400 memories: filled in" in output
+    assert "400 memories, 440 passages" in output
+    assert "over stdio, 100% of 200 found" in output
+    again = run(scale.main, "--sizes", "400", "--keep", str(tmp_path))
+    assert "filled" not in again

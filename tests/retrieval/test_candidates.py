@@ -1,0 +1,202 @@
+"""Candidates: what is found by meaning, by words, by time and by name, within filters, and what a cache may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memory_core.config import Config, EmbeddingConfig, SearchConfig
+from memory_core.errors import EmbeddingFailed
+from memory_core.index.embedder import Scale
+from memory_core.memory import Memory, open_memory
+from memory_core.model.time_expression import TimeSpan
+from memory_core.retrieval.candidates import happened_within
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+TOPICS = {"feline": 0, "猫": 0, "cat": 0, "engine": 1, "motor": 1, "发动机": 1}
+
+
+class TopicEmbedder:
+    """A model that knows a few topics: texts about the same one are near each other."""
+
+    scale = Scale(zero=0.0, near=0.6)
+    failure: EmbeddingFailed | None = None
+
+    def __init__(self, dim: int = 8, shift: int = 0) -> None:
+        self.fingerprint = f"topics-{dim}-{shift}"
+        self._dim = dim
+        self._shift = shift
+
+    def start(self) -> None:
+        """It is there."""
+
+    def ready(self, timeout_seconds: float = 0.0) -> bool:  # noqa: ARG002 - the protocol has it
+        return True
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        vectors = np.full((len(texts), self._dim), 1e-3, dtype=np.float32)
+        for row, text in enumerate(texts):
+            topics = {topic for word, topic in TOPICS.items() if word in text}
+            for topic in topics or {5}:
+                vectors[row, (topic + self._shift) % self._dim] = 1.0
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def embed_query(self, text: str) -> Any:
+        return self.embed([text])[0]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"), search=SearchConfig(floor=False))
+    with open_memory(config) as opened:
+        opened.indexer.embedder = TopicEmbedder()
+        yield opened
+
+
+def remember(memory: Memory, *texts: str, memory_type: str = "facts", key: str = "topic") -> list[str]:
+    writes = [
+        {"memory_data": {"memory_type": memory_type, "fields": {key: f"n{number} {text[:9]}", "content": text}}}
+        for number, text in enumerate(texts)
+    ]
+    return [result.uri for result in memory.commit(operations={"write_operations": writes}, now=NOW).results]
+
+
+def found(memory: Memory, query: str, **arguments: Any) -> list[str]:
+    return [hit.uri for hit in memory.find(query, rank="relevance", now=NOW, **arguments).hits]
+
+
+# By meaning
+
+
+@pytest.mark.parametrize("query", ["cat", "猫"])
+def test_memory_is_found_by_meaning_without_a_word_in_common(memory: Memory, query: str) -> None:
+    wanted, _ = remember(memory, "A feline sleeps on the sofa.", "The motor is loud.")
+    hits = memory.find(query, rank="relevance", now=NOW).hits
+    assert hits[0].uri == wanted
+    assert hits[0].why["semantic"] > 0.9
+
+
+@pytest.mark.parametrize("others", [150, 900])
+def test_a_narrow_filter_finds_by_meaning_what_many_nearer_ones_crowd_out(memory: Memory, others: int) -> None:
+    remember(memory, *[f"A feline named {number}." for number in range(others)])
+    wanted = remember(memory, "A feline with an engine.", memory_type="patterns", key="pattern_name")
+    memory.indexer.embed_all()
+    assert found(memory, "cat", filter={"memory_type": "patterns"}) == wanted
+    below = "viking://agent/default/memories/patterns"
+    assert found(memory, "cat", target_uri=below) == wanted
+
+
+def test_what_words_find_has_its_cosine_too(memory: Memory) -> None:
+    remember(memory, *[f"A feline named {number}." for number in range(150)])
+    (wanted,) = remember(memory, "The motor of the zeppelin.", memory_type="patterns", key="pattern_name")
+    hits = memory.find("cat zeppelin motor", rank="relevance", limit=100, now=NOW).hits
+    (hit,) = [hit for hit in hits if hit.uri == wanted]
+    assert 0.5 < hit.why["semantic"] < 0.9
+
+
+def test_a_question_in_either_person_counts_by_the_nearer(memory: Memory) -> None:
+    class Personal(TopicEmbedder):
+        def embed(self, texts: Sequence[str]) -> Any:
+            return super().embed(["motor" if "the user" in text else "cat" for text in texts])
+
+    memory.indexer.embedder = Personal(dim=9)
+    (wanted,) = remember(memory, "Somewhere the user keeps it.")
+    (hit,) = memory.find("where did I put that", rank="relevance", now=NOW).hits
+    assert hit.uri == wanted
+    assert hit.why["semantic"] > 0.9
+
+
+@pytest.mark.parametrize("other", [TopicEmbedder(dim=12), TopicEmbedder(dim=8, shift=3)])
+def test_another_model_answers_with_its_own_vectors(memory: Memory, other: TopicEmbedder) -> None:
+    wanted, _ = remember(memory, "A feline sleeps on the sofa.", "The motor is loud.")
+    before = memory.find("cat", rank="relevance", now=NOW)
+    memory.indexer.embedder = other
+    after = memory.find("cat", rank="relevance", now=NOW)
+    assert not after.cached
+    assert after.hits[0].uri == before.hits[0].uri == wanted
+    assert after.hits[0].why["semantic"] == pytest.approx(before.hits[0].why["semantic"], abs=0.01)
+
+
+# By name and time
+
+
+def test_who_spoke_and_when_is_seen(memory: Memory) -> None:
+    memory.commit(
+        messages=[
+            {"role": "user", "name": "Ana", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
+            {"role": "user", "name": "小明", "content": "I painted a heron too.", "time": "2026-03-01T10:00:00+00:00"},
+        ],
+        session_id="s1",
+        extract=False,
+    )
+
+    def said(query: str) -> list[tuple[str, bool, bool]]:
+        hits = memory.find(query, rank="relevance", now=NOW).hits
+        found = ((hit.uri[-2:], "speaker" in hit.why, "date" in hit.why) for hit in hits)
+        return sorted(found)
+
+    assert said("what did Ana paint") == [("#0", True, False), ("#1", False, False)]
+    assert said("小明画了什么 heron") == [("#0", False, False), ("#1", True, False)]
+    assert said("who painted on 2026-05-08") == [("#0", False, True), ("#1", False, False)]
+
+
+def test_what_was_said_at_a_time_is_found_whatever_it_says(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+        memory.commit(
+            messages=[
+                {"role": "user", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
+                {"role": "user", "content": "我画了一只鹭。", "time": "2026-03-01T10:00:00+00:00"},
+            ],
+            session_id="s1",
+            extract=False,
+        )
+        for query, line in (("What happened on May 8, 2026?", "#0"), ("2026年3月1日发生了什么事？", "#1")):
+            assert [uri[-2:] for uri in found(memory, query)] == [line]
+
+
+MAY = (TimeSpan(date(2026, 5, 1), date(2026, 5, 31), "May", relative=False),)
+
+
+@pytest.mark.parametrize(
+    ("happened", "within"),
+    [
+        ("2026-05-15", True),
+        ("2026-02-15", False),
+        ("2026-05", True),
+        ("2026-01", False),
+        ("2026-12", False),
+        ("2026", True),
+        ("2025", False),
+        ("2026-13", False),
+        ("2026-02-31", False),
+        ("someday", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_date_to_the_day_month_or_year_is_of_a_time(happened: str | None, within: bool) -> None:
+    assert happened_within(happened, MAY) is within
+
+
+def test_nothing_is_of_no_time() -> None:
+    assert happened_within("2026-05-15", ()) is False
+
+
+# Cache
+
+
+def test_a_cached_answer_never_crosses_limits_filters_or_commits(memory: Memory) -> None:
+    remember(memory, "The motor is loud.", "The motor is new.")
+    assert len(found(memory, "motor loud")) == 2
+    assert memory.find("motor loud", rank="relevance", now=NOW).cached
+    assert found(memory, "motor loud", filter={"memory_type": "patterns"}) == []
+    assert not memory.find("motor loud", filter={"memory_type": "notes"}, now=NOW).cached
+    (third,) = remember(memory, "A third motor is loud.")
+    assert third in found(memory, "motor loud")
+    memory.commit(operations={"delete_operations": [{"uri": third}]}, now=NOW)
+    assert third not in found(memory, "motor loud")
