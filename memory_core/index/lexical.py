@@ -104,6 +104,17 @@ def holding(
     return found
 
 
+def holding_all(
+    connection: sqlite3.Connection,
+    terms: Sequence[str],
+    limit: int,
+    scopes: Sequence[str] | None = None,
+    condition: Condition | None = None,
+) -> dict[int, float]:
+    """Documents that hold every term, if at most ``limit`` do, with their BM25; as ``holding``."""
+    return holding(connection, [f"({' AND '.join(terms)})"], limit, scopes, condition) if terms else {}
+
+
 def _scored(connection: sqlite3.Connection, match: str, limit: int, condition: Condition | None) -> dict[int, float]:
     """BM25 by document id of the best that match."""
     if condition is None:

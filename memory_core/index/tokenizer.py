@@ -76,8 +76,11 @@ CHINESE_FUNCTION_CHARS = CHINESE_PARTICLES | frozenset(
     "吧哦嗯哈是不没有在和与或也都就还又很太真被把给让跟对向从到着过地得个些哪谁几为会能可以要想说"
 )
 
-#: They ask what was, and say nothing about it.
-_HAPPENED = frozenset(("happen", "happened", "happening", "occurred", "event", "events", "发生", "事情", "事"))
+#: They ask what was or was said, and say nothing about it.
+_SPOKEN = ("say", "tell", "talk", "talked", "discuss", "discussed", "mention", "mentioned", "讨论", "提到")
+_HAPPENED = frozenset(
+    ("happen", "happened", "happening", "occurred", "event", "events", "发生", "事情", "事", *_SPOKEN)
+)
 _PHRASE_WEIGHT = 1_000.0
 _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
@@ -180,7 +183,7 @@ def exact_terms(text: str, limit: int = EXACT_LIMIT) -> tuple[str, ...]:
 
 
 def says_something(text: str) -> bool:
-    """Whether a question holds more than grammar and "what happened"."""
+    """Whether a question holds more than grammar and "what happened", "what did we talk about"."""
     return any(not term.filler and term.text not in _HAPPENED for term in _plain_terms(_spelled(text)))
 
 

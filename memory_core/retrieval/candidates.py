@@ -21,7 +21,7 @@ from memory_core.index.vectors import log_head
 from memory_core.model.calendar_span import month_days
 from memory_core.model.time_expression import TimeSpan
 from memory_core.retrieval.cache import RecentCache
-from memory_core.scoring.fusion import DATE_TOLERANCE, Candidate, Question, is_within
+from memory_core.scoring.fusion import DATE_TOLERANCE, Candidate, Question, date_share
 
 if TYPE_CHECKING:
     from memory_core.index.embedder import Vectors
@@ -32,6 +32,8 @@ _MOST_CANDIDATES = 20_000
 _FEW_DOCUMENTS = 5_000
 #: A phrase or identifier that more documents hold names none of them.
 _EXACT_DOCUMENTS = 10
+#: What holds every word of a question of at most so many is an answer, however long it is.
+_WHOLE_TERMS = 6
 #: Documents of a named time that are looked at in each space.
 _DATED_DOCUMENTS = 50
 _DAY_CHARS = len("YYYY-MM-DD")
@@ -65,12 +67,14 @@ class Evidence(NamedTuple):
         document: Its id in the catalog.
         candidate: What its score is made of.
         exact: Whether it holds a phrase or an identifier of the query as it stands there.
+        whole: Whether it holds every word of the query, which few documents do.
         rare: Whether it holds a word of the query that hardly any other document holds.
     """
 
     document: int
     candidate: Candidate
     exact: bool = False
+    whole: bool = False
     rare: bool = False
 
 
@@ -128,8 +132,11 @@ class CandidateSearch:
         terms = query_terms(sought.text)
         words = lexical.search(connection, terms, CANDIDATES, self._documents(), scopes, sought.condition)
         exact = lexical.holding(connection, exact_terms(sought.text), _EXACT_DOCUMENTS, scopes, sought.condition)
+        whole: dict[int, float] = {}
+        if len(terms) <= _WHOLE_TERMS:
+            whole = lexical.holding_all(connection, terms, _EXACT_DOCUMENTS, scopes, sought.condition)
         scores = dict(words.scores)
-        for identifier, score in exact.items():
+        for identifier, score in (*exact.items(), *whole.items()):
             scores.setdefault(identifier, score)
         cosines = self._nearest(sought)
         found = dict.fromkeys((*scores, *words.rare, *self._dated(sought)))
@@ -145,9 +152,10 @@ class CandidateSearch:
                     bm25=max(0.0, scores.get(document, 0.0)),
                     cosine=cosines.get(document),
                     names_speaker=(saying := sayings.get(document, _UNSAID)).speaker in named,
-                    names_date=happened_within(saying.happened, sought.spans),
+                    names_date=date_fit(saying.happened, sought.spans),
                 ),
                 exact=document in exact,
+                whole=document in whole,
                 rare=document in words.rare,
             )
             for document in candidates
@@ -219,16 +227,16 @@ class CandidateSearch:
         return found
 
 
-def happened_within(happened: str | None, spans: Sequence[TimeSpan]) -> bool:
-    """Whether what happened then, a date to the day, month or year, belongs to one of the times."""
+def date_fit(happened: str | None, spans: Sequence[TimeSpan]) -> float:
+    """How well what happened then, a date to the day, month or year, fits the best of the times, in [0, 1]."""
     if happened is None or not spans:
-        return False
+        return 0.0
     try:
         first = date.fromisoformat(f"{happened}-01-01"[:10] if len(happened) < _DAY_CHARS else happened)
     except ValueError:
-        return False
+        return 0.0
     last = first
     if len(happened) < _DAY_CHARS:
         months = 12 if len(happened) == len("YYYY") else 1
         last = month_days(first.year, first.month, months)[1]
-    return any(is_within(first, last, span.start, span.end) for span in spans)
+    return max(date_share(first, last, span.start, span.end) for span in spans)

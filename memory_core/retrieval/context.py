@@ -35,6 +35,7 @@ _PROCEDURAL_LIMIT = 5
 #: Turns searched for each page, as several may be of one page.
 _TURNS_PER_PAGE = 4
 _HOT_LIMIT = 10
+_STANDING_LIMIT = 12
 #: Of joined messages the end is the question; search reads no more than this.
 _QUERY_CHARS = 8_000
 #: Share of the budget that the current input may take, and characters that a token of it may have.
@@ -167,6 +168,7 @@ class ContextBuilder:
         request: ContextRequest,
         find: Find,
         hot: Callable[[int], Sequence[str]] = lambda _limit: (),
+        standing: Callable[[int], Sequence[str]] = lambda _limit: (),
         fit: Fit = lambda _pack, _budget: None,
     ) -> ContextPack:
         """Gather, pack, and note what the session was given.
@@ -175,6 +177,7 @@ class ContextBuilder:
             request: What context is for.
             find: Searches.
             hot: The memories used most, at most so many; for a call that asks nothing.
+            standing: What holds whatever is asked, at most so many; for a session's first call.
             fit: Asked of each pack; answers with a smaller budget until it can be delivered.
 
         Raises:
@@ -185,7 +188,7 @@ class ContextBuilder:
         session = request.session_id
         seen = {} if session is None or request.fresh else self._injections.seen(session)
         silent = self._config.intent_check and bool(request.newest) and self._is_small_talk(request.newest)
-        gathered = self._gather(request, find, hot, seen, silent)
+        gathered = self._gather(request, find, hot, standing, seen, silent)
         budget = request.token_budget
         while True:
             packing, result = self._packed(request, gathered.parts, budget)
@@ -213,6 +216,7 @@ class ContextBuilder:
         request: ContextRequest,
         find: Find,
         hot: Callable[[int], Sequence[str]],
+        standing: Callable[[int], Sequence[str]],
         seen: Mapping[str, str],
         silent: bool,
     ) -> _Gathered:
@@ -234,6 +238,7 @@ class ContextBuilder:
         else:
             gathered.add(reader.memory(uri) for uri in hot(_HOT_LIMIT))
         if first:
+            gathered.add(reader.memory(uri) for uri in standing(_STANDING_LIMIT))
             gathered.add(reader.recent(request.session_id, self._config.recent_pages))
         return gathered
 

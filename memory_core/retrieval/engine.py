@@ -97,7 +97,10 @@ class ContextEngine:
         def hot(limit: int) -> list[str]:
             return [memory.uri for memory in self._insight.hot(None, project)][:limit]
 
-        pack = self._builder.build(request, find, hot, fit)
+        def holding(limit: int) -> list[str]:
+            return self._insight.standing(limit, project)
+
+        pack = self._builder.build(request, find, hot, holding, fit)
         self._insight.note(
             "retrieve",
             next(iter(request.questions(self._config.retrieve.query_messages)), ""),

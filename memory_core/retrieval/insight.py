@@ -21,6 +21,7 @@ from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.hot import HotMemories, HotMemory
 from memory_core.retrieval.metrics import Metrics, collect
 from memory_core.retrieval.retriever import Retriever
+from memory_core.retrieval.standing import standing
 from memory_core.storage.store import Store
 from memory_core.storage.usage import TRAIL_ROWS, Recall
 
@@ -154,6 +155,11 @@ class Insight:
             uri = f"{seen}#{turn}" if is_turn else str(seen)
         self._store.usage.flush()
         return self._store.ledger.usage_table.trail(limit, uri, self._config.user_space)
+
+    def standing(self, limit: int, project: ProjectScope) -> list[str]:
+        """What holds whatever is asked; see ``retrieval.standing``."""
+        self._indexer.follow()
+        return standing(self._indexer.catalog.connection(), self._spaces, limit, project)
 
     def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
         """The memories used most; see ``HotMemories.hot``.

@@ -47,7 +47,7 @@ class Ranking:
         score_threshold: Leave out hits below it; None keeps all.
         floor: Whether weak evidence gives no hits.
         project: The project that is preferred, if any.
-        time_only: Whether the query asks for a time and nothing else: what is of that time is relevant then.
+        time_only: Whether the query asks for a time and nothing else: what is of that time is the answer then.
     """
 
     rank: str
@@ -156,15 +156,15 @@ def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list
     candidates = [item.candidate for item in gathered.evidence]
     scores = fuse(candidates, question, calibration=Calibration(scale.zero if scale is not None else 0.0))
     found = list(zip(gathered.evidence, scores, strict=True))
+    if ranking.time_only and any(item.candidate.names_date for item in gathered.evidence):
+        return [(item, score) for item, score in found if item.candidate.names_date]
     if not ranking.floor or not found:
         return found
     best = nlargest(_BEST_FEW, scores, key=lambda score: score.total)
     if not is_relevant(best, question):
-        return [
-            (item, score) for item, score in found if item.exact or (ranking.time_only and item.candidate.names_date)
-        ]
+        return [(item, score) for item, score in found if item.exact or item.whole]
     tail = _TAIL_SHARE * best[0].total
-    return [(item, score) for item, score in found if score.total > tail or item.exact or item.rare]
+    return [(item, score) for item, score in found if score.total > tail or item.exact or item.whole or item.rare]
 
 
 def _promising(
@@ -246,12 +246,12 @@ def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
     if profile != "relevance":
         why |= {"recency": decay(found.age_days), "salience": entry.salience}
     speaks = {
-        "exact": found.evidence.exact,
-        "speaker": found.evidence.candidate.names_speaker,
+        "exact": float(found.evidence.exact),
+        "speaker": float(found.evidence.candidate.names_speaker),
         "date": found.evidence.candidate.names_date,
-        "project": ranking.project is not None and entry.project == ranking.project,
+        "project": float(ranking.project is not None and entry.project == ranking.project),
     }
-    why |= {name: 1.0 for name, holds in speaks.items() if holds}
+    why |= {name: share for name, share in speaks.items() if share}
     return Hit(
         uri=_uri(entry),
         context_type=entry.context_type,

@@ -125,10 +125,11 @@ class Retriever:
             self._judge(query, notes),
         )
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
-            found = self._candidates.gather(Sought(query, vectors, _both([*given, self._seen(project)]), limit, spans))
+            seen = _both([*given, self._seen(project)])
+            found = self._candidates.gather(Sought(query, vectors, seen, limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
         if not kept:
-            notes.append(_nothing(score_threshold, any(given) or project.only))
+            notes.append(_nothing(score_threshold, any(given), project))
         return FindResult(
             memories=_group(kept, "memory"),
             resources=_group(kept, "resource"),
@@ -305,9 +306,11 @@ def _group(hits: Sequence[Hit], context_type: str) -> tuple[Hit, ...]:
     return tuple(hit for hit in hits if hit.context_type == context_type)
 
 
-def _nothing(score_threshold: float | None, filtered: bool) -> str:
+def _nothing(score_threshold: float | None, filtered: bool, project: ProjectScope) -> str:
     if score_threshold is not None:
         return f"nothing relevant scores {score_threshold:g} or more; lower score_threshold, or look around with tree"
+    if project.only:
+        return f"nothing relevant belongs to the project {project.current}; search without it, or look around with tree"
     if filtered:
         return "nothing relevant within the filter or target_uri; search without them, or look around with tree"
     return "nothing relevant is stored; try other words, or look around with tree"

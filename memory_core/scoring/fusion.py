@@ -30,6 +30,7 @@ FILLER_ROWS = 32
 DECISIVE_TERMS = 8
 #: People speak of a thing for some days after it: "yesterday", "last weekend".
 DATE_TOLERANCE = timedelta(days=7)
+AFTER_SHARE = 0.75
 
 _LEAST_IDF = 1e-6
 
@@ -143,13 +144,13 @@ class Candidate(NamedTuple):
         bm25: ``-bm25()``, >= 0; 0.0 if no word matches.
         cosine: In [-1, 1]; None while its vector, or the model, is not there.
         names_speaker: Whether the question names the one who said it.
-        names_date: Whether the question names the time when it was said or happened; see ``is_within``.
+        names_date: How well it fits a time that the question names, in [0, 1]; see ``date_share``.
     """
 
     bm25: float = 0.0
     cosine: float | None = None
     names_speaker: bool = False
-    names_date: bool = False
+    names_date: float = 0.0
 
 
 class Score(NamedTuple):
@@ -197,16 +198,21 @@ def weigh_question(rows: int, matching: Iterable[int], shares: Iterable[float] |
     )
 
 
-def is_within(first: date, last: date, start: date, end: date) -> bool:
-    """Whether what was said or happened from ``first`` to ``last`` belongs to a time that a question names.
+def date_share(first: date, last: date, start: date, end: date) -> float:
+    """How well what was said or happened from ``first`` to ``last`` fits a time that a question names.
 
     Args:
         first: Earliest day of the document: of a message, the day of sending.
         last: Latest day, >= ``first``; the same where the day is known.
         start: First day of the named time.
-        end: Last day of it, included. Documents up to ``DATE_TOLERANCE`` later belong to it as well.
+        end: Last day of it, included.
+
+    Returns:
+        1.0 within it, ``AFTER_SHARE`` up to ``DATE_TOLERANCE`` later, else 0.0.
     """
-    return first - DATE_TOLERANCE <= end and last >= start
+    if last < start or first - DATE_TOLERANCE > end:
+        return 0.0
+    return 1.0 if first <= end else AFTER_SHARE
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
@@ -260,7 +266,7 @@ def fuse(
         if names_speaker:
             total += weights.speaker
         if names_date:
-            total += weights.date
+            total += weights.date * names_date
         scores.append(Score(min(1.0, total / whole), lexical, semantic))
     return scores
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from memory_core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.errors import EmbeddingFailed
 from memory_core.index.embedder import Scale
 from memory_core.memory import Memory, open_memory
+from memory_core.model.project import ProjectScope
 from memory_core.model.time_expression import TimeSpan
-from memory_core.retrieval.candidates import happened_within
+from memory_core.retrieval.candidates import date_fit
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 TOPICS = {"feline": 0, "猫": 0, "cat": 0, "engine": 1, "motor": 1, "发动机": 1}
@@ -109,6 +110,38 @@ def test_a_question_in_either_person_counts_by_the_nearer(memory: Memory) -> Non
     (hit,) = memory.find("where did I put that", rank="relevance", now=NOW).hits
     assert hit.uri == wanted
     assert hit.why["semantic"] > 0.9
+    (hit,) = memory.find("where did the user put that", rank="relevance", now=NOW).hits
+    assert hit.why["semantic"] > 0.9
+
+
+def test_the_nearest_passage_of_a_long_memory_counts(memory: Memory) -> None:
+    (uri,) = remember(memory, "Some say: a feline. " + "Words in between. " * 150 + "The motor is loud.")
+    for query in ("cat", "发动机"):
+        (hit,) = memory.find(query, rank="relevance", now=NOW).hits
+        assert (hit.uri, hit.why["semantic"] > 0.9) == (uri, True)
+
+
+def test_of_a_long_question_the_end_is_asked(memory: Memory) -> None:
+    cat, motor = remember(memory, "A feline sleeps on the sofa.", "The motor is loud.")
+    padding = "猫 and something. " * 200
+    assert found(memory, f"{padding} {'And so on. ' * 200} 发动机")[0] == motor
+    assert found(memory, f"发动机 {'And so on. ' * 200} 猫")[0] == cat
+
+
+def test_more_hits_are_looked_for_where_more_are_asked_for(memory: Memory) -> None:
+    remember(memory, *[f"A feline named {number}." for number in range(120)])
+    remember(memory, *[f"A feline called {number}." for number in range(120)], memory_type="cases", key="case_name")
+    memory.indexer.embed_all()
+    for limit in (5, 100):
+        assert len(found(memory, "猫", filter={"memory_type": "cases"}, limit=limit)) == limit
+
+
+def test_an_identifier_is_found_beyond_the_best_hundred(memory: Memory) -> None:
+    memory.indexer.embedder = None
+    remember(memory, *[f"The login service failed, case {number}." for number in range(150)])
+    (wanted,) = remember(memory, "err_42. " + "Words in between. " * 150, memory_type="cases", key="case_name")
+    (hit,) = [hit for hit in memory.find("login service failed err_42", now=NOW).hits if hit.uri == wanted]
+    assert hit.why["lexical"] > 0.0
 
 
 @pytest.mark.parametrize("other", [TopicEmbedder(dim=12), TopicEmbedder(dim=8, shift=3)])
@@ -159,6 +192,28 @@ def test_what_was_said_at_a_time_is_found_whatever_it_says(tmp_path: Path) -> No
             assert [uri[-2:] for uri in found(memory, query)] == [line]
 
 
+@pytest.mark.parametrize("query", ["What happened yesterday?", "昨天发生了什么？"])
+def test_what_was_said_on_a_relative_day_is_found_and_that_day_moves(tmp_path: Path, query: str) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+        messages = [
+            {"role": "user", "content": text, "time": (NOW - timedelta(days=days)).isoformat()}
+            for days, text in ((30, "我画了一只鹭。"), (1, "I painted a heron."))
+        ]
+        memory.commit(messages=messages, session_id="s1", extract=False)
+        assert [uri[-2:] for uri in found(memory, query)] == ["#1"]
+        earlier = memory.find(query, now=NOW - timedelta(days=29))
+        assert [hit.uri[-2:] for hit in earlier.hits] == ["#0"]
+        assert memory.find(query, now=NOW - timedelta(days=300)).total == 0
+
+
+def test_a_question_that_says_more_than_a_time_is_not_answered_by_the_time_alone(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+        yesterday = (NOW - timedelta(days=1)).isoformat()
+        messages = [{"role": "user", "content": "I painted a heron.", "time": yesterday}]
+        memory.commit(messages=messages, session_id="s1", extract=False)
+        assert found(memory, "What did the landlord say about the heating yesterday?") == []
+
+
 MAY = (TimeSpan(date(2026, 5, 1), date(2026, 5, 31), "May", relative=False),)
 
 
@@ -180,11 +235,11 @@ MAY = (TimeSpan(date(2026, 5, 1), date(2026, 5, 31), "May", relative=False),)
     ],
 )
 def test_a_date_to_the_day_month_or_year_is_of_a_time(happened: str | None, within: bool) -> None:
-    assert happened_within(happened, MAY) is within
+    assert (date_fit(happened, MAY) > 0.0) is within
 
 
 def test_nothing_is_of_no_time() -> None:
-    assert happened_within("2026-05-15", ()) is False
+    assert date_fit("2026-05-15", ()) == 0.0
 
 
 # Cache
@@ -200,3 +255,29 @@ def test_a_cached_answer_never_crosses_limits_filters_or_commits(memory: Memory)
     assert third in found(memory, "motor loud")
     memory.commit(operations={"delete_operations": [{"uri": third}]}, now=NOW)
     assert third not in found(memory, "motor loud")
+
+
+def test_a_cached_answer_is_not_given_once_another_commit_came(memory: Memory) -> None:
+    memory.indexer.embedder = None
+    first, second = remember(memory, "The motor is loud.", "The motor is new.")
+    assert set(found(memory, "motor loud")) == {first, second}
+    memory.commit(operations={"delete_operations": [{"uri": first}]}, now=NOW)
+    assert found(memory, "motor loud") == [second]
+
+
+# Within bounds
+
+
+def test_a_session_is_searched_without_those_whose_name_goes_on(memory: Memory) -> None:
+    for session in ("s", "s-1", "s0"):
+        memory.commit(messages=[{"role": "user", "content": "A loud motor"}], session_id=session, extract=False)
+    below = "viking://session/default/s"
+    hits = memory.find("motor loud", target_uri=below, now=NOW).hits
+    assert [(hit.uri, hit.also) for hit in hits] == [(f"{below}/messages.jsonl#0", ())]
+
+
+def test_what_belongs_to_no_project_can_be_searched_alone(memory: Memory) -> None:
+    memory.commit("A loud motor, says the team.", memory_type="cases", project="acme/api")
+    (result,) = memory.commit("A loud motor, says everyone.", memory_type="cases", project="global").results
+    hits = memory.retriever.find("motor loud", project=ProjectScope(None, only=True), now=NOW).hits
+    assert [hit.uri for hit in hits] == [result.uri]

@@ -584,3 +584,31 @@ def test_retrieving_writes_no_file(filled: Memory, tmp_path: Path) -> None:
     before = files()
     filled.retrieve("zebra", session_id="new", tool="zebra_cam", skill="x")
     assert files() == before
+
+
+# What holds whatever is asked
+
+
+def test_session_begins_with_what_holds_though_nobody_asks_for_it(memory: Memory) -> None:
+    memory.commit(
+        "Duoduo is allergic to peanuts.", memory_type="facts", fields={"topic": "Duoduo"}, priority="critical"
+    )
+    memory.commit("回答请用中文。", memory_type="preferences", fields={"topic": "语言"})
+    memory.commit("The library closes at six.", memory_type="facts", fields={"topic": "Library"})
+    held = {f"{USER}/facts/Duoduo.md", f"{USER}/preferences/语言.md"}
+    first = memory.retrieve(messages=[user("周末带多多出去吃饭，要注意什么？")], session_id="s1", now=NOW)
+    assert set(uris(first, "constraints")) == held
+    later = memory.retrieve(messages=[user("And what about the tickets?")], session_id="s1", now=NOW)
+    assert not uris(later, "constraints")
+    fresh = memory.retrieve(messages=[user("And the tickets?")], session_id="s1", fresh=True, now=NOW)
+    assert set(uris(fresh, "constraints")) == held
+
+
+def test_what_holds_in_another_project_alone_is_not_told(memory: Memory) -> None:
+    memory.commit(
+        "Never push the lab branch.", memory_type="facts", priority="critical", project="acme/lab", private=True
+    )
+    question = [user("What is next?")]
+    assert not uris(memory.retrieve(messages=question, session_id="a", now=NOW), "constraints")
+    lab = memory.retrieve(messages=question, session_id="b", project="acme/lab", now=NOW)
+    assert len(uris(lab, "constraints")) == 1

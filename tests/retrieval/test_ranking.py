@@ -84,6 +84,30 @@ def test_quoted_phrase_is_found_below_the_floor_in_chinese(memory: Memory) -> No
     assert uris(memory, "例会讨论预算招聘出差搬迁的时候谁提到过「行到水穷处」", limit=5).count(wanted) == 1
 
 
+@pytest.mark.parametrize(
+    ("word", "question"), [("walrus", "where does grandma keep the walrus"), ("海象", "阁楼里的海象")]
+)
+def test_a_word_in_the_middle_of_a_long_memory_is_found(memory: Memory, word: str, question: str) -> None:
+    for number in range(20):
+        fact(memory, f"other {number}", f"The harbour office opens at {number}.")
+    middle = "Grandma keeps the walrus in the attic. 海象在阁楼里。"
+    long = fact(memory, "Diary", "\n".join([*("It rained and we stayed in. 下雨了。" for _ in range(800)), middle]))
+    assert uris(memory, word) == [long]
+    assert uris(memory, question) == [long]
+
+
+@pytest.mark.parametrize("question", ["what did I say yesterday", "昨天说了什么"])
+def test_asked_for_a_time_alone_what_is_of_that_time_is_the_answer(memory: Memory, question: str) -> None:
+    days = {"s1": NOW - timedelta(days=1), "s2": NOW, "s3": NOW - timedelta(days=30)}
+    for session, day in days.items():
+        said = f"The boiler was repaired 锅炉修好了 {session}; somebody asked what we did yesterday, 昨天说了什么."
+        talk = {"role": "user", "content": said, "time": day.isoformat()}
+        memory.commit(messages=[talk], session_id=session, extract=False)
+    hits = memory.find(question, now=NOW).hits
+    assert [hit.uri.split("/")[4] for hit in hits] == ["s1", "s2"]
+    assert [hit.why["date"] for hit in hits] == [1.0, 0.75]
+
+
 # Rivals
 
 
@@ -183,6 +207,29 @@ def test_at_most_three_places_go_to_exact_names_and_the_best_match_keeps_its_own
     hits = memory.find(query, limit=8, rank="relevance", now=NOW).hits
     assert [hit.why.get("exact", 0.0) for hit in hits] == [0.0] * 5 + [1.0] * 3
     assert len({hit.uri for hit in hits}) == 8
+
+
+def test_an_exact_name_never_takes_the_place_of_a_better_one(memory: Memory) -> None:
+    best = fact(memory, "gateway", "The gateway logs ERR_CONN_RESET_42.")
+    for number in range(3):
+        fact(memory, f"gate {number}", f"ERR_CONN_RESET_42 in {number}. " + "Peers leave it whenever they like. " * 30)
+    query = "what does the gateway log with ERR_CONN_RESET_42"
+    assert uris(memory, query, limit=1) == [best]
+    assert uris(memory, query, limit=2)[0] == best
+
+
+def test_a_memory_of_the_future_gains_nothing_by_it(memory: Memory) -> None:
+    fact(memory, "garage", "The garage code is 4711.", at=NOW + timedelta(days=30))
+    (hit,) = memory.find("garage code", rank="decay", now=NOW).hits
+    assert hit.why["recency"] == 1.0
+
+
+def test_an_entry_of_a_log_is_named_by_its_line(memory: Memory) -> None:
+    memory.commit("Fed the heron 喂了鹭.", memory_type="daily_logs", now=NOW)
+    (hit,) = memory.find("heron 鹭", now=NOW).hits
+    log, _, line = hit.uri.partition("#")
+    assert log.endswith("/logs/2026-06-01.md")
+    assert "heron" in memory.read(f"{log}#{line}").content
 
 
 LONG = "Notes on many other things of the house, its roof and its cellar. " * 60

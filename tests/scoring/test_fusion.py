@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memory_core.index.tokenizer import index_tokens, query_terms
 from memory_core.scoring.everyday import filler_texts
 from memory_core.scoring.fusion import (
+    AFTER_SHARE,
     COLUMN_WEIGHTS,
     DATE_TOLERANCE,
     FILLER_ROWS,
@@ -22,10 +23,10 @@ from memory_core.scoring.fusion import (
     Question,
     Score,
     Weights,
+    date_share,
     fuse,
     idf,
     is_relevant,
-    is_within,
     least_similarity,
     lexical_share,
     weigh_question,
@@ -118,14 +119,14 @@ def test_named_speaker_breaks_a_tie() -> None:
 
 
 def test_named_date_breaks_a_tie_and_keeps_the_scale() -> None:
-    dated, other = fuse([Candidate(5.0, 0.4, names_date=True), Candidate(5.0, 0.4)], SIX_TERMS)
+    dated, other = fuse([Candidate(5.0, 0.4, names_date=1.0), Candidate(5.0, 0.4)], SIX_TERMS)
     assert dated.total - other.total == pytest.approx(0.08 / 1.1)
-    [best] = fuse([Candidate(99.0, 1.0, names_speaker=True, names_date=True)], SIX_TERMS)
+    [best] = fuse([Candidate(99.0, 1.0, names_speaker=True, names_date=1.0)], SIX_TERMS)
     assert best.total == 1.0
 
 
 def test_named_date_does_not_outweigh_a_much_better_match() -> None:
-    dated, better = fuse([Candidate(5.0, 0.4, names_date=True), Candidate(9.0, 0.6)], SIX_TERMS)
+    dated, better = fuse([Candidate(5.0, 0.4, names_date=1.0), Candidate(9.0, 0.6)], SIX_TERMS)
     assert better.total > dated.total
 
 
@@ -134,16 +135,22 @@ MAY_8 = date(2023, 5, 8)
 
 @pytest.mark.parametrize(
     ("days_after", "expected"),
-    [(-1, False), (0, True), (1, True), (DATE_TOLERANCE.days, True), (DATE_TOLERANCE.days + 1, False)],
+    [
+        (-1, 0.0),
+        (0, 1.0),
+        (1, AFTER_SHARE),
+        (DATE_TOLERANCE.days, AFTER_SHARE),
+        (DATE_TOLERANCE.days + 1, 0.0),
+    ],
 )
-def test_what_was_said_some_days_later_belongs_to_a_day(days_after: int, expected: bool) -> None:
+def test_what_was_said_some_days_later_belongs_to_a_day_but_less(days_after: int, expected: float) -> None:
     said = MAY_8 + timedelta(days=days_after)
-    assert is_within(said, said, MAY_8, MAY_8) is expected
+    assert date_share(said, said, MAY_8, MAY_8) == expected
 
 
 def test_event_known_to_the_month_belongs_to_each_of_its_days() -> None:
-    assert is_within(date(2023, 5, 1), date(2023, 5, 31), MAY_8, MAY_8)
-    assert not is_within(date(2023, 6, 1), date(2023, 6, 30), date(2023, 5, 1), date(2023, 5, 20))
+    assert date_share(date(2023, 5, 1), date(2023, 5, 31), MAY_8, MAY_8) == 1.0
+    assert date_share(date(2023, 6, 1), date(2023, 6, 30), date(2023, 5, 1), date(2023, 5, 20)) == 0.0
 
 
 def test_without_any_vector_words_alone_span_the_scale() -> None:
