@@ -72,7 +72,7 @@ class MemoryReader:
             self.store.files,
             self.indexer.catalog.abstracts,
             self.spaces,
-            lambda uris, project: private_elsewhere(self.indexer.catalog.connection(), uris, project),
+            lambda uris, project: private_elsewhere(self.indexer.catalog, uris, project),
         )
         self.reranker = open_reranker(config.search)
         self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, self.reranker)

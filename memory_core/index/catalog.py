@@ -20,7 +20,7 @@ from memory_core.errors import StorageFailed
 from memory_core.index import waiting
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
-from memory_core.index.filter import Condition, utc
+from memory_core.index.filter import ANYTHING, Condition, private_elsewhere, utc
 from memory_core.index.tokenizer import index_tokens
 from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.index.vectors import chunks
@@ -91,7 +91,6 @@ class Position:
 class Entry(NamedTuple):
     """A document as ranking sees it; times are ISO 8601 in UTC.
 
-    ``happened`` is the date of a turn or an event, ``YYYY-MM-DD``, or as much of it as is known.
     ``contested_by`` is a JSON list of the memories that contradict or replace this one. Documents with the same
     ``signature`` say the same thing.
     """
@@ -104,15 +103,11 @@ class Entry(NamedTuple):
     abstract: str
     created_at: str | None
     updated_at: str | None
-    happened: str | None
     salience: float
     project: str | None
     private: bool
     contested_by: str
     signature: str
-    role: str | None
-    speaker: str | None
-    session_id: str | None
 
 
 class Saying(NamedTuple):
@@ -297,11 +292,11 @@ class Catalog:
         self, space: str, start: str, end: str, limit: int, condition: Condition | None = None
     ) -> list[int]:
         """Documents dated from ``start`` to ``end`` (ISO dates, included), the newest first."""
-        where, parameters = ("1", ()) if condition is None else (condition.sql, condition.parameters)
+        condition = condition or ANYTHING
         rows = self.connection().execute(
-            f"SELECT d.id FROM documents d WHERE d.space = ? AND d.happened >= ? AND d.happened <= ? AND {where} "
-            "ORDER BY d.happened DESC, d.id DESC LIMIT ?",
-            (space, start, end, *parameters, limit),
+            "SELECT d.id FROM documents d WHERE d.space = ? AND d.happened >= ? AND d.happened <= ? "
+            f"AND {condition.sql} ORDER BY d.happened DESC, d.id DESC LIMIT ?",
+            (space, start, end, *condition.parameters, limit),
         )
         return [int(identifier) for (identifier,) in rows]
 
@@ -314,11 +309,11 @@ class Catalog:
 
     def changed_at(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, str]:
         """When memories were last changed; those that are gone, or whose time nobody knows, are left out."""
-        where, parameters = ("1", ()) if condition is None else (condition.sql, condition.parameters)
+        condition = condition or ANYTHING
         rows = self.connection().execute(
             "SELECT d.uri, d.updated_at FROM documents d WHERE d.part = 0 AND d.updated_at IS NOT NULL "
-            f"AND d.uri IN (SELECT value FROM json_each(?)) AND {where}",
-            (json.dumps(list(uris)), *parameters),
+            f"AND d.uri IN (SELECT value FROM json_each(?)) AND {condition.sql}",
+            (json.dumps(list(uris)), *condition.parameters),
         )
         return dict(rows.fetchall())
 
@@ -328,8 +323,9 @@ class Catalog:
 
     def holds_private(self, project: str | None) -> bool:
         """Whether any document is private to a project other than this one."""
+        elsewhere = private_elsewhere(project)
         row = self.connection().execute(
-            "SELECT 1 FROM documents WHERE private AND project IS NOT ? LIMIT 1", (project,)
+            f"SELECT 1 FROM documents d WHERE {elsewhere.sql} LIMIT 1", elsewhere.parameters
         )
         return row.fetchone() is not None
 

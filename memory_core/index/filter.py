@@ -7,7 +7,7 @@ ops eq, ne, in, gt, gte, lt, lte, contains. Values only ever become bound parame
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -49,6 +49,21 @@ class Condition:
 
     sql: str
     parameters: tuple[Any, ...] = ()
+
+
+#: Every document meets it.
+ANYTHING = Condition("1")
+
+
+def private_elsewhere(project: str | None) -> Condition:
+    """That a document is private to another project than the one somebody looks from."""
+    return Condition("(d.private AND d.project IS NOT NULL AND d.project IS NOT ?)", (project,))
+
+
+def every(parts: Sequence[Condition | None]) -> Condition | None:
+    """That a document meets all of the conditions there are; None where there is none."""
+    conditions = [part for part in parts if part is not None]
+    return _joined(conditions, "AND") if conditions else None
 
 
 def utc(text: str | None) -> str | None:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from memory_core.index.filter import Condition
+from memory_core.index.filter import ANYTHING, Condition
 from memory_core.index.tokenizer import word_share
 from memory_core.scoring.fusion import COLUMN_WEIGHTS, FILLER_ROWS, Question, weigh_question
 
@@ -157,11 +157,11 @@ def sharing(
         return []
     joint = " OR " if sum(count for count, _ in rarest) <= _COMMON_FROM else " AND "
     match = _confined(joint.join(term for _, term in rarest), scopes)
-    where, parameters = ("1", ()) if condition is None else (condition.sql, condition.parameters)
+    condition = condition or ANYTHING
     rows = connection.execute(
         "SELECT d.uri, d.own FROM words JOIN documents d ON d.id = words.rowid "
-        f"WHERE words MATCH ? AND d.context_type <> 'resource' AND {where} ORDER BY {_BM25} LIMIT ?",
-        (match, *parameters, limit),
+        f"WHERE words MATCH ? AND d.context_type <> 'resource' AND {condition.sql} ORDER BY {_BM25} LIMIT ?",
+        (match, *condition.parameters, limit),
     )
     return [(uri, own) for uri, own in rows]
 

@@ -192,13 +192,11 @@ def word_share(operand: str) -> float:
     return 0.5 if _CJK_RUN.search(operand) else 1.0
 
 
-def mentions(text: str, name: str) -> bool:
-    """Whether ``text`` names ``name`` as a whole word, or anywhere for names in CJK; False for blank names."""
-    return bool(mentioned(text, (name,)))
-
-
 def mentioned(text: str, names: Iterable[str]) -> set[str]:
-    """Those of the names that the end of ``text`` mentions; see ``mentions`` and ``QUERY_LIMIT_CHARS``."""
+    """Those of the names that the end of ``text`` (``QUERY_LIMIT_CHARS``) mentions.
+
+    As a whole word, or anywhere for names in CJK; a blank name is never mentioned.
+    """
     within = fold(text[-QUERY_LIMIT_CHARS:])
     return {name for name in names if _names(within, fold(name).strip())}
 

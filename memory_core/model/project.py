@@ -48,6 +48,10 @@ class ProjectScope:
         """Whether a memory may be shown: those that are private to another project may not."""
         return not private or project is None or project == self.current
 
+    def finds(self, project: str | None, *, private: bool) -> bool:
+        """Whether a search gives a memory: of a project alone, what belongs to it; else what it sees."""
+        return self.sees(project, private=private) and (not self.only or project == self.current)
+
 
 @dataclass(frozen=True, slots=True)
 class Belonging:

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from memory_core.index.filter import private_elsewhere
+
 
 @dataclass(frozen=True, slots=True)
 class Glance:
@@ -36,9 +38,9 @@ def newest_in(connection: sqlite3.Connection, directory: str, limit: int, projec
     where = "uri > ? AND uri < ? AND part = 0 AND instr(substr(uri, ?), '/') = 0"
     arguments = (f"{directory}/", f"{directory}0", start)
     (total,) = connection.execute(f"SELECT count(*) FROM documents WHERE {where}", arguments).fetchone()
+    elsewhere = private_elsewhere(project)
     rows = connection.execute(
-        f"SELECT uri FROM documents WHERE {where} AND (NOT private OR project IS NULL OR project IS ?) "
-        "ORDER BY updated_at DESC, uri LIMIT ?",
-        (*arguments, project, limit),
+        f"SELECT uri FROM documents d WHERE {where} AND NOT {elsewhere.sql} ORDER BY updated_at DESC, uri LIMIT ?",
+        (*arguments, *elsewhere.parameters, limit),
     )
     return Glance(tuple(uri[start - 1 :] for (uri,) in rows), int(total))

@@ -106,9 +106,7 @@ class HotMemories:
             elif self._position != self._indexer.catalog.position():
                 self._read()
             memories = self._memories
-        seen = [memory for memory in memories if project.sees(memory.project, private=memory.private)]
-        if project.only:
-            seen = [memory for memory in seen if memory.project == project.current]
+        seen = [memory for memory in memories if project.finds(memory.project, private=memory.private)]
         return tuple(seen[: self._limit if limit is None else min(limit, self._limit)])
 
     def uris(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> list[str]:

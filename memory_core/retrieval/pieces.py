@@ -26,11 +26,11 @@ from memory_core.registry import MemoryTypeRegistry
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.packing import Piece
 from memory_core.retrieval.pages import ConversationLog, Page
+from memory_core.retrieval.standing import STANDING_SALIENCE
 from memory_core.storage.ledger import Ledger
 
 #: Preferences and patterns bind, and so does whatever matters this much or was pinned.
 _BINDING_TYPES = frozenset({"preferences", "patterns"})
-_BINDING_SALIENCE = 0.9
 _KIND_OF_TYPE = {"tools": "tools", "skills": "skill"} | dict.fromkeys(_BINDING_TYPES, "constraints")
 _DIRECTORY_LINE_CHARS = 160
 _DIRECTORIES = 200
@@ -263,7 +263,7 @@ def _words(name: str) -> list[str]:
 def _kind(memory_type: str, salience: object, pinned: object) -> str:
     """The part of a memory."""
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
-    weighs = isinstance(salience, int | float) and salience >= _BINDING_SALIENCE
+    weighs = isinstance(salience, int | float) and salience >= STANDING_SALIENCE
     return "constraints" if kind == "memories" and (weighs or pinned is True) else kind
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 
+from memory_core.index import filter
+from memory_core.index.catalog import Catalog
 from memory_core.model.conversation import parse_lines
 from memory_core.model.memory_file import parse
 from memory_core.model.project import ProjectScope, is_private, stored_project
 from memory_core.model.uri import MemoryUri
 
-_OTHERS = "private AND project IS NOT NULL AND project IS NOT ?"
 
-
-def private_elsewhere(connection: sqlite3.Connection, uris: Sequence[str], project: str | None) -> frozenset[str]:
+def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None) -> frozenset[str]:
     """Those of the files that are private to a project other than the given one, as the catalog knows them."""
-    if connection.execute(f"SELECT 1 FROM documents WHERE {_OTHERS} LIMIT 1", (project,)).fetchone() is None:
+    if not catalog.holds_private(project):
         return frozenset()
-    rows = connection.execute(
-        f"SELECT DISTINCT uri FROM documents WHERE uri IN (SELECT value FROM json_each(?)) AND {_OTHERS}",
-        (json.dumps(list(uris)), project),
+    elsewhere = filter.private_elsewhere(project)
+    rows = catalog.connection().execute(
+        f"SELECT DISTINCT d.uri FROM documents d WHERE d.uri IN (SELECT value FROM json_each(?)) AND {elsewhere.sql}",
+        (json.dumps(list(uris)), *elsewhere.parameters),
     )
     return frozenset(uri for (uri,) in rows)
 

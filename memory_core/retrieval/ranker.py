@@ -115,17 +115,22 @@ def rank_hits(gathered: Gathered, lookup: Lookup, ranking: Ranking, now: datetim
     profile = cast("Profile", ranking.rank)
     relevant = _relevant(gathered, ranking, scale)
     promising = _promising(relevant, ranking, lookup.judge)
-    folded = _folded(_ranked(promising, lookup, ranking, profile, now))
+    judged = _judged(relevant, lookup.judge)
+    folded = _folded(_ranked(promising, judged, lookup, ranking, profile, now))
     if len(folded) < ranking.limit and len(promising) < len(relevant):
-        folded = _folded(_ranked(relevant, lookup, ranking, profile, now))  # the best say the same, or are gone
+        folded = _folded(_ranked(relevant, judged, lookup, ranking, profile, now))  # the best say the same, or are gone
     return [_hit(found, profile, ranking) for found in _placed(folded, ranking.limit)]
 
 
 def _ranked(
-    relevant: Sequence[tuple[Evidence, Score]], lookup: Lookup, ranking: Ranking, profile: Profile, now: datetime
+    relevant: Sequence[tuple[Evidence, Score]],
+    judged: Mapping[int, float],
+    lookup: Lookup,
+    ranking: Ranking,
+    profile: Profile,
+    now: datetime,
 ) -> list[_Ranked]:
     """Those that score enough in the profile, best first."""
-    judged = _judged(relevant, lookup.judge)
     entries = lookup.entries([item.document for item, _ in relevant])
     rivals = _rivals(entries.values(), lookup.changed_at)
     used = lookup.usage([entry.uri for entry in entries.values()])

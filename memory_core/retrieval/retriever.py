@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.index import lexical
-from memory_core.index.filter import Condition, compile_filter
+from memory_core.index.filter import Condition, compile_filter, every, private_elsewhere
 from memory_core.index.indexer import Indexer
 from memory_core.index.tokenizer import distinct_words, query_terms, says_something
 from memory_core.model.changes import Similar
@@ -125,7 +125,7 @@ class Retriever:
             self._judge(query, notes),
         )
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
-            seen = _both([*given, self._seen(project)])
+            seen = every([*given, self._seen(project)])
             found = self._candidates.gather(Sought(query, vectors, seen, limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
         if not kept:
@@ -180,7 +180,7 @@ class Retriever:
     def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
         vectors = self._meaning(text, [])
         with self._catalog.reading():
-            condition = _both([compile_filter(_MEMORIES), self._seen(project)])
+            condition = every([compile_filter(_MEMORIES), self._seen(project)])
             evidence = self._candidates.gather(Sought(text, vectors, condition, limit)).evidence
             nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
                 : 2 * limit
@@ -260,7 +260,8 @@ class Retriever:
     def _not_private(self, project: ProjectScope) -> Condition | None:
         """What keeps out that is private to other projects; None where nothing is."""
         if self._catalog.holds_private(project.current):
-            return Condition("(NOT d.private OR d.project IS NULL OR d.project IS ?)", (project.current,))
+            elsewhere = private_elsewhere(project.current)
+            return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
         return None
 
 
@@ -292,14 +293,6 @@ def _without(query: str, spans: Sequence[TimeSpan]) -> str:
     for span in spans:
         query = query.replace(span.text, " ")
     return query
-
-
-def _both(parts: Sequence[Condition | None]) -> Condition | None:
-    conditions = [part for part in parts if part is not None]
-    if not conditions:
-        return None
-    sql = " AND ".join(condition.sql for condition in conditions)
-    return Condition(f"({sql})", tuple(value for condition in conditions for value in condition.parameters))
 
 
 def _group(hits: Sequence[Hit], context_type: str) -> tuple[Hit, ...]:

@@ -35,7 +35,7 @@ def standing(connection: sqlite3.Connection, spaces: Sequence[str], limit: int, 
     for uri, belongs_to, private in rows:
         if len(found) >= limit:
             break
-        if project.sees(belongs_to, private=bool(private)) and (not project.only or belongs_to == project.current):
+        if project.finds(belongs_to, private=bool(private)):
             found.append(uri)
     rows.close()
     return found
