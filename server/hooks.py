@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from server.commands import settings_of
+from server.commands.opening import Commands, settings_of
 
 if TYPE_CHECKING:
     from memory_core.config import Config
@@ -27,6 +27,17 @@ _SHELLS = frozenset({"bash", "shell", "run_shell_command", "powershell"})
 _PATHS = ("file_path", "path", "absolute_path", "filePath", "target_file")
 _COMMAND_CHARS = 10_000
 _NAME_CHARS = 200
+
+
+def register(commands: Commands) -> None:
+    """Declare ``hook``."""
+    hook = commands.add(
+        "hook",
+        "Answer a host's hook: its event as JSON on stdin, the answer on stdout.",
+        post_read,
+        json_output=False,
+    )
+    hook.add_argument("event", choices=("post-read",), help="post-read: a skill's SKILL.md also brings its memory")
 
 
 def post_read(arguments: argparse.Namespace) -> int:

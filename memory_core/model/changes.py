@@ -46,7 +46,8 @@ class FileChange:
     """One file's step from ``before`` to ``after``; None means the file is absent.
 
     ``appended`` marks a log that only grew: the ledger then keeps the tail, not the whole file.
-    ``key`` and ``memory_type`` are what the ledger's name table remembers of the file.
+    ``key`` and ``memory_type`` are what the ledger's name table remembers of the file. ``moved_from`` is where
+    it was until now, when the file was renamed.
     """
 
     uri: MemoryUri
@@ -55,6 +56,7 @@ class FileChange:
     memory_type: str = ""
     key: str = ""
     appended: bool = False
+    moved_from: MemoryUri | None = None
 
     @property
     def before_sha256(self) -> str | None:

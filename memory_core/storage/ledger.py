@@ -26,6 +26,8 @@ from memory_core.storage.extractions import ExtractionQueue, record_progress
 from memory_core.storage.file_store import FileStat
 from memory_core.storage.injections import SCHEMA as _INJECTIONS
 from memory_core.storage.injections import InjectionTable
+from memory_core.storage.tokens import SCHEMA as _TOKENS
+from memory_core.storage.tokens import TokenTable
 from memory_core.storage.usage import SCHEMA as _USAGE
 from memory_core.storage.usage import Usage as Usage
 from memory_core.storage.usage import UsageTable
@@ -78,6 +80,20 @@ CREATE TABLE usage (
 #: Keys are compared without regard to simplified or traditional characters since version 2.
 _SCHEMA_2 = _EXTRACTIONS + "UPDATE files SET key = refold(key);" + _DIRECTORIES
 _SCHEMA_3 = _USAGE + _INJECTIONS
+#: History says who wrote, what an undo takes back, and where a file was before; request ids belong to a user.
+_SCHEMA_4 = (
+    """
+ALTER TABLE commits ADD COLUMN author TEXT NOT NULL DEFAULT '';
+ALTER TABLE commits ADD COLUMN undoes TEXT;
+CREATE INDEX commits_undoes ON commits (undoes) WHERE undoes IS NOT NULL;
+ALTER TABLE changes ADD COLUMN moved_from TEXT;
+UPDATE commits SET request_id = coalesce(
+    (SELECT space_of(uri) FROM changes WHERE changes.seq = commits.seq AND
+     (uri LIKE 'viking://user/%' OR uri LIKE 'viking://session/%') ORDER BY ordinal LIMIT 1), 'default'
+) || '/' || request_id WHERE request_id IS NOT NULL;
+"""
+    + _TOKENS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +108,20 @@ class ChangeRow:
     after: str | None
     before_sha256: str | None
     after_sha256: str | None
+    moved_from: MemoryUri | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRow:
-    """One commit of the history, newest facts first to a reader."""
+    """One commit of the history: when (ISO 8601, UTC), what kind, by whom, and the commit that it takes back."""
 
     seq: int
     commit_id: str
     at: str
     kind: str
     receipt: Mapping[str, Any]
+    author: str = ""
+    undoes: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +139,14 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3), "FULL", {"refold": refold})
+        self._database = Database(
+            path, (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4), "FULL", {"refold": refold, "space_of": _space_of}
+        )
         self.extractions = ExtractionQueue(self._database)
         self.directories = DirectoryTable(self._database)
         self.usage_table = UsageTable(self._database)
         self.injections = InjectionTable(self._database)
+        self.tokens = TokenTable(self._database)
 
     def close(self) -> None:
         """Close all connections."""
@@ -147,6 +169,8 @@ class Ledger:
         request_id: str | None = None,
         settled: bool = False,
         progress: SessionProgress | None = None,
+        author: str = "",
+        undoes: str | None = None,
     ) -> int:
         """Append one commit, with the progress of the session it belongs to; when this returns, it is acknowledged.
 
@@ -155,8 +179,18 @@ class Ledger:
         """
         with self._database.writing() as connection:
             cursor = connection.execute(
-                "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled) VALUES (?, ?, ?, ?, ?, ?)",
-                (commit_id, request_id, at, kind, json.dumps(receipt, ensure_ascii=False), int(settled)),
+                "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled, author, undoes) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    commit_id,
+                    request_id,
+                    at,
+                    kind,
+                    json.dumps(receipt, ensure_ascii=False),
+                    int(settled),
+                    author,
+                    undoes,
+                ),
             )
             seq = int(cursor.lastrowid or 0)
             for ordinal, change in enumerate(changes):
@@ -231,10 +265,13 @@ class Ledger:
         where = "" if uri is None else "WHERE seq IN (SELECT seq FROM changes WHERE uri = ?)"
         arguments = (limit,) if uri is None else (str(uri), limit)
         rows = self._database.connection().execute(
-            f"SELECT seq, commit_id, at, kind, receipt FROM commits {where} ORDER BY seq DESC LIMIT ?",
+            f"SELECT seq, commit_id, at, kind, receipt, author, undoes FROM commits {where} ORDER BY seq DESC LIMIT ?",
             arguments,
         )
-        return [CommitRow(seq, commit_id, at, kind, json.loads(text)) for seq, commit_id, at, kind, text in rows]
+        return [
+            CommitRow(seq, commit_id, at, kind, json.loads(receipt), author, undoes)
+            for seq, commit_id, at, kind, receipt, author, undoes in rows
+        ]
 
     def text_at(self, uri: MemoryUri, seq: int) -> str | None:
         """The file's text as commit ``seq`` left it; appends are joined to what they extend."""
@@ -302,12 +339,19 @@ class Ledger:
             yield FileRow(MemoryUri.parse(uri), memory_type, key, sha256, stat)
 
 
-_COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256"
+def _space_of(uri: str) -> str:
+    """The space in a stored URI, for the migration of request ids."""
+    return uri.split("/")[3]
+
+
+_COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from"
 
 
 def _change_row(row: tuple[Any, ...]) -> ChangeRow:
-    seq, uri, memory_type, appended, before, after, before_sha256, after_sha256 = row
-    return ChangeRow(seq, MemoryUri.parse(uri), memory_type, bool(appended), before, after, before_sha256, after_sha256)
+    seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from = row
+    moved = None if moved_from is None else MemoryUri.parse(moved_from)
+    place = MemoryUri.parse(uri)
+    return ChangeRow(seq, place, memory_type, bool(appended), before, after, before_sha256, after_sha256, moved)
 
 
 def _insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change: FileChange) -> None:
@@ -315,7 +359,7 @@ def _insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, chang
     if change.appended and after is not None:
         before, after = None, after[len(change.before or "") :]
     connection.execute(
-        f"INSERT INTO changes (ordinal, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO changes (ordinal, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             ordinal,
             seq,
@@ -326,6 +370,7 @@ def _insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, chang
             after,
             change.before_sha256,
             change.after_sha256,
+            None if change.moved_from is None else str(change.moved_from),
         ),
     )
 

@@ -29,6 +29,7 @@ from memory_core.model.changes import (
     text_sha256,
 )
 from memory_core.model.uri import MemoryUri
+from memory_core.storage.author import BY_HAND, current_author
 from memory_core.storage.file_store import FileStat, FileStore
 from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
@@ -142,6 +143,7 @@ class Store:
         request_id: str | None = None,
         now: datetime | None = None,
         dry_run: bool = False,
+        undoes: str | None = None,
     ) -> CommitReceipt:
         """Plan and apply one change set.
 
@@ -151,6 +153,7 @@ class Store:
             request_id: A repeated one returns the first receipt and changes nothing.
             now: Time of the commit; default the clock's.
             dry_run: Plan only.
+            undoes: The commit that this one takes back.
 
         Raises:
             StoreBusy: If the lock was not free in time. Nothing was stored.
@@ -180,6 +183,8 @@ class Store:
                 receipt=receipt.as_dict(),
                 request_id=request_id,
                 progress=change_set.progress,
+                author=current_author(),
+                undoes=undoes,
             )
             self._step("acknowledged")
             self._seen.add(seq)
@@ -263,6 +268,7 @@ class Store:
             kind="external",
             receipt=receipt.as_dict(),
             settled=True,
+            author=BY_HAND,
         )
         self._seen.add(seq)
         stats = {change.uri: self.files.stat(change.uri) for change in changes}

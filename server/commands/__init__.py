@@ -1,0 +1,1 @@
+"""The commands of ``runebook``: each module declares its own and does what they say."""

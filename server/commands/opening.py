@@ -1,0 +1,131 @@
+"""What every command shares: the options that name a store, opening it, and printing what came of it.
+
+Heavy imports happen inside the function that needs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memory_core.config import Config
+    from memory_core.memory import Memory
+
+#: A large model takes so long to load.
+_LOADING_SECONDS = 20.0
+
+
+class Commands:
+    """The subcommands; each shares the options that say which store to use."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._common = argparse.ArgumentParser(add_help=False)
+        self._common.add_argument(
+            "--home", metavar="DIR", help="memory folder (default ~/.runebook, or $RUNEBOOK_HOME)"
+        )
+        self._common.add_argument("--config", metavar="FILE", help="settings file (default <home>/config.json)")
+        self._common.add_argument(
+            "--set",
+            metavar="NAME=VALUE",
+            action="append",
+            default=[],
+            help="set one setting, e.g. index.mode=exact; see runebook config",
+        )
+        self._output = argparse.ArgumentParser(add_help=False, parents=[self._common])
+        self._output.add_argument("--json", action="store_true", help="print JSON")
+        self._subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(
+        self, name: str, about: str, run: Callable[[argparse.Namespace], int], *, json_output: bool = True
+    ) -> argparse.ArgumentParser:
+        """A command that calls ``run``."""
+        parent = self._output if json_output else self._common
+        command = self._subparsers.add_parser(name, help=about, description=about, parents=[parent])
+        command.set_defaults(run=run)
+        return command
+
+
+def settings_of(arguments: argparse.Namespace) -> Config:
+    """The settings that a command line asks for; ends the program with a word on what is wrong."""
+    from memory_core.config import load
+    from memory_core.errors import ConfigInvalid
+
+    flags: dict[str, Any] = {"home": arguments.home or None}
+    for setting in arguments.set:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigInvalid(f"--set {setting!r} has no value.", hint="Write --set NAME=VALUE; see runebook config.")
+        flags[name.strip()] = value
+    return load(Path(arguments.config) if arguments.config else None, flags=flags)
+
+
+def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True) -> Memory:
+    """The open store that a command line names; with its models loading, if ``warm``."""
+    from memory_core.memory import open_memory
+
+    memory = open_memory(settings_of(arguments))
+    if warm:
+        memory.warm()
+    return memory
+
+
+def open_to_search(arguments: argparse.Namespace) -> Memory:
+    """The store with its model: who asks once cannot ask again in a moment."""
+    memory = open_memory_of(arguments)
+    if memory.indexer.embedder is not None:
+        memory.indexer.embedder.ready(_LOADING_SECONDS)
+    return memory
+
+
+def show(arguments: argparse.Namespace, facts: Any, text: str) -> None:
+    """Print ``facts`` as JSON where the command line asks for it, else ``text``."""
+    print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else text)
+
+
+def here(config: Config) -> str | None:
+    """The project of the working directory, where the settings let it be looked for."""
+    from memory_core.storage.workspace import project_at
+
+    folder = working_directory()
+    return None if folder is None or not config.project.detect else project_at(folder)
+
+
+def working_directory() -> Path | None:
+    """Where the command runs; None where that folder is gone."""
+    try:
+        return Path.cwd()
+    except OSError:  # it was removed
+        return None
+
+
+def json_file(name: str | None) -> Any:
+    """The JSON in a file, or on standard input for ``-``; None for no name."""
+    return None if name is None else json_text(text_file(name), name)
+
+
+def text_file(name: str) -> str:
+    """The text of a file, or of standard input for ``-``."""
+    from memory_core.errors import InvalidInput
+
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        shown = "standard input" if name == "-" else name
+        raise InvalidInput(
+            f"{shown} cannot be read: {error}.", hint="Name a readable file in UTF-8, or '-'."
+        ) from error
+
+
+def json_text(text: str | None, name: str) -> Any:
+    """JSON given on the command line as ``name``; None for none."""
+    from memory_core.errors import InvalidInput
+
+    try:
+        return None if text is None else json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{name} is not JSON: {error}.", hint="Check quotes and commas.") from error
