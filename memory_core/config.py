@@ -203,12 +203,45 @@ class LimitsConfig(_Section):
     commit_bytes: int = Field(4_194_304, ge=4_096, description="Largest single commit, in bytes.")
 
 
+class _Spaces(_Section):
+    user_space: SpaceName
+    agent_space: SpaceName
+
+
+class HttpConfig(_Section):
+    """The HTTP and SSE server: who may reach it, and how much they may ask of it."""
+
+    require_token: bool = Field(
+        False,
+        description="Ask for a token even while none was issued; with a token in the store, and beyond loopback, one is "
+        "always needed.",
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="Names, with or without port, by which clients reach the server; needed beyond loopback."
+    )
+    allowed_origins: tuple[str, ...] = Field(
+        (), description="Origins of web pages that may call, e.g. https://chat.example.com; they also get CORS headers."
+    )
+    max_body_bytes: int = Field(4_194_304, ge=4_096, le=67_108_864, description="Largest request body, in bytes.")
+    requests_per_minute: int = Field(
+        600, ge=0, le=1_000_000, description="Requests of one token, or of one address without a token; 0 is no limit."
+    )
+    max_connections: int = Field(256, ge=8, le=65_536, description="Open connections; more are told to come later.")
+    max_sessions: int = Field(1_000, ge=1, le=100_000, description="Open sessions of streamable HTTP.")
+    session_idle_seconds: float = Field(
+        1_800.0, ge=10.0, le=604_800.0, description="After so long without a request a session is closed."
+    )
+
+
 class Config(_Section):
     """All settings. ``home`` is expanded; relative paths are relative to the working directory."""
 
     home: Path = Field(Path("~/.runebook"), description="Folder that holds the memories.")
     user_space: SpaceName = Field("default", description="Space of the user's memories and sessions.")
     agent_space: SpaceName = Field("default", description="Space of the agent's memories.")
+    private_mode: bool = Field(
+        False, description="Nothing of what is said is kept: memories are found and read, commits are refused."
+    )
     schema_dirs: tuple[Path, ...] = Field(
         (), description="Folders of YAML files that add memory types or override built-in ones."
     )
@@ -227,11 +260,27 @@ class Config(_Section):
     extraction: ExtractionConfig = Field(ExtractionConfig(), description="How conversations become memories.")
     llm: LLMConfig = Field(LLMConfig(), description="The language model that the server may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="Size limits of one request.")
+    http: HttpConfig = Field(HttpConfig(), description="The HTTP and SSE server.")
 
     @property
     def root(self) -> Path:
         """``home`` with ``~`` expanded, absolute."""
         return self.home.expanduser().absolute()
+
+    def with_spaces(self, user_space: str, agent_space: str) -> Config:
+        """The same settings for another user and agent.
+
+        Raises:
+            ConfigInvalid: If a space cannot be a folder name.
+        """
+        try:
+            _Spaces(user_space=user_space, agent_space=agent_space)
+        except ValidationError as error:
+            raise ConfigInvalid(
+                f"{user_space!r} and {agent_space!r} cannot both name spaces.",
+                hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
+            ) from error
+        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space})
 
 
 def settings(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
@@ -328,6 +377,8 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 def _decoded(dotted: str, raw: Any) -> Any:
     if dotted in ("schema_dirs", "prompt_dirs") and isinstance(raw, str):
         return [part for part in raw.split(os.pathsep) if part]
+    if dotted in ("http.allowed_hosts", "http.allowed_origins") and isinstance(raw, str):
+        return [part.strip() for part in raw.split(",") if part.strip()]
     return raw
 
 

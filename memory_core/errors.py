@@ -8,6 +8,7 @@ The tree::
     │   ├── InvalidFilter   a search filter that does not parse
     │   ├── TooLarge        over a documented size limit
     │   └── ContentRejected blank text, NUL characters
+    ├── AccessDenied        the caller may read, but not write
     ├── NotFound            the URI or memory type does not exist
     ├── PatchRejected       SEARCH text missing or ambiguous
     ├── FieldRejected       a field value that its type or merge op refuses
@@ -64,6 +65,10 @@ class TooLarge(InvalidInput):
 
 class ContentRejected(InvalidInput):
     """Text that cannot be a memory: blank, or holding NUL characters."""
+
+
+class AccessDenied(RunebookError):
+    """A write by somebody who may only read, or in private mode."""
 
 
 class NotFound(RunebookError):

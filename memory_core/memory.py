@@ -14,14 +14,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from memory_core.config import Config
-from memory_core.errors import InvalidInput, RunebookError
+from memory_core.errors import AccessDenied, InvalidInput, RunebookError
 from memory_core.lifecycle.compaction import Compactor
 from memory_core.lifecycle.intake import ConversationIntake
 from memory_core.lifecycle.migrate import Migration, migrate
-from memory_core.llm.client import Closeable, Completion, LLMClient, LLMRequest
-from memory_core.llm.providers import open_client
+from memory_core.llm.client import Completion, LLMClient, LLMRequest
+from memory_core.model.access import Access
 from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.project import ProjectScope
+from memory_core.opened import OpenedStore
 from memory_core.reading import ADOPTION_SECONDS, MemoryReader
 from memory_core.storage.store import Step
 from memory_core.update.recorder import MessageRecorder
@@ -49,18 +50,29 @@ def open_memory(
         StorageFailed: If the folder cannot be used.
         ConfigInvalid: If a setting cannot be followed.
     """
-    return Memory(config or Config(), step=step, llm=llm)
+    config = config or Config()
+    registry = load_registry(config)
+    for problem in registry.problems:
+        _log.warning("%s", problem)
+    return Memory(config, OpenedStore(config, registry, step=step, llm=llm), owner=True)
 
 
 class Memory(MemoryReader):
-    """One open store; use as a context manager or call ``close``."""
+    """One open store for one user and agent; use as a context manager or call ``close``.
 
-    def __init__(self, config: Config, *, step: Step = lambda _name: None, llm: LLMClient | None = None) -> None:
-        registry = load_registry(config)
-        for problem in registry.problems:
-            _log.warning("%s", problem)
-        super().__init__(config, registry, step=step)
-        self._llm = llm
+    Args:
+        config: Settings.
+        opened: The folder.
+        access: How far the view goes; default what ``config`` says.
+        owner: Whether closing this view closes the folder.
+    """
+
+    def __init__(
+        self, config: Config, opened: OpenedStore, access: Access | None = None, *, owner: bool = False
+    ) -> None:
+        super().__init__(config, opened, access)
+        self._owner = owner
+        registry = self.registry
         self.updater = MemoryUpdater(self.store, registry, config)
         self.recorder = MessageRecorder(
             self.store,
@@ -68,7 +80,7 @@ class Memory(MemoryReader):
             self.updater,
             self.projects,
             queues=config.extractor != "none",
-            keeps_corrections=llm is None and config.llm.provider == "none",
+            keeps_corrections=config.llm.provider == "none" and opened.llm is None,
         )
         self.extractor = build_extractor(
             config, registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
@@ -79,7 +91,7 @@ class Memory(MemoryReader):
             self.extractor,
             Compactor(self.store, registry, scope),
             self._indexed,
-            lambda: self.llm,
+            lambda: opened.llm,
             config.llm.deadline_seconds,
         )
 
@@ -92,21 +104,29 @@ class Memory(MemoryReader):
         self.close()
 
     def close(self) -> None:
-        """Finish background work and release the store; safe to call twice."""
-        if isinstance(self._llm, Closeable):
-            self._llm.close()
-        super().close()
+        """Finish background work and release the store, if this view opened it; safe to call twice."""
+        if self._owner:
+            self.opened.close()
 
-    @property
-    def llm(self) -> LLMClient | None:
-        """The language model that extracts memories, or None.
+    def view(
+        self, user_space: str | None = None, agent_space: str | None = None, access: Access | None = None
+    ) -> Memory:
+        """The same folder as another user or agent sees it, or with less left behind.
+
+        Args:
+            user_space: Whose memories; default this view's.
+            agent_space: Which agent's; default this view's.
+            access: How far it goes; default this view's.
 
         Raises:
-            ModelUnavailable: If the settings name one that cannot be used.
+            ConfigInvalid: If a space cannot be a folder name.
         """
-        if self._llm is None:
-            self._llm = open_client(self.config.llm)
-        return self._llm
+        config = self.config.with_spaces(user_space or self.config.user_space, agent_space or self.config.agent_space)
+        return Memory(config, self.opened, access or self.access)
+
+    def warm(self) -> None:
+        """Begin loading the models."""
+        self.opened.warm()
 
     def commit(
         self,
@@ -153,6 +173,7 @@ class Memory(MemoryReader):
 
         Raises:
             InvalidInput: If none or several are given, or an argument is wrong. Nothing was stored.
+            AccessDenied: If this view only reads. Nothing was stored.
             StoreBusy: If another writer held the store too long. Nothing was stored.
             StorageFailed: If the ledger could not be written. Nothing was stored.
         """
@@ -166,9 +187,12 @@ class Memory(MemoryReader):
                 "a commit takes exactly one of: memory_content (or fields), messages, operations.",
                 hint='For a single memory send {"memory_content": "…"}.',
             )
+        self._writable()
+        if request_id is not None:  # another user's is another request
+            request_id = f"{self.config.user_space}/{request_id}"
         belonging = self.projects.belonging(project, private, here)
         scope = ProjectScope(belonging.project)
-        self._adopted.wait(ADOPTION_SECONDS)
+        self.opened.adopted.wait(ADOPTION_SECONDS)
         if messages is not None:
             receipt = self.recorder.record(
                 messages, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now, belonging=belonging
@@ -205,11 +229,13 @@ class Memory(MemoryReader):
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""
+        self._writable()
         return self._intake.extract_waiting(session_id)
 
     def migrate(self, *, dry_run: bool = False) -> Migration:
         """Give the files of an older store semantic names and our trailer; see ``lifecycle.migrate``."""
-        self._adopted.wait()
+        self._writable()
+        self.opened.adopted.wait()
         migration = migrate(
             self.store,
             self.registry,
@@ -219,6 +245,23 @@ class Memory(MemoryReader):
         )
         self.indexer.follow()
         return migration
+
+    def _writable(self) -> None:
+        """Refuse a write where this view only reads.
+
+        Raises:
+            AccessDenied: If so.
+        """
+        if self.access is Access.PRIVATE:
+            raise AccessDenied(
+                "private mode is on: nothing was stored.",
+                hint="Go on without storing. Only when the user asks for it, switch private mode off.",
+            )
+        if self.access is Access.READ_ONLY:
+            raise AccessDenied(
+                "this connection may only read: nothing was stored.",
+                hint="Tell the user; the owner of the store can issue a token that may write.",
+            )
 
     def _indexed(self, receipt: CommitReceipt, project: ProjectScope) -> CommitReceipt:
         """After the acknowledgement: words and near neighbours at once; vectors follow, or the next find waits."""

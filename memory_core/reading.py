@@ -1,13 +1,11 @@
 """The reading half of an open store: searching, looking, packing context, and what became of it all.
 
-Opens the store and everything that reads it; ``memory.Memory`` adds what writes. Never changes a memory file: usage,
-trails and indexes are all it moves.
+Everything that reads an opened store; ``memory.Memory`` adds what writes. Never changes a memory file: usage, trails
+and indexes are all it moves.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,13 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from memory_core.config import Config
-from memory_core.errors import RunebookError
-from memory_core.index.indexer import Indexer
-from memory_core.index.providers import open_embedder, open_reranker
-from memory_core.index.sealing import SealedIndex
+from memory_core.model.access import Access
 from memory_core.model.hits import ContextPack, FindResult, Listings, ReadResult
 from memory_core.model.uri import MemoryUri
-from memory_core.registry import MemoryTypeRegistry
+from memory_core.opened import OpenedStore
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.context import Fit
 from memory_core.retrieval.engine import ContextEngine
@@ -32,12 +27,9 @@ from memory_core.retrieval.pieces import PieceReader, Spaces
 from memory_core.retrieval.privacy import private_elsewhere
 from memory_core.retrieval.retriever import Retriever
 from memory_core.retrieval.skill_files import skill_block, with_skill_memory
-from memory_core.storage.store import Step, Store
 from memory_core.storage.usage import Recall
 from memory_core.update.project_choice import ProjectChoice
-from memory_core.update.updater import identify
 
-_log = logging.getLogger(__name__)
 #: A commit, or a skill's memory, waits so long for files that people added before the start.
 ADOPTION_SECONDS = 2.0
 #: A search does not wait longer for them; what they hold may be missing from its first answer, which says so.
@@ -45,23 +37,21 @@ _FIRST_LOOK_SECONDS = 0.3
 
 
 class MemoryReader:
-    """One open store as its readers see it.
+    """One open store as one user and agent see it.
 
     Args:
-        config: Settings.
-        registry: The memory types.
-        step: Observes the steps of each commit, for crash tests.
+        config: Settings; they name the spaces that are seen.
+        opened: The folder.
+        access: How far the view goes; default what ``config`` says.
     """
 
-    def __init__(self, config: Config, registry: MemoryTypeRegistry, *, step: Step = lambda _name: None) -> None:
+    def __init__(self, config: Config, opened: OpenedStore, access: Access | None = None) -> None:
         self.config = config
-        self.registry = registry
-        self.store = Store(config.root, lambda uri, text: identify(registry, uri, text), step=step)
-        state = self.store.files.state
-        vectors = SealedIndex(state, mode=config.index.mode, exact_below=config.index.exact_below)
-        self.indexer = Indexer(
-            self.store.ledger, state / "index.sqlite3", registry.type_at, open_embedder(config.embedding), vectors
-        )
+        self.opened = opened
+        self.registry = opened.registry
+        self.store = opened.store
+        self.indexer = opened.indexer
+        self.access = access or (Access.PRIVATE if config.private_mode else Access.READ_WRITE)
         self.spaces = (
             f"user/{config.user_space}",
             f"agent/{config.agent_space}",
@@ -74,25 +64,14 @@ class MemoryReader:
             self.spaces,
             lambda uris, project: private_elsewhere(self.indexer.catalog, uris, project),
         )
-        self.reranker = open_reranker(config.search)
-        self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, self.reranker)
-        self.insight = Insight(config, self.store, self.indexer, self.retriever, self.browser, self.spaces)
-        self._context = ContextEngine(config, self.store.ledger, registry, self.browser, self.retriever, self.insight)
-        self._adopted = threading.Event()
-        self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
-        self._adopter.start()
-
-    def close(self) -> None:
-        """Finish background work and release the store; safe to call twice."""
-        self._adopter.join()
-        self.indexer.close()
-        self.store.close()
-
-    def warm(self) -> None:
-        """Begin loading the models."""
-        self.indexer.warm()
-        if self.reranker is not None:
-            self.reranker.start()
+        self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, opened.reranker)
+        traces = self.access.leaves_traces
+        self.insight = Insight(
+            config, self.store, self.indexer, self.retriever, self.browser, self.spaces, traces=traces
+        )
+        self._context = ContextEngine(
+            config, self.store.ledger, self.registry, self.browser, self.retriever, self.insight, traces=traces
+        )
 
     def find(
         self,
@@ -123,7 +102,7 @@ class MemoryReader:
         Raises:
             InvalidInput: If an argument is wrong.
         """
-        adopted = self._adopted.wait(_FIRST_LOOK_SECONDS)
+        adopted = self.opened.adopted.wait(_FIRST_LOOK_SECONDS)
         if target_uri:
             self.browser.visible(MemoryUri.parse(target_uri))
         scope = self.projects.scope(project, here)
@@ -215,7 +194,7 @@ class MemoryReader:
         Raises:
             InvalidInput: If an argument is wrong.
         """
-        self._adopted.wait(self.config.embedding.wait_seconds)
+        self.opened.adopted.wait(self.config.embedding.wait_seconds)
         return self._context.retrieve(
             query,
             messages=messages,
@@ -232,12 +211,12 @@ class MemoryReader:
 
     def with_skill_memory(self, path: str, text: str, here: str | None = None) -> str:
         """``text`` as read from ``path``; a skill's ``SKILL.md`` gets what is remembered of that skill below it."""
-        self._adopted.wait(ADOPTION_SECONDS)
+        self.opened.adopted.wait(ADOPTION_SECONDS)
         return with_skill_memory(self._pieces(here), path, text)
 
     def skill_memory(self, name: str, here: str | None = None) -> str:
         """What is remembered of a skill, as a block of data; empty for nothing."""
-        self._adopted.wait(ADOPTION_SECONDS)
+        self.opened.adopted.wait(ADOPTION_SECONDS)
         return skill_block(self._pieces(here), name)
 
     def _pieces(self, here: str | None) -> PieceReader:
@@ -262,13 +241,3 @@ class MemoryReader:
     def metrics(self) -> Metrics:
         """What the store holds, how it is used and how fast it answers; see ``Insight.metrics``."""
         return self.insight.metrics()
-
-    def _adopt(self) -> None:
-        """Take in what people changed while nobody was looking."""
-        try:
-            self.store.adopt()
-            self.indexer.wake()
-        except RunebookError as error:
-            _log.warning("files changed by hand were not taken in yet: %s", error.message)
-        finally:
-            self._adopted.set()

@@ -23,6 +23,7 @@ from memory_core.retrieval.insight import Insight
 from memory_core.retrieval.intent import is_small_talk
 from memory_core.retrieval.pieces import Spaces
 from memory_core.retrieval.retriever import Retriever
+from memory_core.storage.injections import InjectionTable
 from memory_core.storage.ledger import Ledger
 
 LEAST_TOKENS, MOST_TOKENS = 200, 10_000
@@ -40,6 +41,7 @@ class ContextEngine:
         browser: Reads files.
         retriever: Searches.
         insight: Keeps the trail, and knows the memories used most.
+        traces: Whether it is kept what sessions are given.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class ContextEngine:
         browser: Browser,
         retriever: Retriever,
         insight: Insight,
+        *,
+        traces: bool = True,
     ) -> None:
         self._config = config
         self._retriever = retriever
@@ -57,7 +61,13 @@ class ContextEngine:
         spaces = Spaces(config.user_space, config.agent_space)
         self._sessions = spaces.sessions
         self._builder = ContextBuilder(
-            browser, ledger, registry, ledger.injections, config.retrieve, spaces, is_small_talk
+            browser,
+            ledger,
+            registry,
+            ledger.injections if traces else _Unkept(ledger.injections),
+            config.retrieve,
+            spaces,
+            is_small_talk,
         )
 
     def retrieve(
@@ -117,6 +127,23 @@ class ContextEngine:
         if "/" in session_id or not session_id.strip():
             raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
         return MemoryUri.parse(f"{self._sessions}/{session_id}").name
+
+
+class _Unkept:
+    """What sessions were given before, to which nothing is added."""
+
+    def __init__(self, kept: InjectionTable) -> None:
+        self._kept = kept
+
+    def seen(self, session: str) -> dict[str, str]:
+        """What a session was given while that was kept."""
+        return self._kept.seen(session)
+
+    def record(self, session: str, items: Mapping[str, str], at: str) -> None:
+        """Keep nothing."""
+
+    def forget(self, session: str) -> None:
+        """Leave it as it is."""
 
 
 def _said(messages: Sequence[Any] | None) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ class Insight:
         retriever: Tells what is near.
         browser: Tells what may be seen.
         spaces: ``scope/space`` names that may be seen.
+        traces: Whether retrievals are counted and remembered.
     """
 
     def __init__(
@@ -78,8 +79,11 @@ class Insight:
         retriever: Retriever,
         browser: Browser,
         spaces: Sequence[str],
+        *,
+        traces: bool = True,
     ) -> None:
         self._config = config
+        self._traces = traces
         self._store = store
         self._indexer = indexer
         self._retriever = retriever
@@ -116,6 +120,8 @@ class Insight:
             project: Project it was for.
             now: When; default the clock's.
         """
+        if not self._traces:
+            return
         self._store.recalled(
             Recall(
                 at=now or datetime.now(UTC),
@@ -134,7 +140,8 @@ class Insight:
 
     def note_read(self, uri: str, now: datetime | None = None) -> None:
         """Note that a file was read, for the counts; written in the background."""
-        self._store.usage.read(uri, now or datetime.now(UTC))
+        if self._traces:
+            self._store.usage.read(uri, now or datetime.now(UTC))
 
     def trail(self, limit: int = 20, uri: str | None = None) -> list[Recall]:
         """Retrievals of this user, newest first, a second ago the latest in other processes.

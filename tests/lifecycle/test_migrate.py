@@ -51,7 +51,7 @@ def opened(home: Path) -> Memory:
 
 
 def run(memory: Memory, **settings: Any) -> Migration:
-    memory._adopted.wait()  # as Memory.migrate does
+    memory.opened.adopted.wait()  # as Memory.migrate does
     return migrate(memory.store, memory.registry, user_space="default", agent_space="default", **settings)
 
 
