@@ -7,7 +7,7 @@ may be open on the same folder in several processes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -15,16 +15,27 @@ from typing import Any, Self
 
 from memory_core.config import Config
 from memory_core.errors import AccessDenied, InvalidInput, RunebookError
+from memory_core.index.following import Behind
+from memory_core.lifecycle import doctor
 from memory_core.lifecycle.compaction import Compactor
+from memory_core.lifecycle.findings import Report
+from memory_core.lifecycle.forget import Forgetter
+from memory_core.lifecycle.forget_purge import Doomed, Purger
+from memory_core.lifecycle.history import LAST
 from memory_core.lifecycle.intake import ConversationIntake
 from memory_core.lifecycle.migrate import Migration, migrate
+from memory_core.lifecycle.rebuild import Rebuilt, rebuild_index
+from memory_core.lifecycle.undo import Undoer
 from memory_core.llm.client import Completion, LLMClient, LLMRequest
 from memory_core.model.access import Access
 from memory_core.model.changes import Action, CommitReceipt
+from memory_core.model.hits import FindResult
 from memory_core.model.project import ProjectScope
+from memory_core.model.uri import MemoryUri
 from memory_core.opened import OpenedStore
 from memory_core.reading import ADOPTION_SECONDS, MemoryReader
 from memory_core.storage.store import Step
+from memory_core.update.bounds import Context
 from memory_core.update.recorder import MessageRecorder
 from memory_core.update.soundness import is_sound
 from memory_core.update.updater import MemoryUpdater
@@ -86,6 +97,7 @@ class Memory(MemoryReader):
             config, registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
         )
         scope = self.updater.context(datetime.now(UTC), "", None)
+        self._undoer = Undoer(self.store, self.history, self._moment)
         self._intake = ConversationIntake(
             self.store,
             self.extractor,
@@ -177,10 +189,7 @@ class Memory(MemoryReader):
             StoreBusy: If another writer held the store too long. Nothing was stored.
             StorageFailed: If the ledger could not be written. Nothing was stored.
         """
-        if request_id is not None and not (is_sound(request_id) and 0 < len(request_id) <= _REQUEST_ID_CHARS):
-            raise InvalidInput(
-                "request_id cannot be kept.", hint=f"Use 1 to {_REQUEST_ID_CHARS} characters, a UUID for example."
-            )
+        request_id = self._request(request_id)
         explicit = memory_content is not None or fields is not None
         if (explicit, messages is not None, operations is not None).count(True) != 1:
             raise InvalidInput(
@@ -188,8 +197,6 @@ class Memory(MemoryReader):
                 hint='For a single memory send {"memory_content": "…"}.',
             )
         self._writable()
-        if request_id is not None:  # another user's is another request
-            request_id = f"{self.config.user_space}/{request_id}"
         belonging = self.projects.belonging(project, private, here)
         scope = ProjectScope(belonging.project)
         self.opened.adopted.wait(ADOPTION_SECONDS)
@@ -232,6 +239,80 @@ class Memory(MemoryReader):
         self._writable()
         return self._intake.extract_waiting(session_id)
 
+    def undo(
+        self,
+        commit_id: str = LAST,
+        *,
+        author: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> CommitReceipt:
+        """Take a commit back, and keep what happened since; see ``Undoer.undo``."""
+        self._writable()
+        self.opened.adopted.wait(ADOPTION_SECONDS)
+        request_id = self._request(request_id)
+        receipt = self._undoer.undo(commit_id, author=author, request_id=request_id, dry_run=dry_run, now=now)
+        return self._indexed(receipt, ProjectScope(), compare=False)
+
+    def forget(
+        self,
+        request: Mapping[str, Any],
+        *,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+        project: str | None = None,
+        here: str | None = None,
+    ) -> CommitReceipt:
+        """Show what a search would delete, or delete it where that is confirmed; see ``Forgetter.forget``."""
+        self._writable()
+        scope = self.projects.scope(project, here)
+
+        def search(query: str, target_uri: str, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
+            if target_uri:
+                self.browser.visible(MemoryUri.parse(target_uri))
+            return self.retriever.find(query, target_uri, limit, filter=filter, project=scope)
+
+        forgetter = Forgetter(self.store, self.browser, search, self._moment)
+        request_id = self._request(request_id)
+        receipt = forgetter.forget(request, request_id=request_id, dry_run=dry_run, now=now)
+        return self._indexed(receipt, scope, compare=False)
+
+    def purge(self, uri: str | None = None, *, commit_id: str | None = None) -> CommitReceipt:
+        """Erase a file and all its versions, or what one commit brought, for good; see ``Purger``.
+
+        Raises:
+            InvalidInput: If not exactly one of the two is given.
+        """
+        self._writable()
+        self.opened.adopted.wait()
+        if uri is not None and commit_id is None:
+            return self._purger().purge(uri)
+        if commit_id is not None and uri is None:
+            return self._purger().purge_commit(commit_id)
+        raise InvalidInput("purge takes a URI or a commit.", hint="Name one of the two.")
+
+    def doomed(self, uri: str) -> Doomed:
+        """What ``purge`` of a URI would erase; see ``Purger.doomed``."""
+        return self._purger().doomed(uri)
+
+    def _purger(self) -> Purger:
+        return Purger(self.store, self.indexer, self.browser, self.history, self._undoer, self._moment)
+
+    def _moment(self, moment: datetime) -> Context:
+        return self.updater.context(moment, "user_explicit", None)
+
+    def _request(self, request_id: str | None) -> str | None:
+        """A request's name in the ledger: another user's is another request."""
+        if request_id is None:
+            return None
+        if not (is_sound(request_id) and 0 < len(request_id) <= _REQUEST_ID_CHARS):
+            raise InvalidInput(
+                "request_id cannot be kept.", hint=f"Use 1 to {_REQUEST_ID_CHARS} characters, a UUID for example."
+            )
+        return f"{self.config.user_space}/{request_id}"
+
     def migrate(self, *, dry_run: bool = False) -> Migration:
         """Give the files of an older store semantic names and our trailer; see ``lifecycle.migrate``."""
         self._writable()
@@ -245,6 +326,20 @@ class Memory(MemoryReader):
         )
         self.indexer.follow()
         return migration
+
+    def doctor(self, *, repair: bool = False) -> Report:
+        """Examine the store from all sides, and mend it if asked to; see ``lifecycle.doctor``."""
+        if not repair:
+            return doctor.examine(self.config, self.registry)
+        self._writable()
+        return doctor.repair(self.config, self.registry)
+
+    def rebuild(self, *, reembed: bool = False, report: Callable[[Behind], None] = lambda _behind: None) -> Rebuilt:
+        """Build the index anew from ledger and files; see ``lifecycle.rebuild``. Vectors follow in the background."""
+        self._writable()
+        rebuilt = rebuild_index(self.store, self.registry, reembed=reembed, report=report)
+        self.indexer.wake()
+        return rebuilt
 
     def _writable(self) -> None:
         """Refuse a write where this view only reads.
@@ -263,13 +358,13 @@ class Memory(MemoryReader):
                 hint="Tell the user; the owner of the store can issue a token that may write.",
             )
 
-    def _indexed(self, receipt: CommitReceipt, project: ProjectScope) -> CommitReceipt:
+    def _indexed(self, receipt: CommitReceipt, project: ProjectScope, *, compare: bool = True) -> CommitReceipt:
         """After the acknowledgement: words and near neighbours at once; vectors follow, or the next find waits."""
         if not receipt.changed_uris or not receipt.commit_id:
             return receipt
         try:
             self.indexer.follow()
-            created = [result.uri for result in receipt.results if result.action is Action.CREATED]
+            created = [result.uri for result in receipt.results if compare and result.action is Action.CREATED]
             similar = self.retriever.similar(created[:_COMPARED], project=project)
         except RunebookError as error:
             _log.warning("committed, but not indexed yet: %s", error.message)

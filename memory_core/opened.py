@@ -18,9 +18,14 @@ from memory_core.llm.client import Closeable, LLMClient
 from memory_core.llm.providers import open_client
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.store import Step, Store
+from memory_core.update.handwritten import examine
 from memory_core.update.updater import identify
 
 _log = logging.getLogger(__name__)
+#: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
+#: from its first answer, which says so.
+_FIRST_LOOK_SECONDS = 0.3
+_GLANCE_SECONDS = 0.2
 
 
 class OpenedStore:
@@ -46,12 +51,19 @@ class OpenedStore:
         llm: LLMClient | None = None,
     ) -> None:
         self.registry = registry
-        self.store = Store(config.root, lambda uri, text: identify(registry, uri, text), step=step)
+        self.store = Store(
+            config.root,
+            lambda uri, text: identify(registry, uri, text),
+            examine=lambda uri, text: examine(registry, uri, text),
+            step=step,
+        )
         state = self.store.files.state
         vectors = SealedIndex(state, mode=config.index.mode, exact_below=config.index.exact_below)
         self.indexer = Indexer(
             self.store.ledger, state / "index.sqlite3", registry.type_at, open_embedder(config.embedding), vectors
         )
+        self.store.adoption.recorded = self.indexer.wake
+        self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm
         self._llm = llm
@@ -73,6 +85,19 @@ class OpenedStore:
         self.indexer.warm()
         if self.reranker is not None:
             self.reranker.start()
+
+    def look(self) -> bool:
+        """Before a search: take in what people changed, within a bounded time.
+
+        Returns:
+            Whether nothing is known to be left.
+        """
+        return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.glance(_GLANCE_SECONDS)
+
+    def watch(self) -> None:
+        """Notice what people do to the files from now on, unless the settings say otherwise."""
+        if self._watches:
+            self.store.watch()
 
     @property
     def llm(self) -> LLMClient | None:

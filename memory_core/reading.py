@@ -13,6 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from memory_core.config import Config
+from memory_core.errors import InvalidUri
+from memory_core.index.indexer import healed
+from memory_core.lifecycle.history import History
+from memory_core.lifecycle.history_page import history_listing, is_history, read_history
 from memory_core.model.access import Access
 from memory_core.model.hits import ContextPack, FindResult, Listings, ReadResult
 from memory_core.model.uri import MemoryUri
@@ -32,8 +36,6 @@ from memory_core.update.project_choice import ProjectChoice
 
 #: A commit, or a skill's memory, waits so long for files that people added before the start.
 ADOPTION_SECONDS = 2.0
-#: A search does not wait longer for them; what they hold may be missing from its first answer, which says so.
-_FIRST_LOOK_SECONDS = 0.3
 
 
 class MemoryReader:
@@ -65,6 +67,7 @@ class MemoryReader:
             lambda uris, project: private_elsewhere(self.indexer.catalog, uris, project),
         )
         self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, opened.reranker)
+        self.history = History(self.store, self.browser, self.spaces)
         traces = self.access.leaves_traces
         self.insight = Insight(
             config, self.store, self.indexer, self.retriever, self.browser, self.spaces, traces=traces
@@ -73,6 +76,7 @@ class MemoryReader:
             config, self.store.ledger, self.registry, self.browser, self.retriever, self.insight, traces=traces
         )
 
+    @healed
     def find(
         self,
         query: str,
@@ -102,12 +106,14 @@ class MemoryReader:
         Raises:
             InvalidInput: If an argument is wrong.
         """
-        adopted = self.opened.adopted.wait(_FIRST_LOOK_SECONDS)
+        complete = self.opened.look()
         if target_uri:
             self.browser.visible(MemoryUri.parse(target_uri))
         scope = self.projects.scope(project, here)
         started = time.perf_counter()
         found = self.retriever.find(query, target_uri, limit, score_threshold, filter, rank, now, scope)
+        if self.store.adoption.renew(hit.uri for hit in found.hits):  # a person saved one of them a moment ago
+            found = self.retriever.find(query, target_uri, limit, score_threshold, filter, rank, now, scope)
         self.insight.note(
             "find",
             query,
@@ -118,18 +124,24 @@ class MemoryReader:
             project=scope.current,
             now=now,
         )
-        if adopted:
+        if complete:
             return found
-        note = "files changed by hand since the last start are still being read; ask again in a moment"
+        note = "files changed by hand are still being read; ask again in a moment"
         return replace(found, notes=(*found.notes, note))
 
-    def read(self, uri: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
-        """Lines of one file; see ``Browser.read``."""
+    def read(
+        self, uri: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None, here: str | None = None
+    ) -> ReadResult:
+        """Lines of one file, see ``Browser.read``, or of a page of history, see ``history_page``."""
+        if is_history(uri):
+            history = self.history.seen_from(self.projects.current(here))
+            return read_history(history, uri, offset, limit, limit_chars)
         page = self.browser.read(uri, offset, limit, limit_chars)
         if offset == 0:
             self.insight.note_read(page.uri)
         return page
 
+    @healed
     def ls(
         self,
         uri: str,
@@ -140,10 +152,18 @@ class MemoryReader:
         here: str | None = None,
     ) -> Listings:
         """Entries of one directory; see ``Browser.ls``. What is private to other projects than ``here`` has no line."""
+        self.opened.look()
         self.indexer.follow()
         browser = self.browser.seen_from(self.projects.current(here))
-        return browser.ls(uri, output, abs_limit, show_all_hidden, node_limit)
+        if is_history(uri):
+            raise _not_listed(uri)
+        listings = browser.ls(uri, output, abs_limit, show_all_hidden, node_limit)
+        if MemoryUri.parse(uri).parts:
+            return listings
+        past = history_listing(self.history, abs_limit if output == "agent" else None)
+        return replace(listings, entries=(*listings.entries, *past))
 
+    @healed
     def tree(
         self,
         uri: str = "viking://",
@@ -155,10 +175,14 @@ class MemoryReader:
         here: str | None = None,
     ) -> Listings:
         """Everything below a directory; see ``Browser.tree`` and ``ls``."""
+        self.opened.look()
         self.indexer.follow()
         browser = self.browser.seen_from(self.projects.current(here))
+        if is_history(uri):
+            raise _not_listed(uri)
         return browser.tree(uri, output, abs_limit, show_all_hidden, node_limit, level_limit)
 
+    @healed
     def retrieve(
         self,
         query: str | None = None,
@@ -195,6 +219,7 @@ class MemoryReader:
             InvalidInput: If an argument is wrong.
         """
         self.opened.adopted.wait(self.config.embedding.wait_seconds)
+        self.opened.look()
         return self._context.retrieve(
             query,
             messages=messages,
@@ -209,11 +234,13 @@ class MemoryReader:
             fit=fit,
         )
 
+    @healed
     def with_skill_memory(self, path: str, text: str, here: str | None = None) -> str:
         """``text`` as read from ``path``; a skill's ``SKILL.md`` gets what is remembered of that skill below it."""
         self.opened.adopted.wait(ADOPTION_SECONDS)
         return with_skill_memory(self._pieces(here), path, text)
 
+    @healed
     def skill_memory(self, name: str, here: str | None = None) -> str:
         """What is remembered of a skill, as a block of data; empty for nothing."""
         self.opened.adopted.wait(ADOPTION_SECONDS)
@@ -224,12 +251,14 @@ class MemoryReader:
         scope = self.projects.scope(None, here)
         return PieceReader(self.browser, self.store.ledger, self.registry, spaces, scope)
 
+    @healed
     def similar(
         self, text_or_uri: str, threshold: float = SIMILAR_FROM, limit: int = SIMILAR_LIMIT, here: str | None = None
     ) -> SimilarMemories:
         """Memories that say nearly the same as a text or a memory; see ``Insight.similar``."""
         return self.insight.similar(text_or_uri, threshold, limit, self.projects.scope(None, here))
 
+    @healed
     def hot(self, limit: int | None = None, here: str | None = None) -> tuple[HotMemory, ...]:
         """The memories used most; see ``HotMemories.hot``."""
         return self.insight.hot(limit, self.projects.scope(None, here))
@@ -238,6 +267,11 @@ class MemoryReader:
         """Which query retrieved what, newest first; see ``Insight.trail``."""
         return self.insight.trail(limit, uri)
 
+    @healed
     def metrics(self) -> Metrics:
         """What the store holds, how it is used and how fast it answers; see ``Insight.metrics``."""
         return self.insight.metrics()
+
+
+def _not_listed(uri: str) -> InvalidUri:
+    return InvalidUri(f"{uri!r} is a page of history, not a directory.", hint=f'Read it: read("{uri}").')

@@ -22,9 +22,10 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, NotificationParams
 from pydantic import Field
 
 from memory_core.errors import InvalidInput, NotFound, RunebookError
+from server.clients import author_by_client
 from server.session import MemorySession
 from server.tools import build_tools
-from server.wire import scrub_results
+from server.wire import prompt_faults, scrub_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,13 @@ def build_server(opener: Callable[[], Memory], folder: Path | None = None) -> MC
         tools=list(build_tools(session)),
         lifespan=lifespan,
         log_level="WARNING",
-        middleware=[scrub_results, warm_after_initialize],
+        middleware=[
+            scrub_results,
+            prompt_faults,
+            warm_after_initialize,
+            session.private_mode.observed,
+            author_by_client,
+        ],
     )
     _add_resource(server, session)
     _add_prompts(server, session)
@@ -143,7 +150,7 @@ def _add_prompts(server: MCPServer[MemorySession], session: MemorySession) -> No
         with _answered():
             memory = session.memory()
             here = memory.projects.current(session.workspace.known(ctx, memory.config.project))
-            return memory.extractor.brief(session_id or None, focus or None, here)
+            return memory.extractor.brief(session_id or None, focus or None, here, noted=memory.access.leaves_traces)
 
 
 @contextmanager

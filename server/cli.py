@@ -16,8 +16,10 @@ import sys
 from collections.abc import Sequence
 
 from server import hooks
-from server.commands import remembering, searching, serving, upkeep
+from server.commands import past, portability, recovery, remembering, searching, serving, tokens, upkeep
 from server.commands.opening import Commands
+from server.log_lines import LogLine
+from server.terminal import plain
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
     arguments = _parser().parse_args(argv)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="runebook: %(message)s")
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(LogLine("runebook: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
     from memory_core.errors import RunebookError
     from memory_core.storage.author import authored
 
@@ -37,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # a reader that has left is noticed here, not when Python exits
         return status
     except RunebookError as error:
-        print(f"runebook: {error}", file=sys.stderr)
+        print(plain(f"runebook: {error}"), file=sys.stderr)
         return 1
     except BrokenPipeError:
         # Whoever read the output has seen enough; nothing may be written when Python exits either.
@@ -68,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = Commands(parser)
-    for module in (remembering, searching, upkeep, hooks, serving):
+    for module in (remembering, searching, past, upkeep, recovery, portability, tokens, hooks, serving):
         module.register(commands)
     return parser
 

@@ -48,7 +48,7 @@ _DEPTH_LIMIT = 190  # the SDK's parser gives up at 200 levels, envelope included
 _DIGITS_LIMIT = 4300  # the SDK's parser and Python both stop there
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|"|[{}\[\]]', re.DOTALL)
-_ID = rb'(-?\d{1,19}|"[^"\\]{1,256}")'
+_ID = rb'(-?\d{1,40}|"(?:[^"\\]|\\.){0,256}")'
 _ID_AFTER_KEY = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")
 _COLON = re.compile(rb"\s*:")
 _ID_AT_END = re.compile(rb',\s*"id"\s*:\s*' + _ID + rb'(?:\s*,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*")*\s*\}\s*\Z')
@@ -346,10 +346,18 @@ def _refuse_unread(head: bytes, tail: bytes, problem: str) -> JSONRPCMessage | R
     """Refuse a line that cannot be parsed, knowing only its ends."""
     keys, request_id = _scan_top_level(head)
     if request_id is None and (at_end := _ID_AT_END.search(tail)) is not None:
-        request_id = json.loads(at_end[1].decode("utf-8", "replace"))
+        request_id = _read_id(at_end[1])
     if b'"method"' not in keys and keys & {b'"result"', b'"error"'}:
         return _failed_response(request_id)
     return Refusal(request_id, INVALID_REQUEST, problem)
+
+
+def _read_id(text: bytes) -> RequestId | None:
+    try:
+        value = json.loads(text.decode("utf-8", "replace"))
+    except json.JSONDecodeError:  # an escape that is none
+        return None
+    return value if _usable_id(value) else None
 
 
 def _scan_top_level(head: bytes) -> tuple[set[bytes], RequestId | None]:
@@ -367,5 +375,5 @@ def _scan_top_level(head: bytes) -> tuple[set[bytes], RequestId | None]:
         elif depth == 1 and _COLON.match(head, token.end()):
             keys.add(text)
             if text == b'"id"' and (found := _ID_AFTER_KEY.match(head, token.end())) is not None:
-                request_id = json.loads(found[1].decode("utf-8", "replace"))
+                request_id = _read_id(found[1])
     return keys, request_id

@@ -49,6 +49,8 @@ def result(text: str, facts: dict[str, Any], *, is_error: bool = False) -> CallT
 def receipt_text(receipt: CommitReceipt) -> str:
     """A receipt, a line for each operation."""
     head = f"{receipt.status}" + (f" ({receipt.commit_id})" if receipt.commit_id else "")
+    if receipt.status is Status.DRY_RUN:
+        head += ": nothing was changed; this is what would be"
     lines = [head]
     for item in receipt.results:
         line = f"- {item.action}: {item.uri or item.op}"
@@ -58,13 +60,13 @@ def receipt_text(receipt: CommitReceipt) -> str:
             line += f" Next: {item.hint}"
         if item.note:
             line += f" ({item.note})"
-        lines.append(line)
+        lines.append(_inside(line))
     if receipt.usage:
         lines.append("counts: " + ", ".join(f"{name} {count}" for name, count in receipt.usage.items()))
     if receipt.similar:
         near = ", ".join(f"{item.uri} ({item.score:.2f})" for item in receipt.similar)
         lines.append(f"similar, kept apart: {near}")
-    lines += [f"note: {note}" for note in receipt.notes]
+    lines += [_inside(f"note: {note}") for note in receipt.notes]
     if receipt.working_memory:
         lines.append(working_memory_text(receipt.working_memory))
     if receipt.brief:
@@ -72,12 +74,17 @@ def receipt_text(receipt: CommitReceipt) -> str:
     return "\n".join(lines)
 
 
+def _inside(line: str) -> str:
+    """A line of a receipt; what it quotes may have several, and none of them begins as a line of ours does."""
+    return "\n    ".join(line.splitlines())
+
+
 def working_memory_text(facts: Mapping[str, Any]) -> str:
     """What must stay in a compressed context."""
     lines = ["keep in the compressed context:"]
-    lines += [f"  open: {task}" for task in facts.get("open_tasks", ())]
+    lines += [_inside(f"  open: {task}") for task in facts.get("open_tasks", ())]
     if facts.get("summary"):
-        lines.append(f"  summary: {facts['summary']}")
+        lines.append(_inside(f"  summary: {facts['summary']}"))
     return "\n".join(lines)
 
 

@@ -42,7 +42,7 @@ def metrics_text(metrics: Metrics) -> str:
     lines: list[str] = []
     for name, value in metrics.as_dict().items():
         if isinstance(value, dict):
-            lines += [f"{name}:", *(f"    {part}: {_figure(figure)}" for part, figure in value.items())]
+            lines += [f"{name}:", *(f"    {part or '(none)'}: {_figure(figure)}" for part, figure in value.items())]
         else:
             lines.append(f"{name}: {_figure(value)}")
     return "\n".join(lines)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_core.memory import Memory
+    from memory_core.model.access import Access
     from memory_core.model.changes import CommitReceipt
+    from memory_core.storage.tokens import TokenRow
+    from server.private_mode import PrivateMode
     from server.sampling import Sampling
     from server.workspace import Workspace
 
@@ -35,6 +38,7 @@ class MemorySession:
         self._folder = folder
         self._lock = threading.Lock()
         self._memory: Memory | None = None
+        self._views: dict[tuple[str | None, str | None, Access | None], Memory] = {}
         self._users = 0
         self._warming: threading.Timer | None = None
 
@@ -46,6 +50,13 @@ class MemorySession:
         return Sampling()
 
     @cached_property
+    def private_mode(self) -> PrivateMode:
+        """Which clients want nothing kept."""
+        from server.private_mode import PrivateMode
+
+        return PrivateMode(one_client=self._folder is not None)
+
+    @cached_property
     def workspace(self) -> Workspace:
         """Where the clients work."""
         from server.workspace import Workspace
@@ -53,18 +64,38 @@ class MemorySession:
         return Workspace(self._folder)
 
     def memory(self) -> Memory:
-        """The open store.
+        """The open store, as the caller may see it: the spaces and rights of a token, or all that the settings give.
 
         Raises:
             RunebookError: If it cannot be opened; the next call tries again.
         """
+        from server.access import identity
+        from server.private_mode import wished
+
+        bearer, private = identity(), wished()
         with self._lock:
-            return self._opened()
+            memory = self._opened()
+            return memory if bearer is None and not private else self._view(memory, bearer, private)
+
+    def _view(self, memory: Memory, bearer: TokenRow | None, private: bool) -> Memory:
+        """What a token opens, or what private mode leaves; the caller holds the lock."""
+        from memory_core.model.access import Access
+
+        access = Access.PRIVATE if private else None
+        if bearer is not None and bearer.read_only:
+            access = Access.READ_ONLY
+        user_space = None if bearer is None else bearer.user_space
+        agent_space = None if bearer is None else bearer.agent_space
+        key = (user_space, agent_space, access)
+        if key not in self._views:
+            self._views[key] = memory.view(*key)
+        return self._views[key]
 
     def _opened(self) -> Memory:
         """The open store; the caller holds the lock."""
         if self._memory is None:
             self._memory = self._opener()
+            self._memory.opened.watch()
         return self._memory
 
     def warm(self) -> None:
@@ -88,6 +119,7 @@ class MemorySession:
             if self._users > 0:
                 return
             memory, self._memory = self._memory, None
+            self._views.clear()
             warming, self._warming = self._warming, None
         if warming is not None:
             warming.cancel()

@@ -24,6 +24,7 @@ from memory_core.model.json_schema import compact_schema
 from memory_core.model.operations import MemoryOperations
 from server import render
 from server.session import MemorySession
+from server.taking_back import stands_alone, take_back
 
 if TYPE_CHECKING:
     from memory_core.memory import Memory
@@ -107,37 +108,44 @@ def build_tools(session: MemorySession) -> list[Tool]:
         ] = None,
         project: Annotated[str | None, Field(description=_PROJECT_OF)] = None,
         private: Annotated[bool | None, Field(description="Keep it from every other project.")] = None,
+        private_mode: Annotated[
+            bool | None,
+            Field(description="Alone: true keeps nothing of what follows, when the user wants that; false ends it."),
+        ] = None,
+        undo: Annotated[
+            str | None, Field(description='Alone: takes back this commit; "last" is your newest. Later changes stay.')
+        ] = None,
+        forget: Annotated[
+            dict[str, Any] | None,
+            Field(
+                description="Alone: deletes what a search finds. {query, target_uri?, filter?, limit?} or {uris} shows "
+                "the matches; the same with confirm: <their number> deletes them. include_conversations: also messages."
+            ),
+        ] = None,
         dry_run: Annotated[bool, Field(description="Show what would change; store nothing.")] = False,
     ) -> CallToolResult | InputRequiredResult:
-        memory = session.memory()
-        here = session.workspace.here(ctx, memory.config.project, project)
-        if isinstance(here, InputRequiredResult):
-            return here
-        sampled = messages is not None and not dry_run and _samples(memory, ctx)
-
-        def commit() -> CommitReceipt:
-            return memory.commit(
-                memory_content,
-                memory_type=memory_type,
-                priority=priority,
-                category=category,
-                fields=fields,
-                messages=messages,
-                session_id=session_id,
-                operations=operations,
-                request_id=request_id,
-                dry_run=dry_run,
-                extract=not sampled,
-                project=project,
-                private=private,
-                here=here,
-            )
-
-        if not sampled:
-            return render.receipt_result(commit())
-        deadline_seconds = memory.config.llm.deadline_seconds
-        outcome = session.sampling.run(lambda: memory.extraction(commit()), ctx, deadline_seconds)
-        return outcome if isinstance(outcome, InputRequiredResult) else render.receipt_result(outcome)
+        asked: dict[str, Any] = {
+            "memory_content": memory_content,
+            "memory_type": memory_type,
+            "priority": priority,
+            "category": category,
+            "fields": fields,
+            "messages": messages,
+            "session_id": session_id,
+            "operations": operations,
+            "request_id": request_id,
+            "dry_run": dry_run,
+            "project": project,
+            "private": private,
+        }
+        if private_mode is not None:
+            stands_alone("private_mode", {"undo": undo, "forget": forget, **asked})
+            return render.receipt_result(session.private_mode.switch(ctx, private_mode))
+        if undo is not None or forget is not None:
+            memory = session.memory()
+            here = session.workspace.known(ctx, memory.config.project)
+            return render.receipt_result(take_back(memory, undo, forget, asked, here))
+        return _commit(session, ctx, asked)
 
     def find(
         ctx: Context[Any, Any],
@@ -167,11 +175,14 @@ def build_tools(session: MemorySession) -> list[Tool]:
         return render.find_result(found)
 
     def read(
+        ctx: Context[Any, Any],
         uri: str,
         offset: Annotated[int, Field(description="First line, from 0.")] = 0,
         limit: Annotated[int, Field(description="Lines; -1 is all.")] = -1,
     ) -> CallToolResult:
-        return render.read_result(lambda limit_chars: session.memory().read(uri, offset, limit, limit_chars))
+        memory = session.memory()
+        here = session.workspace.known(ctx, memory.config.project)
+        return render.read_result(lambda limit_chars: memory.read(uri, offset, limit, limit_chars, here))
 
     def ls(
         ctx: Context[Any, Any],
@@ -265,7 +276,10 @@ _DESCRIPTIONS = {
         "(conversation turns) and skills with scores and why each matched; nothing relevant returns nothing. Open a "
         "hit with read."
     ),
-    "read": "Read a memory file or conversation line by URI, as find, ls and tree print them.",
+    "read": (
+        "Read a memory file or conversation line by URI, as find, ls and tree print them. viking://history shows what "
+        "changed, viking://history/<commit> or viking://history/<path of a file> the differences."
+    ),
     "ls": "List a memory directory with one-line abstracts.",
     "tree": "List all memory directories and files below a URI, to see what is stored.",
     "retrieve": (
@@ -284,6 +298,24 @@ _ANNOTATIONS = {
     ),
 }
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def _commit(session: MemorySession, ctx: Context[Any, Any], asked: dict[str, Any]) -> _Answer:
+    """Commit, and let the client's own model extract the conversation where that is the setting."""
+    memory = session.memory()
+    here = session.workspace.here(ctx, memory.config.project, asked["project"])
+    if isinstance(here, InputRequiredResult):
+        return here
+    sampled = asked["messages"] is not None and not asked["dry_run"] and _samples(memory, ctx)
+
+    def commit() -> CommitReceipt:
+        return memory.commit(**asked, extract=not sampled, here=here)
+
+    if not sampled:
+        return render.receipt_result(commit())
+    deadline_seconds = memory.config.llm.deadline_seconds
+    outcome = session.sampling.run(lambda: memory.extraction(commit()), ctx, deadline_seconds)
+    return outcome if isinstance(outcome, InputRequiredResult) else render.receipt_result(outcome)
 
 
 def _samples(memory: Memory, ctx: Context[Any, Any]) -> bool:

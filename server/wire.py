@@ -1,14 +1,15 @@
 """The stdio transport: one client on stdin and stdout, every line answered, every ending clean.
 
-Owns: the two threads that read and write the pipes, the streams the SDK's serving loop sees, the
-signals, and the order of shutdown.
+Owns: the two threads that read and write the pipes, the streams the SDK's serving loop sees, and
+the order of shutdown.
 
 Promises:
 
 - Every line gets an answer (``server.frames``), and none can end the server.
 - Whatever a tool returns leaves as one line of valid UTF-8 JSON, whole or not at all.
-- End of input lets requests in flight finish; SIGTERM, SIGINT and a broken pipe do not wait for
-  them. After each of these the lifespan is left properly, even while a tool's thread is stuck.
+- End of input lets requests in flight finish while somebody still reads the answers; signals and a
+  broken pipe do not wait for them. After each of these the lifespan is left properly, even while a
+  tool's thread is stuck, and the process is gone in time (``server.ending``).
 - Nothing else reaches stdout (``server.standard_streams``).
 
 Why not the SDK's ``stdio_server``: its writer dies of one unencodable character before a custom
@@ -24,12 +25,12 @@ import asyncio
 import logging
 import os
 import queue
-import signal
-import sys
+import select
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType, TracebackType
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 import anyio
@@ -39,9 +40,10 @@ from mcp.server.lowlevel import Server
 from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp.types import ErrorData, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
+from mcp.types import INVALID_PARAMS, ErrorData, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, RequestId
 from pydantic import BaseModel
 
+from server.ending import Ending
 from server.frames import (
     EXCERPT_BYTES,
     LINE_LIMIT_BYTES,
@@ -58,33 +60,37 @@ _logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 64 * 1024
 _LINES_AHEAD = 8  # read but not yet served: bounds memory at that many longest lines
 _DRAIN_SECONDS = 30.0  # end of input: a piped script wants its answers
-_GRACE_SECONDS = 1.0  # hosts kill about two seconds after they ask
-_FLUSH_SECONDS = 0.5
+_DRAIN_LOOK_SECONDS = 0.1  # as long as somebody is there to read them
+_GRACE_SECONDS = 0.8  # together with the closing of the store less than ``END_SECONDS``
+_FLUSH_SECONDS = 0.3
+_FAULT_CHARS = 300
 _LONG_LIVED = frozenset({"subscriptions/listen"})  # a request that ends with the connection
 
 _Line = bytes | Oversized
 
 
-async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = None) -> None:
+async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = None) -> int:
     """Serve one client on stdin and stdout until it leaves or the process is told to stop.
 
-    Run it in the main thread, as the whole program: if a tool's thread is still busy a second after
-    the end, the lifespan is left all the same and the process exits with status 0 right here,
-    because Python would otherwise wait for that thread. A second signal exits at once.
+    Run it in the main thread, as the whole program: if a tool's thread is still busy shortly after
+    the end, the lifespan is left all the same and the process exits right here, because Python
+    would otherwise wait for that thread. A second signal exits at once.
 
     Args:
         server: Its lifespan is entered once, around the serving.
         streams: Pipes diverted earlier, before imports that might print; the caller restores them.
             None diverts here and restores at the end.
 
+    Returns:
+        The exit status: 0 when the client left, 128 plus its number after a signal.
+
     Raises:
         ConfigInvalid: Stdin or stdout is closed.
     """
     if streams is not None:
-        await _serve(server._lowlevel_server, streams)  # SDK has no public way to its loop
-        return
+        return await _serve(server._lowlevel_server, streams)  # SDK has no public way to its loop
     with StandardStreams.divert() as diverted:
-        await _serve(server._lowlevel_server, diverted)
+        return await _serve(server._lowlevel_server, diverted)
 
 
 async def scrub_results(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -106,12 +112,27 @@ async def scrub_results(ctx: ServerRequestContext[Any, Any], call_next: CallNext
     return scrubbed
 
 
-async def _serve(server: Server[Any], streams: StandardStreams) -> None:
-    stop = asyncio.Event()
+async def prompt_faults(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Server middleware that answers a wrong prompt name or argument as the client's fault.
+
+    The SDK raises what it would otherwise log with a traceback and answer as an internal error.
+    """
+    try:
+        return await call_next(ctx)
+    except ValueError as error:
+        fault = error.__cause__
+        if ctx.method != "prompts/get" or fault is None or fault.__cause__ is not None:  # our own failure has a cause
+            raise
+        known = "prompts/list names the prompts and their arguments."
+        raise MCPError(INVALID_PARAMS, f"{str(error)[:_FAULT_CHARS]}. {known}") from error
+
+
+async def _serve(server: Server[Any], streams: StandardStreams) -> int:
+    ending = Ending()
     owed = _Owed()
-    outbox = _Outbox(streams.stdout_fd, owed, on_broken=stop.set)
-    inbox = _Inbox(streams.stdin_fd, owed, outbox, on_end=stop.set)
-    with _stopped_by_signals(stop.set):
+    outbox = _Outbox(streams.stdout_fd, owed, on_broken=ending.begin)
+    inbox = _Inbox(streams.stdin_fd, owed, outbox, on_end=ending.begin)
+    with ending.watched():
         async with server.lifespan(server) as state:
             # A task of its own, not a task group's: a group would wait for stuck tool threads.
             serving = asyncio.create_task(
@@ -123,85 +144,54 @@ async def _serve(server: Server[Any], streams: StandardStreams) -> None:
                     init_options=server.create_initialization_options(),
                 )
             )
-            serving.add_done_callback(lambda _: stop.set())
+            serving.add_done_callback(lambda _: ending.begin())
             try:
-                await stop.wait()
+                await ending.begun()
             finally:
                 inbox.close()
             await asyncio.wait({serving}, timeout=_GRACE_SECONDS)
         await outbox.flush(_FLUSH_SECONDS)
-    if not serving.done():
-        _logger.warning("A tool was still running when the server was told to stop; it was abandoned.")
-        logging.shutdown()
-        os._exit(0)
+        if not serving.done():
+            _logger.warning("A tool was still running when the server was told to stop; it was abandoned.")
+            logging.shutdown()
+            os._exit(ending.status)
     serving.result()
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` in the running loop on the first termination signal; exit on the second."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python delivers signals to the main thread only
-        return
-    loop = asyncio.get_running_loop()
-    asked = False
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            os._exit(128 + number)
-        asked = True
-        loop.call_soon_threadsafe(stop)
-
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if sys.platform == "win32":
-        numbers.append(signal.SIGBREAK)
-    previous = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        # The loop's own handler only arms its wake-up descriptor, for a signal that interrupts
-        # another thread than the loop's. Ours replaces it, so that a blocked loop still hears
-        # the second signal. Windows loops wake by themselves.
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, lambda: None)
-        signal.signal(number, on_signal)
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    return ending.status
 
 
 class _Owed:
     """Which requests still lack their answer, in both directions."""
 
     def __init__(self) -> None:
-        self._by_us: set[str] = set()
-        self._by_client: set[str] = set()
+        self._by_us = Counter[RequestId]()  # a client may use an id twice
+        self._by_client: set[RequestId] = set()
         self._changed = asyncio.Event()
 
     def received(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
             if message.method not in _LONG_LIVED:
-                self._by_us.add(str(message.id))
+                self._by_us[message.id] += 1
         elif isinstance(message, JSONRPCNotification):
             if message.method == "notifications/cancelled":  # never answered
-                self._by_us.discard(str((message.params or {}).get("requestId")))
-        else:
-            self._by_client.discard(str(message.id))
+                self._answered((message.params or {}).get("requestId"))
+        elif message.id is not None:
+            self._by_client.discard(message.id)
         self._changed.set()
 
     def sent(self, message: JSONRPCMessage) -> None:
         if isinstance(message, JSONRPCRequest):
-            self._by_client.add(str(message.id))
+            self._by_client.add(message.id)
         elif not isinstance(message, JSONRPCNotification):
-            self._by_us.discard(str(message.id))
+            self._answered(message.id)
         self._changed.set()
+
+    def _answered(self, request_id: object) -> None:
+        if isinstance(request_id, int | str) and self._by_us[request_id] > 0:
+            self._by_us[request_id] -= 1
 
     async def settled(self) -> None:
         """Return when we owe nothing, or wait for an answer that can no longer come."""
-        while self._by_us and not self._by_client:
+        while self._by_us.total() > 0 and not self._by_client:
             self._changed.clear()
             await self._changed.wait()
 
@@ -272,8 +262,13 @@ class _Inbox(_Stream):
     async def _drain(self) -> None:
         settled = asyncio.ensure_future(self._owed.settled())
         closed = asyncio.ensure_future(self._closed.wait())
+        ends_at = self._loop.time() + _DRAIN_SECONDS
+        done = set[asyncio.Future[Any]]()
         try:
-            await asyncio.wait({settled, closed}, timeout=_DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            while not done and self._loop.time() < ends_at and not self._outbox.reader_left():
+                done, _ = await asyncio.wait(
+                    {settled, closed}, timeout=_DRAIN_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
         finally:
             settled.cancel()
             closed.cancel()
@@ -366,6 +361,14 @@ class _Outbox(_Stream):
         written: asyncio.Future[None] = self._loop.create_future()
         self._lines.put((b"", written))
         await asyncio.wait({written}, timeout=timeout_seconds)
+
+    def reader_left(self) -> bool:
+        """Whether nobody can read what is sent any more, as far as the platform tells."""
+        if not hasattr(select, "poll"):
+            return False
+        poll = select.poll()
+        poll.register(self._fd, 0)  # the other end's going is reported unasked
+        return bool(poll.poll(0))
 
     def _write(self) -> None:
         while True:

@@ -3,6 +3,9 @@
 Roots are asked for once a connection, and again when the client says that they changed. Up to 2025-11-25 the server
 asks while a tool runs. Since 2026-07-28 the tool answers "input required" and is called again; over HTTP nothing then
 tells one client from another, so nothing is remembered. A client that has no roots, or does not answer, is left alone.
+
+Who comes with a token may be anybody, anywhere: the paths it names are not looked up on this machine, or it could ask
+which folders there are, and what is worked on in them. It names its project.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp.types import InputRequiredResult, ListRootsRequest, ListRootsResult
 from mcp.types.version import is_version_at_least
 from pydantic import ValidationError
+
+from server.access import identity
 
 if TYPE_CHECKING:
     from memory_core.config import ProjectConfig
@@ -70,23 +75,25 @@ class Workspace:
         """
         if not settings.detect or settings.name.strip() or (named is not None and named.strip() != "."):
             return None
+        if identity() is not None:
+            return None
         if not _offers_roots(ctx):
             return self._around
-        found = self._by_rounds(ctx) if _is_modern(ctx) else self._within_the_call(ctx)
+        found = self._by_rounds(ctx) if is_modern(ctx) else self._within_the_call(ctx)
         return self._around if found is None else found
 
     def known(self, ctx: AnyContext, settings: ProjectConfig) -> str | None:
         """The project as far as it is known, without asking anybody."""
-        if not settings.detect or settings.name.strip():
+        if not settings.detect or settings.name.strip() or identity() is not None:
             return None
         found = None
         if _offers_roots(ctx):
-            found = self._said if _is_modern(ctx) else _connection_state(ctx).get(_STATE)
+            found = self._said if is_modern(ctx) else connection_state(ctx).get(_STATE)
         return found or self._around
 
     async def forget(self, ctx: ServerRequestContext[Any, Any], _params: Any) -> None:
         """Ask again: the client says that its roots changed."""
-        _connection_state(ctx).pop(_STATE, None)
+        connection_state(ctx).pop(_STATE, None)
 
     @cached_property
     def _around(self) -> str | None:
@@ -95,7 +102,7 @@ class Workspace:
         return None if self._folder is None else project_at(self._folder)
 
     def _within_the_call(self, ctx: AnyContext) -> str | None:
-        state = _connection_state(ctx)
+        state = connection_state(ctx)
         if _STATE not in state:
             if not ctx.session.can_send_request:
                 return None
@@ -134,12 +141,13 @@ def _offers_roots(ctx: AnyContext) -> bool:
     return capabilities is not None and capabilities.roots is not None
 
 
-def _is_modern(ctx: AnyContext) -> bool:
+def is_modern(ctx: AnyContext | ServerRequestContext[Any, Any]) -> bool:
+    """Whether the call is of the era without a handshake."""
     version = ctx.protocol_version
     return version is not None and is_version_at_least(version, _INPUT_REQUIRED_SINCE)
 
 
-def _connection_state(ctx: AnyContext | ServerRequestContext[Any, Any]) -> dict[str, Any]:
+def connection_state(ctx: AnyContext | ServerRequestContext[Any, Any]) -> dict[str, Any]:
     """What is kept for as long as the connection; the SDK has no public way to it from a call."""
     state: dict[str, Any] = ctx.session._connection.state
     return state

@@ -76,9 +76,8 @@ def test_every_memory_type_is_documented(name: str) -> None:
 
 def test_the_readme_names_the_test_command_that_ci_runs() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "pytest" in README
-    assert re.search(r"^\.venv/bin/pytest$", README, re.MULTILINE)
-    assert re.search(r"^\.venv/bin/pytest$", script, re.MULTILINE)
+    assert re.search(r"^\.venv/bin/pytest -n auto$", README, re.MULTILINE)
+    assert re.search(r"^\.venv/bin/pytest -n auto$", script, re.MULTILINE)
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -8,7 +8,7 @@ what it does not hold does not exist, whatever a vector index answers.
 from __future__ import annotations
 
 import json
-import logging
+import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,76 +16,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from memory_core.errors import StorageFailed
 from memory_core.index import waiting
+from memory_core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
 from memory_core.index.filter import ANYTHING, Condition, private_elsewhere, utc
 from memory_core.index.tokenizer import index_tokens
-from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.index.vectors import chunks
-from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.model.changes import text_sha256
 from memory_core.model.uri import MemoryUri
 from memory_core.scoring.everyday import filler_texts
-from memory_core.storage.database import Database
-
-_log = logging.getLogger(__name__)
-
-#: Vectors outlive every other table: what an older catalog embedded need not be embedded again.
-_SCHEMA_1 = VECTORS_DDL
-_SCHEMA_2 = (
-    """
-DROP TABLE IF EXISTS meta;
-DROP TABLE IF EXISTS spaces;
-DROP TABLE IF EXISTS documents;
-DROP TABLE IF EXISTS passages;
-DROP TABLE IF EXISTS words;
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE spaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE documents (
-    id INTEGER PRIMARY KEY,
-    uri TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    space TEXT NOT NULL,
-    context_type TEXT NOT NULL,
-    memory_type TEXT NOT NULL,
-    name TEXT NOT NULL,
-    abstract TEXT NOT NULL,
-    own TEXT NOT NULL,
-    created_at TEXT,
-    updated_at TEXT,
-    happened TEXT,
-    salience REAL NOT NULL,
-    tags TEXT NOT NULL,
-    category TEXT,
-    project TEXT,
-    private INTEGER NOT NULL,
-    contested_by TEXT NOT NULL,
-    signature TEXT NOT NULL,
-    role TEXT,
-    speaker TEXT,
-    session_id TEXT,
-    UNIQUE (uri, part)
-);
-CREATE INDEX documents_space ON documents (space);
-CREATE INDEX documents_private ON documents (project) WHERE private;
-CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS NOT NULL;
-CREATE VIRTUAL TABLE words USING fts5 (
-    own, previous, scope, tokenize = 'porter unicode61 remove_diacritics 2'
-);
-"""
-    + WAITING_DDL
-)
-_MIGRATIONS = (_SCHEMA_1, _SCHEMA_2)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the catalog has followed which ledger."""
+    """How far the catalog has followed which ledger.
+
+    Attributes:
+        ledger_id: Of which ledger; empty for a new catalog.
+        seq: The last commit that is indexed.
+        filling: While the files of before are still being indexed: the last one that is, as a mark of ``following``;
+            None when all are.
+        filling_id: Names the filling that numbered the documents; their ids mean nothing after another.
+    """
 
     ledger_id: str
     seq: int
+    filling: str | None = None
+    filling_id: str = ""
 
 
 class Entry(NamedTuple):
@@ -121,12 +79,8 @@ class Catalog:
     """Reads and writes ``index.sqlite3``."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._database = Database(path, _MIGRATIONS, "NORMAL")
-        except StorageFailed as error:
-            _log.warning("the catalog is rebuilt: %s", error.message)
-            _move_aside(path)
-            self._database = Database(path, _MIGRATIONS, "NORMAL")
+        self.file = CatalogFile(path)
+        self._database = self.file.database
 
     def close(self) -> None:
         """Close all connections."""
@@ -146,8 +100,10 @@ class Catalog:
 
     def position(self) -> Position:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
-        found = dict(self.connection().execute("SELECT name, value FROM meta WHERE name IN ('ledger_id', 'seq')"))
-        return Position(found.get("ledger_id", ""), int(found.get("seq", 0)))
+        found = dict(self.connection().execute("SELECT name, value FROM meta"))
+        return Position(
+            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), found.get("filling_id", "")
+        )
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         """Rows of everyday words, so that idf means something in a store of one memory."""
@@ -159,13 +115,20 @@ class Catalog:
     def advance(self, connection: sqlite3.Connection, position: Position) -> None:
         """Note that everything up to ``position`` is indexed."""
         rows = [("ledger_id", position.ledger_id), ("seq", str(position.seq))]
+        if position.filling is None:
+            connection.execute("DELETE FROM meta WHERE name = 'filling'")
+        else:
+            rows.append(("filling", position.filling))
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def clear(self, connection: sqlite3.Connection) -> None:
         """Forget all documents; vectors stay, as the cache of what was embedded."""
-        for table in ("meta", "documents", "words"):
+        for table in ("meta", "documents"):
             connection.execute(f"DELETE FROM {table}")
+        connection.execute("DROP TABLE words")  # a torn full-text table could not be emptied
+        connection.execute(WORDS_DDL)
         waiting.clear(connection)
+        connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
         self._fill(connection)
 
     def remove(self, connection: sqlite3.Connection, uri: MemoryUri) -> None:
@@ -383,11 +346,3 @@ class Catalog:
         for number, text in enumerate(texts, first):
             waiting.put(connection, document, uri.space, str(uri), number, text, text_sha256(text))
         waiting.remove_range(connection, str(uri), first + len(texts), first + PASSAGE_LIMIT_COUNT)
-
-
-def _move_aside(path: Path) -> None:
-    """Make room for a new catalog; the damaged one is kept once, for whoever wants to look."""
-    for suffix in ("", "-wal", "-shm"):
-        file = path.with_name(path.name + suffix)
-        if file.exists():
-            file.replace(path.with_name(f"{path.name}.damaged{suffix}"))

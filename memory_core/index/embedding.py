@@ -66,7 +66,7 @@ class PassageEmbedding:
         self._catalog = catalog
         self._locks = locks
         self._turn = threading.Lock()
-        self._registered: tuple[str, float] = ("", 0.0)
+        self._registered: tuple[str, float, int] = ("", 0.0, 0)
         self._batch = _FIRST_BATCH
 
     @property
@@ -158,12 +158,13 @@ class PassageEmbedding:
         """Note once a day that the model is in use; what it has no vectors of begins to wait."""
         fingerprint = embedder.fingerprint
         now = time.time()
-        known, noted_at = self._registered
-        if known != fingerprint or not now - _REGISTER_SECONDS < noted_at <= now:
+        known, noted_at, noted_in = self._registered
+        generation = self._catalog.file.generation
+        if (known, noted_in) != (fingerprint, generation) or not now - _REGISTER_SECONDS < noted_at <= now:
             if not waiting.is_registered(self._catalog.connection(), fingerprint, now - _REGISTER_SECONDS):
                 with self._catalog.writing() as connection:
                     waiting.register(connection, fingerprint, now)
-            self._registered = (fingerprint, now)
+            self._registered = (fingerprint, now, generation)
         return fingerprint
 
     def _loaded(self, embedder: Embedder, closing: threading.Event) -> bool:

@@ -1,53 +1,43 @@
 """Keeps the catalog and the vectors in step with the ledger.
 
-``follow`` brings words up to date and is called before every search, in whichever process searches.
-Vectors follow (``embedding``): at once where the model is loaded and little waits, else in the background, where
-also sealing runs. Nothing here is needed for a commit to be safe; everything here can be deleted.
+``follow`` brings words up to date (``following``) and is called before every search, in whichever process searches.
+A catalog that is damaged, deleted or replaced while it is open is noticed there and built anew. Vectors follow
+(``embedding``): at once where the model is loaded and little waits, else in the background, where also sealing runs.
+Nothing here is needed for a commit to be safe; everything here can be deleted.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from memory_core.errors import EmbeddingFailed, StorageFailed, StoreBusy
-from memory_core.index.catalog import Catalog, Position
-from memory_core.index.documents import (
-    is_searchable,
-    is_session_log,
-    log_documents,
-    memory_document,
-    session_growth,
-)
+from memory_core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
+from memory_core.index.catalog import Catalog
 from memory_core.index.embedder import Embedder
 from memory_core.index.embedding import PassageEmbedding, Progress
+from memory_core.index.following import FOLLOW_SECONDS, Behind, Follower, TypeAt
 from memory_core.index.sealing import SealedIndex
-from memory_core.index.vectors import count, prune
-from memory_core.index.waiting import dead_vectors, passage_count
-from memory_core.model.conversation import Message, parse_lines
-from memory_core.model.daily_log import log_day
-from memory_core.model.memory_file import parse
-from memory_core.model.schema import MemoryType
-from memory_core.model.uri import MemoryUri
-from memory_core.storage.ledger import ChangeRow, Ledger
+from memory_core.index.vectors import count, prune, unsound
+from memory_core.index.waiting import await_missing, dead_vectors, passage_count
+from memory_core.storage.database import DatabaseDamaged
+from memory_core.storage.ledger import Ledger
 from memory_core.storage.quiet import await_quiet
 
-if TYPE_CHECKING:
-    import sqlite3
-
 _log = logging.getLogger(__name__)
-_FOLLOW_COMMITS = 200
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
 #: A process that only searches opens what others sealed this often.
 _UPKEEP_SECONDS = 60.0
+#: A catalog that is damaged again at once is left to the next request.
+_HEALINGS = 3
 
-#: The type of a file, by its place and the type its trailer names.
-TypeAt = Callable[[MemoryUri, str | None], MemoryType | None]
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Indexer:
@@ -67,11 +57,9 @@ class Indexer:
         self.catalog = Catalog(path)
         self.vectors = vectors
         self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
-        self._ledger = ledger
-        self._ledger_id = ledger.ledger_id
-        self._type_at = type_at
         self._wake = threading.Event()
         self._closing = threading.Event()
+        self._follower = Follower(ledger, self.catalog, path.parent / "locks", type_at, self._closing)
         self._told = ""
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()
@@ -99,16 +87,67 @@ class Indexer:
         """Let the background work look for something to do."""
         self._wake.set()
 
-    def follow(self) -> None:
-        """Index every commit the catalog has not seen, of this process or another.
+    def follow(
+        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Callable[[Behind], None] | None = None
+    ) -> Behind | None:
+        """Index the commits that the catalog has not seen, of this process or another; a damaged catalog anew.
+
+        Args:
+            wait_seconds: Much that is missing is left to the background after so long; None waits for all of it.
+            report: Told how far it is, while it waits.
+
+        Returns:
+            How far it is; None when nothing is missing.
 
         Raises:
             StoreBusy: If another process wrote the catalog for longer than the timeout.
+            StorageFailed: If all of it was to be indexed, and the disk refuses; else what is indexed is answered from.
         """
-        newest = self._ledger.newest_seq()
-        while self.catalog.position() != Position(self._ledger_id, newest):
-            self._follow_some()
-            newest = self._ledger.newest_seq()
+        try:
+            behind = self.answer(lambda: self._follower.follow(wait_seconds, report))
+        except DatabaseDamaged:
+            raise
+        except StorageFailed as error:
+            if wait_seconds is None:
+                raise
+            behind = Behind(0, 0, "changes", error.message)
+        if behind is not None:
+            self.wake()
+        return behind
+
+    def answer(self, ask: Callable[[], T]) -> T:
+        """What ``ask`` returns; where it meets a catalog that cannot be used, from a new one.
+
+        Raises:
+            DatabaseDamaged: If it is the ledger that cannot be trusted, or the disk spoils every catalog.
+        """
+        for _ in range(_HEALINGS):
+            try:
+                if not self.catalog.file.is_current():
+                    self._replaced(self.catalog.file.renew())
+                return ask()
+            except DatabaseDamaged as error:
+                self.heal(error)
+        return ask()
+
+    def heal(self, damage: DatabaseDamaged) -> None:
+        """Put a new catalog in the place of a damaged one; the background fills it.
+
+        Raises:
+            DatabaseDamaged: ``damage``, if it is not the catalog's.
+        """
+        file = self.catalog.file
+        if damage.path != file.path:
+            raise damage
+        if file.is_current():
+            _log.warning("the index is rebuilt: %s", damage.message)
+            self._replaced(file.renew(file.database.seen_generation))
+        else:
+            self._replaced(file.renew())
+
+    def _replaced(self, replaced: bool) -> None:
+        if replaced:
+            self.wake()
 
     @property
     def embedder(self) -> Embedder | None:
@@ -144,57 +183,30 @@ class Indexer:
         Raises:
             EmbeddingFailed: If there is no model, or it cannot be used.
         """
-        self.follow()
+        self.follow(None)
         return self._embedding.all(report)
+
+    def drop_unsound(self) -> int:
+        """Drop vectors that are none; what they were of waits for new ones.
+
+        Returns:
+            How many there were.
+        """
+        rows = unsound(self.catalog.connection())
+        if rows:
+            with self.catalog.writing() as connection:
+                prune(connection, rows)
+                await_missing(connection)
+            self.wake()
+        return len(rows)
+
+    def vector_count(self) -> int:
+        """How many vectors are stored, of all models and of texts that are gone too."""
+        return int(self.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()[0])
 
     def progress(self) -> Progress:
         """How many passages have a vector of the model in use, of how many."""
         return self._embedding.progress()
-
-    def _follow_some(self) -> None:
-        with self.catalog.writing() as connection:
-            position = self.catalog.position()
-            # Read before the rows: what is committed in between is then not skipped, only seen the next time.
-            newest = self._ledger.newest_seq()
-            if position.ledger_id != self._ledger_id or position.seq > newest:
-                self.catalog.clear(connection)
-                position = Position(self._ledger_id, 0)
-            rows = self._ledger.changes_after(position.seq, _FOLLOW_COMMITS)
-            whole = {row.uri: index for index, row in enumerate(rows) if not row.appended}
-            for index, row in enumerate(rows):
-                if index >= whole.get(row.uri, 0):
-                    self._index(connection, row)
-            seq = rows[-1].seq if rows else newest
-            self.catalog.advance(connection, Position(self._ledger_id, seq))
-
-    def _index(self, connection: sqlite3.Connection, row: ChangeRow) -> None:
-        if not is_searchable(row.uri):
-            return
-        if is_session_log(row.uri):
-            self._index_session(connection, row)
-            return
-        self.catalog.remove(connection, row.uri)
-        if log_day(row.uri) is not None:
-            text = self._ledger.text_at(row.uri, row.seq) if row.appended else row.after
-            for document in log_documents(row.uri, text or ""):
-                self.catalog.put(connection, document)
-            return
-        if row.after is not None:
-            memory_type = self._type_at(row.uri, parse(row.after).type_name)
-            self.catalog.put(connection, memory_document(row.uri, row.after, memory_type))
-
-    def _index_session(self, connection: sqlite3.Connection, row: ChangeRow) -> None:
-        earlier: list[tuple[int, str]] = []
-        first_part = 0
-        text = row.after
-        if row.appended and row.before_sha256 is not None:
-            before = self._ledger.text_at(row.uri, row.seq - 1) or ""
-            first_part = before.count("\n")
-            earlier = self.catalog.last_turns(row.uri)
-        else:
-            self.catalog.remove(connection, row.uri)
-        messages = [(first_part + line, message) for line, message in _numbered(text or "")]
-        self.catalog.grow(connection, row.uri, session_growth(row.uri, earlier, messages))
 
     def _load(self) -> None:
         embedder = self.embedder
@@ -216,14 +228,30 @@ class Indexer:
             if self._closing.is_set():
                 return
             try:
-                self.follow()
+                self._follow_all()
                 self._embedding.in_background(self._closing)
                 self._seal()
                 self._told = ""
+            except DatabaseDamaged as error:
+                self._healed_in_background(error)
             except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
-                if error.message != self._told:
-                    self._told = error.message
-                    _log.warning("background indexing paused: %s", error)
+                self._tell(error)
+
+    def _follow_all(self) -> None:
+        while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:
+            continue
+
+    def _healed_in_background(self, damage: DatabaseDamaged) -> None:
+        try:
+            self.heal(damage)
+            self.wake()
+        except (StoreBusy, StorageFailed) as error:
+            self._tell(error)
+
+    def _tell(self, error: RunebookError) -> None:
+        if error.message != self._told:
+            self._told = error.message
+            _log.warning("background indexing paused: %s", error)
 
     def _seal(self) -> None:
         fingerprint = self._embedding.fingerprint
@@ -248,9 +276,20 @@ class Indexer:
         self.vectors.compact(connection, space, fingerprint, live)
 
 
-def _numbered(text: str) -> Iterator[tuple[int, Message]]:
-    """Each readable message with its line number; a damaged line keeps its number to itself."""
-    for number, line in enumerate(text.split("\n")):
-        messages, _ = parse_lines(line)
-        if messages:
-            yield number, messages[0]
+class Searching(Protocol):
+    """Whatever asks an index."""
+
+    indexer: Indexer
+
+
+S = TypeVar("S", bound=Searching)
+
+
+def healed(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that is asked again where it met a damaged index; see ``Indexer.answer``. For methods that only read."""
+
+    @wraps(method)
+    def asked(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self.indexer.answer(lambda: method(self, *arguments, **named))
+
+    return asked

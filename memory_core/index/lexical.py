@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from memory_core.index import scoped_words
 from memory_core.index.filter import ANYTHING, Condition
 from memory_core.index.tokenizer import word_share
 from memory_core.scoring.fusion import COLUMN_WEIGHTS, FILLER_ROWS, Question, weigh_question
@@ -57,20 +58,24 @@ def search(
         connection: The catalog.
         terms: FTS5 operands, as ``tokenizer.query_terms`` makes them.
         limit: Documents at most, best first.
-        documents: How many documents there are.
-        scopes: Scope terms to stay within; None means everywhere.
+        documents: How many documents there are within the scopes.
+        scopes: Scope terms to stay within; None means everywhere. What others hold then changes no score.
         condition: A condition over ``documents d``.
     """
     if not terms or (scopes is not None and not scopes):
         return LexicalHits({}, Question(0.0, 0, 0, words=0.0, documents=documents))
     rows = documents + FILLER_ROWS
-    counted = [_frequency(connection, term) for term in terms]
+    counted = [_frequency(connection, term, scopes, documents) for term in terms]
     matching = [count for count, _ in counted]
     telling = _telling(terms, matching, rows)
-    scores = _scored(connection, _confined(" OR ".join(telling), scopes), limit, condition)
+    if scopes is None:
+        scores = _scored(connection, _confined(" OR ".join(telling), None), limit, condition)
+    else:
+        held = {term: count for term, count in zip(terms, matching, strict=True) if term in telling}
+        scores = scoped_words.scores(connection, held, limit, documents, scopes, condition)
     question = weigh_question(rows, matching, [word_share(term) for term in terms])
     # Words of fillers, or that only a space out of sight holds, are as unknown as words that nobody holds.
-    known = sum(known for _, known in counted) if scopes is None else _known(connection, terms, scopes)
+    known = sum(known for _, known in counted)
     # A turn's word stands with the two turns after it as well; only the one that says it holds it.
     few = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= _RARE_DOCUMENTS * _VIEWS]
     rare = frozenset(holding(connection, few, _RARE_DOCUMENTS, scopes, condition))
@@ -90,7 +95,8 @@ def holding(
         connection: The catalog.
         terms: FTS5 operands.
         limit: A term that more documents hold names none of them.
-        scopes: Scope terms to stay within; None means everywhere.
+        scopes: Scope terms to stay within; None means everywhere. Within scopes the BM25 is left out, as 0.0: it
+            rests on what others hold.
         condition: A condition over ``documents d``.
     """
     if scopes is not None and not scopes:
@@ -100,7 +106,8 @@ def holding(
         match = f"own : {term}" if scopes is None else f"(own : {term}) AND scope : ({' OR '.join(scopes)})"
         holders = _scored(connection, match, limit + 1, condition)
         if len(holders) <= limit:
-            found |= {identifier: max(score, found.get(identifier, 0.0)) for identifier, score in holders.items()}
+            own = holders if scopes is None else dict.fromkeys(holders, 0.0)
+            found |= {identifier: max(score, found.get(identifier, 0.0)) for identifier, score in own.items()}
     return found
 
 
@@ -151,9 +158,11 @@ def sharing(
         limit: Documents at most.
         condition: A condition over ``documents d``.
     """
-    counted = sorted((_bounded_frequency(connection, term), term) for term in terms)
+    if scopes is not None and not scopes:
+        return []
+    counted = sorted((_bounded_frequency(connection, term, scopes), term) for term in terms)
     rarest = [(count, term) for count, term in counted if count > 1][:_RAREST_TERMS]
-    if not rarest or (scopes is not None and not scopes):
+    if not rarest:
         return []
     joint = " OR " if sum(count for count, _ in rarest) <= _COMMON_FROM else " AND "
     match = _confined(joint.join(term for _, term in rarest), scopes)
@@ -166,9 +175,10 @@ def sharing(
     return [(uri, own) for uri, own in rows]
 
 
-def _bounded_frequency(connection: sqlite3.Connection, term: str) -> int:
+def _bounded_frequency(connection: sqlite3.Connection, term: str, scopes: Sequence[str] | None) -> int:
+    match = f"own : {term}" if scopes is None else f"(own : {term}) AND scope : ({' OR '.join(scopes)})"
     row = connection.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (f"own : {term}", _COMMON_FROM)
+        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (match, _COMMON_FROM)
     ).fetchone()
     return int(row[0])
 
@@ -178,8 +188,12 @@ def _confined(expression: str, scopes: Sequence[str] | None) -> str:
     return match if scopes is None else f"({match}) AND scope : ({' OR '.join(scopes)})"
 
 
-def _frequency(connection: sqlite3.Connection, term: str) -> tuple[int, bool]:
+def _frequency(
+    connection: sqlite3.Connection, term: str, scopes: Sequence[str] | None, documents: int
+) -> tuple[int, bool]:
     """Rows that hold a term in either view, of a common one about how many; and whether any document does."""
+    if scopes is not None:
+        return scoped_words.frequency(connection, term, scopes, _COUNTED, documents)
     count, last = connection.execute(
         "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)",
         (f"{{own previous}} : {term}", _COUNTED),
@@ -188,7 +202,8 @@ def _frequency(connection: sqlite3.Connection, term: str) -> tuple[int, bool]:
     if count < _COUNTED:
         return int(count), held
     (newest,) = connection.execute("SELECT max(id) FROM documents").fetchone()
-    return max(int(count), int(count * newest / max(last, 1))), held
+    estimate = min(int(count * newest / max(last, 1)), documents)  # ids may be sparse
+    return max(int(count), estimate), held
 
 
 def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[str]:
@@ -196,12 +211,3 @@ def _telling(terms: Sequence[str], matching: Sequence[int], rows: int) -> list[s
     bound = max(_COUNTED, int(rows * _COMMON_SHARE))
     telling = [term for term, count in zip(terms, matching, strict=True) if 0 < count <= bound]
     return telling or list(terms)
-
-
-def _known(connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str]) -> int:
-    """How many of the terms any document within the scopes holds."""
-    return sum(
-        connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (_confined(term, scopes),)).fetchone()
-        is not None
-        for term in terms
-    )

@@ -166,7 +166,7 @@ class SealedIndex:
         """The cosine of each of these rows of a space and model, by number; others are left out; see ``search``."""
         found = self._shelf(connection, space, fingerprint).view.scan.cosines(query, seqs)
         sealed = log.by_seq(connection, [seq for seq in seqs if seq not in found])
-        return found | {seq: float(row @ query) for seq, row in sealed.items()}
+        return found | {seq: float(row @ query) for seq, row in sealed.items() if row.shape == query.shape}
 
     def seal_due(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> bool:
         """Whether ``seal`` would open a newer snapshot or make one; a millisecond at most."""
@@ -240,8 +240,7 @@ class SealedIndex:
             return shelf
 
     def _opening_due(self, shelf: _Shelf) -> bool:
-        stamp = shelf.snapshots.stamp()
-        if stamp is None or stamp == shelf.opened:
+        if shelf.snapshots.stamp() in (None, shelf.opened):
             return False
         return shelf.view.segment is None or len(shelf.view.scan) >= self._seal_rows
 
@@ -364,6 +363,8 @@ class SealedIndex:
             try:
                 while after < newest:
                     seqs, vectors = log.rows_after(connection, shelf.space, shelf.fingerprint, after, BATCH_ROWS)
+                    if not len(seqs):
+                        break  # the newest rows are damaged
                     child.send(seqs, vectors)
                     after, rows, checksum = int(seqs[-1]), rows + len(seqs), zlib.crc32(vectors[-1].tobytes())
                 held = child.finish()
@@ -395,6 +396,5 @@ def _sealed_vector(connection: sqlite3.Connection, manifest: Manifest, log_id: s
     if manifest.log_id != log_id:
         return None
     found = log.by_seq(connection, [manifest.sealed_seq]).get(manifest.sealed_seq)
-    if found is None or zlib.crc32(found.tobytes()) != manifest.sealed_crc32:
-        return None
-    return found
+    same = found is not None and zlib.crc32(found.tobytes()) == manifest.sealed_crc32
+    return found if same else None

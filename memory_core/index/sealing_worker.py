@@ -206,6 +206,7 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)  # what Chroma writes is nobody else's from its first byte on
     if hasattr(os, "nice"):
         os.nice(5)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -144,6 +144,7 @@ class Snapshots:
             StorageFailed: If the system refuses; the current one is then untouched.
         """
         files = _vector_files(build)
+        atomic.make_private(build)
         for name in (*files, DATABASE):
             atomic.sync(build / name)
         older = sorted(self._home.glob(f"{_SNAPSHOT_PREFIX}*"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ INSERT INTO vector_log (id) VALUES (lower(hex(randomblob(16))));
 
 _READ_ROWS = 2_000
 _FIRST_CAPACITY = 64
+#: Of the squared length; rounding stays far below it.
+_LENGTH_TOLERANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,18 +87,51 @@ def prune(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
 def rows_after(
     connection: sqlite3.Connection, space: str, fingerprint: str, seq: int, limit: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The oldest rows newer than ``seq``, at most ``limit``.
+    """The oldest sound rows newer than ``seq``, at most ``limit``; what is no vector is left out (see ``unsound``).
 
     Returns:
         seqs int64 (n,), ascending, and vectors float32 (n, dim); dim is 0 when there are none.
     """
-    rows = connection.execute(
-        "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (space, fingerprint, seq, limit),
-    ).fetchall()
-    seqs = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-    flat = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f4").astype(np.float32, copy=False)
-    return seqs, flat.reshape(len(rows), -1) if rows else flat.reshape(0, 0)
+    while True:
+        rows = connection.execute(
+            "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (space, fingerprint, seq, limit),
+        ).fetchall()
+        seqs, found = _sound(rows)
+        if len(seqs) or len(rows) < limit:
+            return seqs, found
+        seq = int(rows[-1][0])  # a whole page of damage
+
+
+def unsound(connection: sqlite3.Connection) -> list[int]:
+    """Numbers of rows whose vector is none: of a size unlike its model's others, not a number, or not of length 1."""
+    found: list[int] = []
+    models = connection.execute("SELECT DISTINCT space, fingerprint FROM vectors").fetchall()
+    for space, fingerprint in models:
+        seq = 0
+        while rows := connection.execute(
+            "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (space, fingerprint, seq, _READ_ROWS),
+        ).fetchall():
+            held = set(_sound(rows)[0].tolist())
+            found += [row[0] for row in rows if row[0] not in held]
+            seq = int(rows[-1][0])
+    return found
+
+
+def _sound(rows: Sequence[tuple[int, bytes]]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The rows that hold a vector of the size most have, as ``rows_after`` returns them."""
+    sizes = Counter(len(blob) if isinstance(blob, bytes) else 0 for _, blob in rows)
+    size = max((size for size in sizes if size and size % 4 == 0), key=lambda size: (sizes[size], size), default=0)
+    if not size:
+        return np.empty(0, np.int64), np.empty((0, 0), np.float32)
+    fitting = [row for row in rows if len(row[1]) == size] if len(sizes) > 1 else rows
+    seqs = np.fromiter((row[0] for row in fitting), dtype=np.int64, count=len(fitting))
+    flat = np.frombuffer(b"".join(row[1] for row in fitting), dtype="<f4").astype(np.float32, copy=False)
+    found = flat.reshape(len(fitting), -1)
+    with np.errstate(all="ignore"):
+        sound = np.abs(np.einsum("ij,ij->i", found, found) - 1.0) < _LENGTH_TOLERANCE  # not for NaN
+    return (seqs, found) if sound.all() else (seqs[sound], found[sound])
 
 
 def newest_seq(connection: sqlite3.Connection, space: str, fingerprint: str) -> int:
@@ -124,7 +160,8 @@ def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, NDA
     found: dict[int, NDArray[np.float32]] = {}
     for marks, chunk in chunks(seqs):
         for seq, blob in connection.execute(f"SELECT seq, vector FROM vectors WHERE seq IN ({marks})", chunk):
-            found[int(seq)] = np.frombuffer(blob, dtype="<f4").astype(np.float32, copy=False)
+            if len(blob) % 4 == 0:
+                found[int(seq)] = np.frombuffer(blob, dtype="<f4").astype(np.float32, copy=False)
     return found
 
 
@@ -196,10 +233,9 @@ class ExactScan:
         with self._refreshing:
             while True:
                 seqs, vectors = rows_after(connection, self.space, self.fingerprint, self._newest, _READ_ROWS)
-                if len(seqs):
-                    self._extend(seqs, vectors)
-                if len(seqs) < _READ_ROWS:
+                if not len(seqs):
                     return
+                self._extend(seqs, vectors)
 
     def search(self, query: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
         """The ``k`` nearest rows as ``(seq, cosine)``, best first.

@@ -121,6 +121,27 @@ def register(connection: sqlite3.Connection, fingerprint: str, now: float) -> No
     connection.execute("DELETE FROM models WHERE last_used < ?", (now - FORGOTTEN_SECONDS,))
 
 
+def await_missing(connection: sqlite3.Connection) -> int:
+    """Let every passage wait that has no vector of a model in use and does not wait yet.
+
+    Returns:
+        How many there were.
+    """
+    cursor = connection.execute(
+        f"INSERT OR IGNORE INTO waiting SELECT m.id, p.id FROM models m, passages p WHERE {_NO_VECTOR}"
+    )
+    return cursor.rowcount
+
+
+def passages_without_vector(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many passages have neither a vector of a model in use nor wait for one, by model; none for most."""
+    rows = connection.execute(
+        f"SELECT m.fingerprint, count(*) FROM models m, passages p WHERE {_NO_VECTOR} AND NOT EXISTS "
+        "(SELECT 1 FROM waiting w WHERE w.model_id = m.id AND w.passage_id = p.id) GROUP BY m.id"
+    )
+    return {str(fingerprint): int(lacking) for fingerprint, lacking in rows}
+
+
 def newest(connection: sqlite3.Connection, fingerprint: str, limit: int) -> list[Passage]:
     """Passages that wait for a vector of this model, newest first: what was just said is asked for next."""
     rows = connection.execute(

@@ -174,7 +174,9 @@ class Extractor:
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
-    def brief(self, session_id: str | None = None, focus: str | None = None, project: str | None = None) -> str:
+    def brief(
+        self, session_id: str | None = None, focus: str | None = None, project: str | None = None, *, noted: bool = True
+    ) -> str:
         """A brief about a stored conversation, with its messages, as far as one hand-in can take them.
 
         Args:
@@ -182,6 +184,7 @@ class Extractor:
                 before it.
             focus: What to look for; also picks the memories that are shown.
             project: The one that the client works in; what is private to another is not offered.
+            noted: False leaves no note of it: for a client that may not hand anything in.
 
         Raises:
             NotFound: If nothing of this conversation waits.
@@ -201,7 +204,8 @@ class Extractor:
                 )
         part = self.sessions.part(row, self._briefs.conversation_tokens)
         brief = self._within(part.belonging)[1].write(_for_client(part.conversation), include_messages=True)
-        self.queue.briefed(row.log, part.span.end, brief.seen)
+        if noted:
+            self.queue.briefed(row.log, part.span.end, brief.seen)
         return brief.text
 
     def hand_in(

@@ -109,6 +109,8 @@ class SessionProgress:
         extracted: Messages that have been turned into memories, or judged; None leaves it as it is.
         known: Messages that were in the log before; a log that a person shortened holds no more extracted ones.
         call_keys: Tool calls that were counted, by ``update.statistics``.
+        uncounted: Tool calls whose count was taken back.
+        left: Why an undone extraction is not done again by itself; it waits until somebody asks for it.
     """
 
     log: MemoryUri
@@ -116,6 +118,8 @@ class SessionProgress:
     extracted: int | None = None
     known: int | None = None
     call_keys: frozenset[str] = frozenset()
+    uncounted: frozenset[str] = frozenset()
+    left: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,12 @@ class Scope(StrEnum):
     ARCHIVE = "archive"
 
 
+def file_of(uri: str) -> str:
+    """A hit's URI without the ``#12`` that names a line of its file; file names may hold a ``#`` themselves."""
+    file, _, line = uri.rpartition("#")
+    return file if line.isdecimal() else uri
+
+
 def is_device_name(part: str) -> bool:
     """Whether Windows would open a device for this name (``NUL``, ``com1.md``, …)."""
     return part.split(".", 1)[0].rstrip(" ").casefold() in _DEVICES

@@ -99,11 +99,7 @@ class Browser:
             whole = limit == -1 and offset == 0
             limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
             offset += line
-        if offset < 0 or limit < -1:
-            raise InvalidInput(
-                f"offset {offset} and limit {limit} are out of range.",
-                hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
-            )
+        check_range(offset, limit)
         uri = self.visible(MemoryUri.parse(uri_text))
         text = self._files.text(uri)
         if text is not None and self._strict and is_elsewhere(uri, text, self._project):
@@ -112,23 +108,7 @@ class Browser:
             if self._files.is_dir(uri):
                 raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
             raise _absent(uri)
-        lines = text.split("\n")
-        if lines[-1] == "":
-            lines.pop()
-        if offset > len(lines) or (offset == len(lines) and lines):
-            raise InvalidInput(
-                f"{str(uri)!r} has {len(lines)} lines; there is no line {offset}.",
-                hint="Start at a smaller offset.",
-            )
-        end = len(lines) if limit == -1 else min(len(lines), offset + limit)
-        end = _within(lines, offset, end, limit_chars)
-        content = "\n".join(lines[offset:end])
-        if limit_chars is not None and len(content) > limit_chars:
-            cut = f" […line {offset} has {len(content)} characters; the resource {uri} holds it whole]"
-            content = content[: max(0, limit_chars - len(cut))] + cut
-        elif end == len(lines) and text.endswith("\n") and lines:
-            content += "\n"
-        return ReadResult(str(uri), content, offset, len(lines), end if end < len(lines) else None)
+        return page_of(str(uri), text, offset, limit, limit_chars)
 
     def _entry_lines(self, uri_text: str, line: int) -> int:
         """How many lines the message or the log's entry has that begins at a line."""
@@ -249,6 +229,45 @@ class Browser:
         names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
         more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
         return names + more
+
+
+def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
+    """Lines of a text; the arguments are those of ``Browser.read``.
+
+    Raises:
+        InvalidInput: If offset or limit is out of range.
+    """
+    check_range(offset, limit)
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if offset > len(lines) or (offset == len(lines) and lines):
+        raise InvalidInput(
+            f"{uri!r} has {len(lines)} lines; there is no line {offset}.",
+            hint="Start at a smaller offset.",
+        )
+    end = len(lines) if limit == -1 else min(len(lines), offset + limit)
+    end = _within(lines, offset, end, limit_chars)
+    content = "\n".join(lines[offset:end])
+    if limit_chars is not None and len(content) > limit_chars:
+        cut = f" […line {offset} has {len(content)} characters; the resource {uri} holds it whole]"
+        content = content[: max(0, limit_chars - len(cut))] + cut
+    elif end == len(lines) and text.endswith("\n") and lines:
+        content += "\n"
+    return ReadResult(uri, content, offset, len(lines), end if end < len(lines) else None)
+
+
+def check_range(offset: int, limit: int) -> None:
+    """Refuse lines that no text has.
+
+    Raises:
+        InvalidInput: If offset or limit is out of range.
+    """
+    if offset < 0 or limit < -1:
+        raise InvalidInput(
+            f"offset {offset} and limit {limit} are out of range.",
+            hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
+        )
 
 
 def _within(lines: Sequence[str], start: int, end: int, limit_chars: int | None) -> int:

@@ -163,10 +163,13 @@ class CandidateSearch:
         return Gathered(evidence, words.question)
 
     def _documents(self) -> int:
-        """How many documents there are; counted once for each state of the catalog."""
+        """How many documents there are within the spaces; counted once for each state of the catalog."""
         position = self._catalog.position()
         if self._counted is None or self._counted[0] != position:
-            self._counted = (position, self._catalog.count())
+            rows = self._catalog.connection().execute(
+                f"SELECT count(*) FROM documents WHERE space IN ({', '.join('?' * len(self._spaces))})", self._spaces
+            )
+            self._counted = (position, int(rows.fetchone()[0]))
         return self._counted[1]
 
     def _dated(self, sought: Sought) -> list[int]:

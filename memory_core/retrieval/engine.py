@@ -64,7 +64,7 @@ class ContextEngine:
             browser,
             ledger,
             registry,
-            ledger.injections if traces else _Unkept(ledger.injections),
+            _Given(ledger.injections, config.user_space, kept=traces),
             config.retrieve,
             spaces,
             is_small_talk,
@@ -126,24 +126,37 @@ class ContextEngine:
         """The session's folder name."""
         if "/" in session_id or not session_id.strip():
             raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
+        self._insight.check_name("session_id", session_id)
         return MemoryUri.parse(f"{self._sessions}/{session_id}").name
 
 
-class _Unkept:
-    """What sessions were given before, to which nothing is added."""
+class _Given:
+    """What one user's sessions were given before; another user's of the same name are other sessions.
 
-    def __init__(self, kept: InjectionTable) -> None:
+    Args:
+        table: Where it is kept.
+        user_space: Whose sessions.
+        kept: Whether anything is added to it.
+    """
+
+    def __init__(self, table: InjectionTable, user_space: str, *, kept: bool) -> None:
+        self._table = table
+        self._space = user_space
         self._kept = kept
 
     def seen(self, session: str) -> dict[str, str]:
-        """What a session was given while that was kept."""
-        return self._kept.seen(session)
+        """What a session was given, while that was kept."""
+        return self._table.seen(f"{self._space}/{session}")
 
     def record(self, session: str, items: Mapping[str, str], at: str) -> None:
-        """Keep nothing."""
+        """Note what it is given now."""
+        if self._kept:
+            self._table.record(f"{self._space}/{session}", items, at)
 
     def forget(self, session: str) -> None:
-        """Leave it as it is."""
+        """Let everything be given again."""
+        if self._kept:
+            self._table.forget(f"{self._space}/{session}")
 
 
 def _said(messages: Sequence[Any] | None) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from memory_core.config import Config
-from memory_core.errors import InvalidInput, NotFound
+from memory_core.errors import ContentRejected, InvalidInput, NotFound
 from memory_core.index.indexer import Indexer
 from memory_core.model.changes import Similar
 from memory_core.model.project import ProjectScope
+from memory_core.model.secrets import Discreet
 from memory_core.model.uri import SCHEME, MemoryUri
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.hot import HotMemories, HotMemory
@@ -89,6 +90,7 @@ class Insight:
         self._retriever = retriever
         self._browser = browser
         self._spaces = tuple(spaces)
+        self._discreet = Discreet(config.secrets_allowed) if config.secrets in ("refuse", "redact") else None
         self._hot = HotMemories(
             store.ledger.usage_table, indexer, spaces, config.search.hot_limit, config.search.hot_seconds
         )
@@ -125,18 +127,32 @@ class Insight:
         self._store.recalled(
             Recall(
                 at=now or datetime.now(UTC),
-                query=query if self._config.search.trail else "",
+                query=self._without_secrets(query) if self._config.search.trail else "",
                 kind=kind,
                 hits=tuple(hits),
                 milliseconds=milliseconds,
                 cached=cached,
                 rank=rank or self._config.search.rank,
-                session_id=session_id,
-                project=project,
+                session_id=None if session_id is None else self._without_secrets(session_id),
+                project=None if project is None else self._without_secrets(project),
                 space=self._config.user_space,
                 asked=bool(query.strip()),
             )
         )
+
+    def check_name(self, name: str, value: str) -> None:
+        """Refuse a name under which something is kept and that holds a secret.
+
+        Raises:
+            ContentRejected: If it does.
+        """
+        kind = None if self._discreet is None else self._discreet.in_name(value)
+        if kind is not None:
+            raise ContentRejected(f"{name} holds what looks like a secret ({kind}).", hint="Use another name.")
+
+    def _without_secrets(self, text: str) -> str:
+        """A text that goes into the trail."""
+        return text if self._discreet is None else self._discreet.text(text)[0]
 
     def note_read(self, uri: str, now: datetime | None = None) -> None:
         """Note that a file was read, for the counts; written in the background."""

@@ -16,12 +16,13 @@ from memory_core.model.conversation import Message
 from memory_core.model.daily_log import LogEntry, entries, log_day, log_uri, readable
 from memory_core.model.directory_summary import abstract_line
 from memory_core.model.filename import key_of
+from memory_core.model.forgetting import is_forgotten
 from memory_core.model.hits import Hit
 from memory_core.model.memory_file import parse
 from memory_core.model.project import ProjectScope, is_private, project_key, stored_project
 from memory_core.model.record import CONTENT, summary_line
 from memory_core.model.schema import MemoryType
-from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
+from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.packing import Piece
@@ -97,7 +98,7 @@ class PieceReader:
             hit: What the search said of it.
             kind: The part; None is that of its type and weight.
         """
-        day = log_day(MemoryUri.parse(uri.partition("#")[0]))
+        day = log_day(MemoryUri.parse(file_of(uri)))
         if day is not None:
             return self._logged(uri, day, hit)
         file = parse(self._text(uri))
@@ -210,7 +211,7 @@ class PieceReader:
         return self._logs[uri]
 
     def _shows(self, message: Message) -> bool:
-        return self._sees(message.project, private=message.private)
+        return not is_forgotten(message) and self._sees(message.project, private=message.private)
 
     def _shows_entry(self, entry: LogEntry) -> bool:
         return self._sees(entry.project, private=entry.private)

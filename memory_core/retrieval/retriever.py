@@ -105,8 +105,8 @@ class Retriever:
         rank = rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
         given = [compile_filter(filter), _below(target_uri)]
-        self._indexer.follow()
-        notes: list[str] = []
+        behind = self._indexer.follow()
+        notes = [] if behind is None else [behind.note()]
         vectors = self._meaning(query, notes)
         now = now or datetime.now().astimezone()
         spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
@@ -209,12 +209,8 @@ class Retriever:
             return ()
         text = simplified(query[-_EMBEDDED_QUERY_CHARS:])
         try:
-            if self._indexer.embed_waiting(deadline):
-                progress = self._indexer.progress()
-                notes.append(
-                    f"{progress.done:,} of {progress.total:,} passages are searched by meaning so far, the others by "
-                    "words; ask again in a moment"
-                )
+            if self._indexer.embed_waiting(deadline):  # how many wait is not said: some are other users'
+                notes.append("not everything is searched by meaning yet, the rest by words; ask again in a moment")
             return tuple(self._vector(way, embedder) for way in (text, other_person(text)) if way is not None)
         except EmbeddingFailed as error:
             notes.append(f"searched by words only: {error.message}")

@@ -90,6 +90,15 @@ class DirectoryTable:
         )
         return [uri.rpartition("/")[2] for (uri,) in rows]
 
+    def edited_since(self, page: MemoryUri) -> frozenset[str]:
+        """Names of the files beside a page that people changed by hand after the page was last written."""
+        rows = self._database.connection().execute(
+            "SELECT uri FROM files JOIN commits USING (seq) WHERE directory = ? AND kind = 'external' "
+            "AND seq > coalesce((SELECT seq FROM files WHERE uri = ?), 0)",
+            (str(page.parent), str(page)),
+        )
+        return frozenset(uri.rpartition("/")[2] for (uri,) in rows)
+
     def present(self, directory: MemoryUri, names: Iterable[str]) -> frozenset[str]:
         """Which of these names are files of the directory."""
         rows = self._database.connection().execute(

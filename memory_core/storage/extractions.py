@@ -32,6 +32,8 @@ CREATE TABLE extractions (
 ) WITHOUT ROWID;
 CREATE TABLE counted_calls (key TEXT PRIMARY KEY, log TEXT NOT NULL) WITHOUT ROWID;
 """
+#: As ``retry_at``: not before somebody asks for it.
+NEVER = "9999-12-31T00:00:00+00:00"
 _COLUMNS = "log, stored, extracted, briefed, seen, since, attempts, retry_at, reason"
 
 
@@ -129,10 +131,16 @@ class ExtractionQueue:
                 (str(log),),
             )
 
-    def counted(self, keys: Iterable[str]) -> frozenset[str]:
-        """Which of these tool calls were counted before, in whichever session."""
+    def counted(self, keys: Iterable[str], space: MemoryUri) -> frozenset[str]:
+        """Which of these tool calls were counted before, in whichever session of ``space``.
+
+        Args:
+            keys: Of the calls.
+            space: ``viking://session/{user_space}``: what another user's session counted is another call.
+        """
         rows = self._database.connection().execute(
-            "SELECT key FROM counted_calls WHERE key IN (SELECT value FROM json_each(?))", (json.dumps(list(keys)),)
+            "SELECT key FROM counted_calls WHERE key IN (SELECT value FROM json_each(?)) AND log > ? AND log < ?",
+            (json.dumps(list(keys)), f"{space}/", f"{space}0"),
         )
         return frozenset(key for (key,) in rows)
 
@@ -160,6 +168,12 @@ def record_progress(connection: sqlite3.Connection, progress: SessionProgress, a
             "WHERE log = ?",
             (progress.extracted, log),
         )
+    if progress.left is not None:
+        connection.execute(
+            "UPDATE extractions SET reason = ?, retry_at = ? WHERE log = ? AND stored > extracted",
+            (progress.left, NEVER, log),
+        )
+    connection.executemany("DELETE FROM counted_calls WHERE key = ?", [(key,) for key in progress.uncounted])
     connection.executemany(
         "INSERT OR IGNORE INTO counted_calls (key, log) VALUES (?, ?)", [(key, log) for key in progress.call_keys]
     )

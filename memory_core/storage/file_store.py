@@ -7,25 +7,27 @@ resolving links. Reading never writes. Writing goes through ``atomic`` and only 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_core.errors import InvalidInput, InvalidUri, NotFound, StorageFailed, TooLarge
+from memory_core.errors import InvalidInput, InvalidUri, MemoryChanged, NotFound, StorageFailed, TooLarge
+from memory_core.model.changes import text_sha256
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.storage import atomic
+from memory_core.storage.looks import FileStat as FileStat
+from memory_core.storage.looks import Seen as Seen
+from memory_core.storage.looks import is_still, looks_of, opened, stat_of
+from memory_core.storage.unicode_names import as_stored
 
 STATE_NAME = ".state"
 #: A hand-made file beyond this is listed but neither indexed nor read whole into memory.
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class FileStat:
-    """What a cheap look tells of a file; equal stats mean an unchanged file."""
-
-    size_bytes: int
-    mtime_ns: int
+#: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.
+_TICK_NS = 20_000_000
+_NAMELESS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +40,40 @@ class Entry:
 
 
 class FileStore:
-    """Text files below one root, addressed by URI."""
+    """Text files below one root, addressed by URI.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: The folder.
+        state: Where machine files are; default in the root.
+    """
+
+    def __init__(self, root: Path, state: Path | None = None) -> None:
         self.root = root
-        self.state = root / STATE_NAME
+        self.state = state or root / STATE_NAME
         real = os.path.realpath(root)
+        #: What was met on a walk and cannot be read or named, below the root: why, and what to do; for the owner.
+        self.nameless: dict[str, tuple[str, str]] = {}
+        #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
+        self.is_kept: Callable[[str], bool] = lambda _sha256: True
         self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
 
     def path_for(self, uri: MemoryUri) -> Path:
-        """The path of ``uri``, proved to lie below the root.
+        """The path of ``uri``, proved to lie below the root and in its space.
 
         Raises:
             InvalidUri: If a symbolic link or the like leads outside.
         """
-        path = self.root.joinpath(*uri.parts)
+        path = as_stored(self.root, uri.parts)
+        self._resolved(uri, path)
+        return path
+
+    def real_path_for(self, uri: MemoryUri) -> str:
+        """The path behind every link; raises as ``path_for``."""
+        return self._resolved(uri, as_stored(self.root, uri.parts))
+
+    def _resolved(self, uri: MemoryUri, path: Path) -> str:
+        if not self._has_links(path):  # a URI's own parts cannot lead anywhere else
+            return f"{self._inside}{str(path)[len(str(self.root)) + 1 :]}"
         try:
             resolved = os.path.realpath(path)  # half the time of Path.resolve, several times a commit
             circular = Path(resolved).is_symlink()
@@ -69,7 +90,28 @@ class FileStore:
                 f"{str(uri)!r} leads outside the memory folder.",
                 hint="Remove the symbolic link, or name a URI that ls prints.",
             )
-        return path
+        # What is another user's is not to be had by a link either; of the archive the space is one part further in.
+        space = uri.parts[: 3 if uri.scope is Scope.ARCHIVE else 2]
+        if not f"{resolved}{os.sep}".startswith(self._inside + "".join(f"{part}{os.sep}" for part in space)):
+            raise InvalidUri(
+                f"{str(uri)!r} leads into another space.",
+                hint="Remove the symbolic link, or name a URI that ls prints.",
+            )
+        return resolved
+
+    def _has_links(self, path: Path) -> bool:
+        """Whether a part of the path below the root is a symbolic link; half the time of resolving it."""
+        shown = str(self.root)
+        try:
+            for part in path.parts[len(self.root.parts) :]:
+                shown = f"{shown}{os.sep}{part}"
+                if stat.S_ISLNK(os.lstat(shown).st_mode):
+                    return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return False
 
     def text(self, uri: MemoryUri, *, strict: bool = False) -> str | None:
         """The file's text, newlines as stored; None when there is no such file.
@@ -83,50 +125,91 @@ class FileStore:
             InvalidInput: If ``strict`` and the file is not UTF-8.
             StorageFailed: If the system refuses.
         """
-        path = self.path_for(uri)
+        return self.look(uri, strict=strict)[0]
+
+    def look(self, uri: MemoryUri, *, strict: bool = False) -> tuple[str | None, Seen]:
+        """The file's text as by ``text``, and what tells later whether it is still the same file."""
         try:
-            if path.stat().st_size > FILE_LIMIT_BYTES:
-                raise TooLarge(
-                    f"{str(uri)!r} is over {FILE_LIMIT_BYTES // 1024**2} MiB.",
-                    hint="Split the file into smaller ones.",
-                )
-            return path.read_bytes().decode("utf-8", "strict" if strict else "replace")
+            with opened(self.real_path_for(uri)) as stream:
+                found = os.fstat(stream.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    raise InvalidUri(f"{str(uri)!r} is no plain file.", hint="Remove it; only plain files are memory.")
+                if found.st_size > FILE_LIMIT_BYTES:
+                    raise TooLarge(
+                        f"{str(uri)!r} is over {FILE_LIMIT_BYTES // 1024**2} MiB.",
+                        hint="Split the file into smaller ones.",
+                    )
+                text = stream.read().decode("utf-8", "strict" if strict else "replace")
+            settled = time.time_ns() - found.st_mtime_ns > _TICK_NS
+            return text, Seen(text_sha256(text), looks_of(found) if settled else None, stat_of(found))
         except UnicodeDecodeError as error:
             raise InvalidInput(
                 f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."
             ) from error
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
+            return None, Seen(None)
         except OSError as error:
-            raise StorageFailed(
-                f"the system refused to read {str(uri)!r}: {error.strerror or error}.",
-                hint="Check the permissions of the memory folder.",
-            ) from error
+            raise _refused("read", uri, error) from error
 
     def stat(self, uri: MemoryUri) -> FileStat | None:
-        """Size and time of the file, or None when it is absent."""
+        """Size and time of the file, or None when it is absent.
+
+        Raises:
+            StorageFailed: If the system does not tell.
+        """
         try:
-            found = self.path_for(uri).stat()
+            return stat_of(self.path_for(uri).stat())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return FileStat(found.st_size, found.st_mtime_ns)
+        except OSError as error:
+            raise _refused("read", uri, error) from error
 
     def is_dir(self, uri: MemoryUri) -> bool:
         """Whether the URI is a directory; the root always is."""
         return not uri.parts or self.path_for(uri).is_dir()
 
-    def write(self, uri: MemoryUri, text: str | None) -> FileStat | None:
-        """Rename ``text`` in, or delete the file when it is None; not synced.
+    def is_still(self, uri: MemoryUri, seen: Seen) -> bool:
+        """Whether the file is what it was; a look, and reading it only where that does not tell.
 
         Raises:
             StorageFailed: If the system refuses.
         """
+        try:
+            return is_still(self.path_for(uri), seen)
+        except OSError as error:
+            raise _refused("read", uri, error) from error
+
+    def write(
+        self, uri: MemoryUri, text: str | None, seen: Seen, written: Callable[[], None] = lambda: None
+    ) -> FileStat | None:
+        """Rename ``text`` in, or delete the file when it is None; not synced.
+
+        Args:
+            uri: The file.
+            text: Its new text.
+            seen: The file that this one takes the place of; another one is not overwritten.
+            written: Called when the text is on disk and nothing was renamed yet.
+
+        Raises:
+            MemoryChanged: If the file is another one by now; it stays as it is.
+            StorageFailed: If the system refuses.
+        """
         path = self.path_for(uri)
+        found: os.stat_result | None = None
         if text is None:
-            atomic.remove(path)
-            return None
-        found = atomic.replace(path, text)
-        return FileStat(found.st_size, found.st_mtime_ns)
+            written()
+            done = atomic.take_away(path, lambda there: is_still(there, seen))
+        else:
+            expected = None if seen.sha256 is None else lambda there: is_still(there, seen)
+            found = atomic.exchange(path, text, expected, written)
+            done = found is not None
+        if not done:
+            raise MemoryChanged(
+                f"{str(uri)!r} was changed by hand in the same moment.",
+                hint="Read the file, then send what is still to change.",
+                uri=str(uri),
+            )
+        return None if found is None else stat_of(found)
 
     def sync(self, uri: MemoryUri) -> None:
         """Make the last ``write`` of ``uri`` survive a power loss."""
@@ -161,39 +244,76 @@ class FileStore:
             else:
                 yield entry
 
-    def moved(self, known: dict[str, FileStat | None]) -> list[MemoryUri]:
+    def uri_of(self, path: Path) -> MemoryUri | None:
+        """The URI of a path below the root; None for machine files, hidden ones and names that no URI can have."""
+        try:
+            parts = path.relative_to(self.root).parts
+            uri = MemoryUri.parse("viking://" + "/".join(parts)) if parts else MemoryUri()
+        except (ValueError, InvalidUri):
+            return None
+        return uri
+
+    def moved(
+        self,
+        known: dict[str, FileStat | None],
+        below: MemoryUri | None = None,
+        *,
+        enter: Callable[[MemoryUri], bool] = lambda _uri: True,
+        visited: Callable[[MemoryUri, int], None] = lambda _uri, _mtime_ns: None,
+    ) -> list[MemoryUri]:
         """Files that are new, gone, or no longer look as they did.
 
-        A hundred thousand files that did not move cost a look each, and nothing is made of them.
+        A hundred thousand files that did not move cost a look each, and nothing is made of them. Temporary files
+        that killed writers left are deleted by the way.
 
         Args:
             known: How files looked, by URI; what is found is taken out.
+            below: Look there only; default everywhere.
+            enter: Whether to enter a directory.
+            visited: Told each directory that is listed, and its time right before that.
         """
-        moved = list(self._moved(MemoryUri(), known))
+        moved = list(self._moved(below or MemoryUri(), known, enter, visited))
         return moved + [MemoryUri.parse(uri) for uri in known]
 
-    def _moved(self, directory: MemoryUri, known: dict[str, FileStat | None]) -> Iterator[MemoryUri]:
+    def _moved(
+        self,
+        directory: MemoryUri,
+        known: dict[str, FileStat | None],
+        enter: Callable[[MemoryUri], bool],
+        visited: Callable[[MemoryUri, int], None],
+    ) -> Iterator[MemoryUri]:
         prefix = str(directory) if directory.parts else "viking:/"
         try:
-            with os.scandir(self.path_for(directory)) as scan:
+            path = self.path_for(directory)
+            mtime_ns = path.stat().st_mtime_ns
+            with os.scandir(path) as scan:
                 items = list(scan)
         except (FileNotFoundError, NotADirectoryError):
             return
-        except OSError as error:
-            raise StorageFailed(
-                f"the system refused to list {str(directory)!r}: {error.strerror or error}.",
-                hint="Check the permissions of the memory folder.",
-            ) from error
+        except OSError as error:  # its files are neither new nor gone: nobody knows
+            for uri in [uri for uri in known if uri.startswith(f"{prefix}/")]:
+                del known[uri]
+            refusal = _refused("list", directory, error)
+            self.nameless["/".join(directory.parts)] = (refusal.message, refusal.hint)
+            return
+        self._forget_nameless("/".join(directory.parts))
+        visited(directory, mtime_ns)
         for item in items:
             text = f"{prefix}/{item.name}"
             if text in known and _looks(item) == known[text]:
                 del known[text]
                 continue
+            if item.name.startswith(atomic.TEMPORARY_PREFIX):
+                atomic.sweep(
+                    Path(item.path), lambda content: self.is_kept(text_sha256(content.decode(errors="replace")))
+                )
+                continue
             entry = self._entry(directory, item)
             if entry is None:
                 continue
             if entry.is_dir:
-                yield from self._moved(entry.uri, known)
+                if enter(entry.uri):
+                    yield from self._moved(entry.uri, known, enter, visited)
             else:
                 known.pop(str(entry.uri), None)
                 yield entry.uri
@@ -205,22 +325,41 @@ class FileStore:
             return None
         try:
             uri = directory.child(item.name)
+            if uri.name != item.name and not self.path_for(uri).exists():
+                raise InvalidUri("its name is in a decomposed Unicode form", hint="Rename it in composed form (NFC).")
             if item.is_symlink():
                 self.path_for(uri)
                 if item.is_dir():  # what it shows is listed where it is, and it may lead in circles
                     return None
             found = item.stat()
-        except (InvalidUri, FileNotFoundError):
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise InvalidUri("it is no plain file", hint="Remove it; only plain files are memory.")
+        except InvalidUri as error:
+            if len(self.nameless) < _NAMELESS:
+                self.nameless["/".join((*directory.parts, item.name))] = (error.message, error.hint)
             return None
-        return Entry(uri, item.is_dir(), FileStat(found.st_size, found.st_mtime_ns))
+        except OSError:  # gone, or not to be looked at
+            return None
+        return Entry(uri, item.is_dir(), stat_of(found))
+
+    def _forget_nameless(self, directory: str) -> None:
+        for path in list(self.nameless):
+            if directory in (path, path.rpartition("/")[0]):
+                self.nameless.pop(path, None)
 
 
 def _looks(item: os.DirEntry[str]) -> FileStat | None:
     """What a plain file looks like; another value for whatever is none, or is gone."""
     try:
         if item.is_file(follow_symlinks=False):
-            found = item.stat(follow_symlinks=False)
-            return FileStat(found.st_size, found.st_mtime_ns)
-    except FileNotFoundError:
+            return stat_of(item.stat(follow_symlinks=False))
+    except OSError:
         pass
     return FileStat(-1, -1)
+
+
+def _refused(verb: str, uri: MemoryUri, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"the system refused to {verb} {str(uri)!r}: {error.strerror or error}.",
+        hint="Check the permissions of the memory folder.",
+    )

@@ -9,15 +9,18 @@ It can be rebuilt from the files; history, usage and the queue (``extractions``)
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memory_core.errors import StoreBusy
 from memory_core.model.changes import FileChange, SessionProgress
 from memory_core.model.filename import fold, refold
 from memory_core.model.uri import MemoryUri
+from memory_core.storage.change_feed import ChangeFeed
+from memory_core.storage.change_rows import COLUMNS, change_row, insert_change, upsert_name
+from memory_core.storage.change_rows import ChangeRow as ChangeRow
 from memory_core.storage.database import Database
 from memory_core.storage.directories import SCHEMA as _DIRECTORIES
 from memory_core.storage.directories import DirectoryTable
@@ -26,11 +29,15 @@ from memory_core.storage.extractions import ExtractionQueue, record_progress
 from memory_core.storage.file_store import FileStat
 from memory_core.storage.injections import SCHEMA as _INJECTIONS
 from memory_core.storage.injections import InjectionTable
+from memory_core.storage.movements import MovementTable
+from memory_core.storage.past import SCHEMA as _PAST
+from memory_core.storage.past import PastTable, note_progress
+from memory_core.storage.sqlite_copy import keep_before_migrating
 from memory_core.storage.tokens import SCHEMA as _TOKENS
 from memory_core.storage.tokens import TokenTable
 from memory_core.storage.usage import SCHEMA as _USAGE
 from memory_core.storage.usage import Usage as Usage
-from memory_core.storage.usage import UsageTable
+from memory_core.storage.usage import UsageTable, move_usage
 
 _SCHEMA_1 = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -93,22 +100,12 @@ UPDATE commits SET request_id = coalesce(
 ) || '/' || request_id WHERE request_id IS NOT NULL;
 """
     + _TOKENS
+    + _PAST
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
-    """One stored file change; for an append, ``after`` is the tail and ``before`` is None."""
-
-    seq: int
-    uri: MemoryUri
-    memory_type: str
-    appended: bool
-    before: str | None
-    after: str | None
-    before_sha256: str | None
-    after_sha256: str | None
-    moved_from: MemoryUri | None = None
+class Overtaken(StoreBusy):
+    """Another writer committed although the lock was held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +136,18 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(
-            path, (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4), "FULL", {"refold": refold, "space_of": _space_of}
-        )
+        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4)
+        functions = {"refold": refold, "space_of": _space_of}
+        hint = "Stop all programs that use this store, then run runebook doctor --repair."
+        self._database = Database(path, migrations, "FULL", functions, keep_before_migrating, damage_hint=hint)
         self.extractions = ExtractionQueue(self._database)
         self.directories = DirectoryTable(self._database)
         self.usage_table = UsageTable(self._database)
+        self.feed = ChangeFeed(self._database)
         self.injections = InjectionTable(self._database)
         self.tokens = TokenTable(self._database)
+        self.past = PastTable(self._database)
+        self.movements = MovementTable(self._database)
 
     def close(self) -> None:
         """Close all connections."""
@@ -171,32 +172,33 @@ class Ledger:
         progress: SessionProgress | None = None,
         author: str = "",
         undoes: str | None = None,
+        follows: int | None = None,
     ) -> int:
         """Append one commit, with the progress of the session it belongs to; when this returns, it is acknowledged.
 
         Returns:
             Its sequence number.
+
+        Raises:
+            Overtaken: If the newest commit is not ``follows``, which it was planned upon. Nothing was stored.
         """
         with self._database.writing() as connection:
+            if follows is not None and self.newest_seq() != follows:
+                raise Overtaken("another writer broke the lock.", hint="Send the same request again.")
+            text = json.dumps(receipt, ensure_ascii=False)
             cursor = connection.execute(
                 "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled, author, undoes) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    commit_id,
-                    request_id,
-                    at,
-                    kind,
-                    json.dumps(receipt, ensure_ascii=False),
-                    int(settled),
-                    author,
-                    undoes,
-                ),
+                (commit_id, request_id, at, kind, text, int(settled), author, undoes),
             )
             seq = int(cursor.lastrowid or 0)
             for ordinal, change in enumerate(changes):
-                _insert_change(connection, seq, ordinal, change)
-                _upsert_name(connection, seq, change)
+                insert_change(connection, seq, ordinal, change)
+                upsert_name(connection, seq, change)
+                if change.moved_from is not None:
+                    move_usage(connection, str(change.moved_from), str(change.uri))
             if progress is not None:
+                note_progress(connection, seq, progress)
                 record_progress(connection, progress, at)
         return seq
 
@@ -245,20 +247,20 @@ class Ledger:
         """The changes of these commits, in order."""
         connection = self._database.connection()
         return [
-            _change_row(row)
+            change_row(row)
             for seq in seqs
-            for row in connection.execute(f"SELECT {_COLUMNS} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,))
+            for row in connection.execute(f"SELECT {COLUMNS} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,))
         ]
 
     def changes_after(self, seq: int, limit: int) -> list[ChangeRow]:
         """Changes of the ``limit`` commits that follow ``seq``, in order."""
         connection = self._database.connection()
         rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM changes WHERE seq IN "
+            f"SELECT {COLUMNS} FROM changes WHERE seq IN "
             "(SELECT seq FROM commits WHERE seq > ? ORDER BY seq LIMIT ?) ORDER BY seq, ordinal",
             (seq, limit),
         )
-        return [_change_row(row) for row in rows]
+        return [change_row(row) for row in rows]
 
     def history(self, uri: MemoryUri | None = None, limit: int = 50) -> list[CommitRow]:
         """Commits, newest first; with ``uri``, those that touched it."""
@@ -292,8 +294,7 @@ class Ledger:
 
     def stats(self) -> dict[str, FileStat | None]:
         """What every known file looked like when it was last settled, by URI; None where that is not known."""
-        rows = self._database.connection().execute("SELECT uri, size_bytes, mtime_ns FROM files")
-        return {uri: None if size is None else FileStat(size, mtime) for uri, size, mtime in rows}
+        return self.movements.stats(MemoryUri())
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
         """The file that holds the memory with this normalised key."""
@@ -342,55 +343,3 @@ class Ledger:
 def _space_of(uri: str) -> str:
     """The space in a stored URI, for the migration of request ids."""
     return uri.split("/")[3]
-
-
-_COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from"
-
-
-def _change_row(row: tuple[Any, ...]) -> ChangeRow:
-    seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from = row
-    moved = None if moved_from is None else MemoryUri.parse(moved_from)
-    place = MemoryUri.parse(uri)
-    return ChangeRow(seq, place, memory_type, bool(appended), before, after, before_sha256, after_sha256, moved)
-
-
-def _insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change: FileChange) -> None:
-    before, after = change.before, change.after
-    if change.appended and after is not None:
-        before, after = None, after[len(change.before or "") :]
-    connection.execute(
-        f"INSERT INTO changes (ordinal, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            ordinal,
-            seq,
-            str(change.uri),
-            change.memory_type,
-            int(change.appended),
-            before,
-            after,
-            change.before_sha256,
-            change.after_sha256,
-            None if change.moved_from is None else str(change.moved_from),
-        ),
-    )
-
-
-def _upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) -> None:
-    if change.after is None:
-        connection.execute("DELETE FROM files WHERE uri = ?", (str(change.uri),))
-        return
-    # Not INSERT OR REPLACE: the counting triggers would not see the row that it removes.
-    connection.execute(
-        "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (uri) DO UPDATE SET memory_type = excluded.memory_type, key = excluded.key, "
-        "sha256 = excluded.sha256, size_bytes = NULL, mtime_ns = NULL, seq = excluded.seq",
-        (
-            str(change.uri),
-            str(change.uri.parent),
-            fold(change.uri.name),
-            change.memory_type,
-            change.key,
-            change.after_sha256,
-            seq,
-        ),
-    )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from memory_core.errors import StoreBusy
+from memory_core.errors import StorageFailed, StoreBusy
 
 _POLL_SECONDS = 0.002
 
@@ -27,19 +27,29 @@ class StoreLock:
         self._timeout_seconds = timeout_seconds
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, timeout_seconds: float | None = None) -> Iterator[None]:
         """Hold the lock for the body.
+
+        Args:
+            timeout_seconds: How long to wait; default what the lock was made with.
 
         Raises:
             StoreBusy: If it was not free within the timeout.
+            StorageFailed: If the system refuses the lock's file.
         """
-        if not self._threads.acquire(timeout=self._timeout_seconds):
-            raise self._busy()
+        patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        if not self._threads.acquire(timeout=patience):
+            raise _busy(patience)
         try:
             try:
-                self._processes.acquire(timeout=self._timeout_seconds, poll_interval=_POLL_SECONDS)
+                self._processes.acquire(timeout=patience, poll_interval=_POLL_SECONDS)
             except Timeout:
-                raise self._busy() from None
+                raise _busy(patience) from None
+            except OSError as error:
+                raise StorageFailed(
+                    f"the store cannot be locked for writing: {error.strerror or error}.",
+                    hint="Check free space and the permissions of the .state folder, then send the same request again.",
+                ) from error
             try:
                 yield
             finally:
@@ -47,8 +57,9 @@ class StoreLock:
         finally:
             self._threads.release()
 
-    def _busy(self) -> StoreBusy:
-        return StoreBusy(
-            f"another writer has held the store for {self._timeout_seconds:g} s.",
-            hint="Send the same request again; give it a request_id so that it is applied once.",
-        )
+
+def _busy(waited_seconds: float) -> StoreBusy:
+    return StoreBusy(
+        f"another writer has held the store for {waited_seconds:g} s.",
+        hint="Send the same request again; give it a request_id so that it is applied once.",
+    )

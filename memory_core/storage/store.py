@@ -11,40 +11,40 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from memory_core.errors import InvalidInput, StorageFailed
-from memory_core.model.changes import (
-    Action,
-    ChangeSet,
-    CommitReceipt,
-    FileChange,
-    OperationResult,
-    Status,
-    overall,
-    text_sha256,
-)
+from memory_core.errors import RunebookError
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, Status, overall
+from memory_core.model.problems import FileProblem
 from memory_core.model.uri import MemoryUri
-from memory_core.storage.author import BY_HAND, current_author
-from memory_core.storage.file_store import FileStat, FileStore
-from memory_core.storage.ledger import ChangeRow, Ledger
+from memory_core.storage import atomic
+from memory_core.storage.adoption import Adoption, Examine, Identify
+from memory_core.storage.author import current_author
+from memory_core.storage.delivery import DELAYED, Delivered, Delivery
+from memory_core.storage.delivery import Step as Step
+from memory_core.storage.file_store import STATE_NAME, FileStore, Seen
+from memory_core.storage.ledger import Ledger, Overtaken
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.quiet import await_quiet
+from memory_core.storage.read_only import private_state
 from memory_core.storage.usage import Recall, UsageLog
+from memory_core.storage.watcher import Watcher
 
 _log = logging.getLogger(__name__)
 _SETTLE_PAUSE_SECONDS = 0.1
 _SETTLE_LIMIT_SECONDS = 1.0
-_ADOPT_BATCH = 500
+#: How soon a file is looked at again that was being saved.
+_RETRY_SECONDS = 1.0
+_SAVED_MEANWHILE = "changed by hand in the same moment: the hand edit stands, and this text is in its history"
+#: Of a commit, where other writers come in between because somebody deleted the lock's file.
+_ATTEMPTS = 3
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
-
-#: Tells a file's memory type and normalised key from its URI and text.
-Identify = Callable[[MemoryUri, str], tuple[str, str]]
 
 
 class Snapshot(Protocol):
@@ -69,43 +69,69 @@ class Snapshot(Protocol):
 
 
 Plan = Callable[[Snapshot], ChangeSet]
-#: Called at each step of a commit; tests stop the process there.
-Step = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    seq: int
-    stats: Mapping[MemoryUri, FileStat | None]
-    receipt: CommitReceipt | None = None
+class _View:
+    """The store as one plan sees it; remembers how the files looked that it read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.ledger = store.ledger
+        self.seen: dict[MemoryUri, Seen] = {}
+
+    def text(self, uri: MemoryUri) -> str | None:
+        text, seen = self._store.look(uri)
+        self.seen.setdefault(uri, seen)
+        return text
+
+    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
+        return self._store.locate(directory, memory_type, key)
+
+    def name_taken(self, directory: MemoryUri, name: str) -> bool:
+        return self._store.name_taken(directory, name)
+
+    def file(self, change: FileChange) -> Seen:
+        """The file that a change builds on."""
+        return self.seen.setdefault(change.uri, Seen(change.before_sha256))
 
 
 class Store:
-    """One memory folder.
+    """One memory folder; where nobody may write to it, it can be read and searched, and commits are refused.
 
     Args:
         root: The folder; created when missing.
         identify: Names type and key of files that people or other programs put there.
+        examine: Finds what is wrong with their texts.
         step: Observes the steps of a commit, for crash tests.
     """
 
-    def __init__(self, root: Path, identify: Identify, *, step: Step = lambda _name: None) -> None:
-        self.files = FileStore(root)
+    def __init__(
+        self,
+        root: Path,
+        identify: Identify,
+        *,
+        examine: Examine = lambda _uri, _text: (),
+        step: Step = lambda _name: None,
+    ) -> None:
+        self._private = private_state(root / STATE_NAME)
+        self.files = FileStore(root, None if self._private is None else self._private.path)
         self.ledger = Ledger(self.files.state / "ledger.sqlite3")
-        (self.files.state / "locks").mkdir(mode=0o700, exist_ok=True)
+        self.files.is_kept = self.ledger.movements.keeps
+        atomic.make_folder(self.files.state / "locks")
+        for left in self.files.state.glob(f"{atomic.TEMPORARY_PREFIX}*"):
+            atomic.sweep(left)
         self._lock = StoreLock(self.files.state / "locks" / "store.lock")
-        self._identify = identify
         self._step = step
-        self._seen: set[int] = set()
-        self._undelivered: set[MemoryUri] = set()
-        self._pending: list[_Pending] = []
         self._wake = threading.Event()
         self.usage = UsageLog(self.ledger.usage_table, self._wake.set)
+        self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
+        self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
         self._closing = threading.Event()
-        self._pending_guard = threading.Lock()
+        self._watcher: Watcher | None = None
+        self._watch_guard = threading.Lock()
         self._settler = threading.Thread(target=self._settle_loop, name="runebook-settle", daemon=True)
         with self._lock.held():
-            self._recover()
+            self._delivery.recover()
         self._settler.start()
 
     def close(self) -> None:
@@ -114,18 +140,30 @@ class Store:
             return
         self._closing.set()
         self._wake.set()
+        with self._watch_guard:
+            if self._watcher is not None:
+                self._watcher.join()
         self._settler.join()
         self.ledger.close()
+        if self._private is not None:
+            self._private.close()
 
     def text(self, uri: MemoryUri) -> str | None:
         """The file's text, or None.
 
         Raises:
             InvalidInput: If the file is not UTF-8; a commit would destroy what could not be read.
+            StorageFailed: If the system refuses to read it.
         """
-        if uri in self._undelivered:
+        if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri, self.ledger.newest_seq())
-        return self.files.text(uri, strict=True)
+        return self.files.look(uri, strict=True)[0]
+
+    def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
+        """The file's text as by ``text``, and how the file on disk looks that a commit would replace."""
+        if uri in self._delivery.undelivered:
+            return self.ledger.text_at(uri, self.ledger.newest_seq()), self.files.look(uri)[1]
+        return self.files.look(uri, strict=True)
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
         """The file that holds this key, or None."""
@@ -157,216 +195,185 @@ class Store:
 
         Raises:
             StoreBusy: If the lock was not free in time. Nothing was stored.
-            StorageFailed: If the ledger could not be written. Nothing was stored.
+            StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
         """
-        at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
+        moment = now or datetime.now(UTC)
+        for attempt in range(_ATTEMPTS):
+            with self._lock.held():
+                self._delivery.recover()
+                if request_id is not None and not dry_run and (first := self.first_receipt(request_id)):
+                    return first
+                try:
+                    return self._commit(plan, kind, request_id, moment, dry_run, undoes)
+                except Overtaken:
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _commit(
+        self, plan: Plan, kind: str, request_id: str | None, moment: datetime, dry_run: bool, undoes: str | None
+    ) -> CommitReceipt:
+        at = moment.isoformat(timespec="milliseconds")
+        newest = self.ledger.newest_seq()
+        change_set, view = self._planned(plan)
+        if dry_run:
+            return _receipt("", Status.DRY_RUN, change_set)
+        if self._private is not None:
+            raise self._private.refusal()
+        if not change_set.changes:
+            if change_set.progress is not None:
+                self.ledger.advance(change_set.progress, at)
+            change_set = _without_effect(change_set)
+            return _receipt("", overall(change_set.results), change_set)
+        external = self.adoption.record(self._edited_by_hand(change_set.changes), moment, newest)
+        receipt = _receipt(_new_id(), overall(change_set.results), change_set)
+        seq = self.ledger.record(
+            change_set.changes,
+            commit_id=receipt.commit_id,
+            at=at,
+            kind=kind,
+            receipt=receipt.as_dict(),
+            request_id=request_id,
+            progress=change_set.progress,
+            author=current_author(),
+            undoes=undoes,
+            follows=newest if external is None else external,
+        )
+        self._step("acknowledged")
+        with self.adoption.times.writing({change.uri.parent for change in change_set.changes}):
+            delivered = self._delivery.deliver(seq, change_set.changes, view.seen)
+        self._step("renamed")
+        return self._after_delivery(receipt, delivered)
+
+    def first_receipt(self, request_id: str) -> CommitReceipt | None:
+        """What the first commit with this ``request_id`` was answered, and what of it is not on disk yet."""
+        stored = self.ledger.receipt_for(request_id)
+        if stored is None:
+            return None
+        receipt = CommitReceipt.from_dict(stored)
+        waiting = sorted(set(map(str, self._delivery.undelivered)) & {result.uri for result in receipt.results})
+        delayed = (f"{DELAYED}: {', '.join(waiting)}",) if waiting else ()
+        notes = (note for note in receipt.notes if not note.startswith(DELAYED))
+        return replace(receipt, notes=(*notes, *delayed, REPEATED))
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """No writer of any process commits during the body, which must not commit either.
+
+        Raises:
+            StoreBusy: If the lock was not free in time.
+        """
         with self._lock.held():
-            if request_id is not None and not dry_run and (first := self.ledger.receipt_for(request_id)):
-                return replace(CommitReceipt.from_dict(first), notes=(*first.get("notes", ()), REPEATED))
-            self._recover()
-            change_set = plan(self)
-            if dry_run:
-                return _receipt("", Status.DRY_RUN, change_set)
-            if not change_set.changes:
-                if change_set.progress is not None:
-                    self.ledger.advance(change_set.progress, at)
-                change_set = _without_effect(change_set)
-                return _receipt("", overall(change_set.results), change_set)
-            self._step("planned")
-            self._record_external(self._edited_by_hand(change_set.changes), at)
-            receipt = _receipt(_new_id(), overall(change_set.results), change_set)
-            seq = self.ledger.record(
-                change_set.changes,
-                commit_id=receipt.commit_id,
-                at=at,
-                kind=kind,
-                receipt=receipt.as_dict(),
-                request_id=request_id,
-                progress=change_set.progress,
-                author=current_author(),
-                undoes=undoes,
-            )
-            self._step("acknowledged")
-            self._seen.add(seq)
-            delayed = self._write(seq, change_set.changes)
-            self._step("renamed")
-        return receipt if delayed is None else replace(receipt, notes=(*receipt.notes, delayed))
+            self._delivery.recover()
+            yield
 
     def finish(self, receipt: CommitReceipt) -> None:
         """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
-        self._queue(_Pending(0, {}, receipt))
+        self._delivery.finish(receipt)
 
     def recalled(self, recall: Recall) -> None:
         """Count what a retrieval returned and add it to the trail, off the request path."""
         self.usage.recalled(recall)
 
     def adopt(self, now: datetime | None = None) -> int:
-        """Record files that people added, edited or removed since the last commit.
+        """Record files that people added, edited, removed or renamed since the last commit; see ``Adoption.scan``."""
+        return self.adoption.scan(now)
 
-        Returns:
-            How many files had changed.
-        """
-        at = (now or datetime.now(UTC)).isoformat(timespec="milliseconds")
-        moved = self.files.moved(self.ledger.stats())
-        adopted = 0
-        for start in range(0, len(moved), _ADOPT_BATCH):
-            with self._lock.held():
-                self._recover()
-                changes = [change for uri in moved[start : start + _ADOPT_BATCH] if (change := self._external(uri))]
-                self._record_external(changes, at)
-                adopted += len(changes)
-        return adopted
+    def problems(self) -> list[FileProblem]:
+        """What is wrong with files written by hand, as far as this process looked at them."""
+        return self.adoption.problems()
+
+    def bring_back_vanished(self) -> list[MemoryUri]:
+        """Write files that vanished all at once anew from the ledger; see ``storage.vanished``."""
+        self.adopt()
+        written = self.adoption.vanished.bring_back(self._lock)
+        self.adopt()
+        return written
+
+    def forget_vanished(self) -> list[MemoryUri]:
+        """Record files that vanished all at once as deleted by hand, as their owner says they were."""
+        self.adopt()
+        with self._lock.held():
+            self._delivery.recover()
+            held = self.adoption.vanished.release()
+            gone = [change for uri in held if (change := self.adoption.step(uri)) and change.after is None]
+            self.adoption.record(gone, datetime.now(UTC))
+        return [change.uri for change in gone]
+
+    def watch(self) -> None:
+        """Notice hand edits from now on, in the background, until the store is closed; safe to call twice."""
+        with self._watch_guard:
+            if self._watcher is None and not self._closing.is_set():
+                self._watcher = Watcher(self.files, self.adoption, self._closing)
+                self._watcher.start()
+
+    def _planned(self, plan: Plan) -> tuple[ChangeSet, _View]:
+        """The plan on the files as they are; once more, if a person saved one of them meanwhile."""
+        view = _View(self)
+        change_set = plan(view)
+        self._step("planned")
+        if all(self.files.is_still(change.uri, view.file(change)) for change in change_set.changes):
+            return change_set, view
+        view = _View(self)
+        return plan(view), view
 
     def _edited_by_hand(self, changes: Iterable[FileChange]) -> list[FileChange]:
-        """What people did to the files that a commit is about to change."""
+        """What people did to the files that a commit is about to change, as its plan saw them."""
         found: list[FileChange] = []
         for change in changes:
             row = self.ledger.file(change.uri)
-            if change.before_sha256 != (None if row is None else row.sha256):
-                external = self._external(change.uri)
-                if external is not None:
-                    found.append(external)
+            known = None if row is None else row.sha256
+            vanished = change.before is None and self.adoption.vanished.holds(change.uri)
+            if change.before_sha256 != known and change.uri not in self._delivery.undelivered and not vanished:
+                found.append(self.adoption.step_to(change.uri, change.before))
         return found
 
-    def _external(self, uri: MemoryUri) -> FileChange | None:
-        """The step from what the ledger knows to what is on disk; None when they agree."""
-        if uri in self._undelivered:
-            return None
-        row = self.ledger.file(uri)
+    def _after_delivery(self, receipt: CommitReceipt, delivered: Delivered) -> CommitReceipt:
+        """The receipt with what became of the files; what a person saved in the same moment comes on top."""
+        if delivered.delayed is not None:
+            receipt = replace(receipt, notes=(*receipt.notes, delivered.delayed))
+        if not delivered.by_hand:
+            return receipt
         try:
-            text = self.files.text(uri)
-        except (StorageFailed, InvalidInput) as error:
-            _log.warning("a file could not be read and stays out of the index: %s", error.message)
-            return None
-        sha256 = None if text is None else text_sha256(text)
-        if sha256 == (None if row is None else row.sha256):
-            if row is not None and row.stat != (found := self.files.stat(uri)):
-                self._queue(_Pending(0, {uri: found}))  # copied or touched: not to be read again at every start
-            return None
-        before = None if row is None else self.ledger.text_at(uri, self.ledger.newest_seq())
-        memory_type, key = ("", "") if text is None else self._identify(uri, text)
-        return FileChange(uri, before, text, memory_type, key)
-
-    def _record_external(self, changes: list[FileChange], at: str) -> None:
-        if not changes:
-            return
-        results = tuple(
-            OperationResult(
-                "external",
-                str(change.uri),
-                Action.DELETED
-                if change.after is None
-                else (Action.CREATED if change.before is None else Action.UPDATED),
-            )
-            for change in changes
+            saved = [step for uri in delivered.by_hand if (step := self.adoption.step(uri))]
+            self.adoption.record(saved, datetime.now(UTC))
+        except RunebookError as error:  # the commit itself is acknowledged
+            _log.warning("files changed by hand are taken in later: %s", error.message)
+            self.adoption.leave(delivered.by_hand)
+        kept = frozenset(map(str, delivered.by_hand))
+        receipt = replace(
+            receipt,
+            results=tuple(
+                replace(result, note="; ".join(filter(None, (result.note, _SAVED_MEANWHILE))))
+                if result.uri in kept
+                else result
+                for result in receipt.results
+            ),
+            notes=(*receipt.notes, *(f"{uri}: {_SAVED_MEANWHILE}" for uri in sorted(kept))),
         )
-        receipt = CommitReceipt(_new_id(), Status.COMMITTED, results)
-        seq = self.ledger.record(
-            changes,
-            commit_id=receipt.commit_id,
-            at=at,
-            kind="external",
-            receipt=receipt.as_dict(),
-            settled=True,
-            author=BY_HAND,
-        )
-        self._seen.add(seq)
-        stats = {change.uri: self.files.stat(change.uri) for change in changes}
-        self._queue(_Pending(seq, stats))
-
-    def _write(self, seq: int, changes: Iterable[FileChange]) -> str | None:
-        """Rename the files in; a refusal after the acknowledgement is repaired by the next writer."""
-        stats: dict[MemoryUri, FileStat | None] = {}
-        try:
-            for change in changes:
-                stats[change.uri] = self.files.write(change.uri, change.after)
-                self._step("file")
-        except (StorageFailed, InvalidInput) as error:
-            self._seen.discard(seq)
-            _log.warning("commit %d is in the ledger but not yet on disk: %s", seq, error.message)
-            return f"stored in the ledger; the file itself follows once the disk allows it: {error.message}"
-        self._queue(_Pending(seq, stats))
-        return None
-
-    def _recover(self) -> None:
-        """Redo what a writer acknowledged but did not bring to disk. The lock must be held.
-
-        What the disk still refuses stays in the ledger alone: until it is delivered, its file counts neither as
-        removed by hand nor as empty, and nobody is kept from the other files.
-        """
-        self._undelivered.clear()
-        unsettled = [seq for seq in self.ledger.unsettled() if seq not in self._seen]
-        if not unsettled:
-            return
-        rows = self.ledger.changes_of(unsettled)
-        by_uri: dict[MemoryUri, list[ChangeRow]] = {}
-        for row in rows:
-            by_uri.setdefault(row.uri, []).append(row)
-        stats: dict[MemoryUri, FileStat | None] = {}
-        delayed: set[int] = set()
-        for uri, chain in by_uri.items():
-            try:
-                stats[uri] = self._redo(uri, chain)
-            except (StorageFailed, InvalidInput) as error:
-                _log.warning("not yet on disk: %s", error.message)
-                self._undelivered.add(uri)
-                delayed |= {row.seq for row in chain}
-        for seq in unsettled:
-            if seq not in delayed:
-                self._seen.add(seq)
-                self._queue(_Pending(seq, stats))
-
-    def _redo(self, uri: MemoryUri, chain: list[ChangeRow]) -> FileStat | None:
-        newest = chain[-1]
-        row = self.ledger.file(uri)
-        if (None if row is None else row.sha256) != newest.after_sha256:
-            return self.files.stat(uri)
-        found = self.files.text(uri)
-        found_sha256 = None if found is None else text_sha256(found)
-        if found_sha256 == newest.after_sha256:
-            return self.files.stat(uri)
-        wanted = self.ledger.text_at(uri, newest.seq)
-        ours = {step.before_sha256 for step in chain} | {step.after_sha256 for step in chain}
-        if found is None or found_sha256 in ours or _torn(found, wanted):
-            return self.files.write(uri, wanted)
-        _log.warning("kept a hand edit of %s made while a commit was under way", uri)
-        return None
-
-    def _queue(self, pending: _Pending) -> None:
-        with self._pending_guard:
-            self._pending.append(pending)
-        self._wake.set()
+        self.finish(receipt)
+        return receipt
 
     def _settle_loop(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait()
+            self._wake.wait(_RETRY_SECONDS if self.adoption.left or self._delivery.undelivered else None)
             await_quiet(
                 self._wake, self._closing, pause_seconds=_SETTLE_PAUSE_SECONDS, limit_seconds=_SETTLE_LIMIT_SECONDS
             )
-            self._settle()
+            self._delivery.settle()
             self.usage.flush()
-        self._settle()
+            self._catch_up()
+        self._delivery.settle()
         self.usage.flush()
 
-    def _settle(self) -> None:
-        with self._pending_guard:
-            batch, self._pending = self._pending, []
-        if not batch:
-            return
+    def _catch_up(self) -> None:
         try:
-            stats: dict[MemoryUri, FileStat | None] = {}
-            for pending in batch:
-                stats |= pending.stats
-            for uri in stats:
-                self.files.sync(uri)
-            self._step("synced")
-            current = {uri: stat for uri, stat in stats.items() if stat == self.files.stat(uri)}
-            self.ledger.settle([item.seq for item in batch if item.receipt is None], current)
-            receipts = [item.receipt.as_dict() for item in batch if item.receipt is not None]
-            if receipts:
-                self.ledger.attach(receipts)
-        except (StorageFailed, InvalidInput) as error:
-            _log.warning("could not settle %d commits; the next start will: %s", len(batch), error.message)
+            self.adoption.catch_up(self._closing)
+            if self._delivery.undelivered and self._private is None:
+                with self._lock.held():
+                    self._delivery.recover()
+        except RunebookError as error:
+            _log.warning("files changed by hand were not taken in yet: %s", error.message)
 
 
 def _without_effect(change_set: ChangeSet) -> ChangeSet:
@@ -382,13 +389,6 @@ def _without_effect(change_set: ChangeSet) -> ChangeSet:
 
 def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:
     return CommitReceipt(commit_id, status, change_set.results, notes=change_set.notes, usage=change_set.usage)
-
-
-def _torn(found: str, wanted: str | None) -> bool:
-    """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros."""
-    if wanted is None:
-        return False
-    return len(found) < len(wanted) and (wanted.startswith(found) or not found.strip("\x00"))
 
 
 def _new_id() -> str:

@@ -16,10 +16,12 @@ import hmac
 import re
 import secrets
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from memory_core.errors import InvalidInput, NotFound
+from memory_core.model.uri import is_device_name
 from memory_core.storage.database import Database
 
 SCHEMA = """
@@ -94,6 +96,7 @@ class TokenTable:
         agent_space: str,
         read_only: bool = False,
         expires_days: float | None = None,
+        spaces: Iterable[str] = (),
         now: datetime | None = None,
     ) -> tuple[str, TokenRow]:
         """Make a token; its text is returned here and never again.
@@ -104,13 +107,16 @@ class TokenTable:
             agent_space: A space name.
             read_only: Refuse it every write.
             expires_days: Days that it holds, > 0; None is until revoked.
+            spaces: Names of spaces that are in use, besides those of other tokens.
             now: The time of issue, aware; None is the clock's.
 
         Raises:
-            InvalidInput: If an argument is out of range, or the label is taken.
+            InvalidInput: If an argument is out of range, the label is taken, or a space has the name of another one but
+                for upper and lower case: on some disks both would be one folder.
         """
         at = now or datetime.now(UTC)
         _validate(label, user_space, agent_space, expires_days)
+        known = [*spaces, user_space, agent_space]
         expires_at = None if expires_days is None else _text(at + timedelta(days=expires_days))
         row = TokenRow(
             secrets.token_hex(_ID_BYTES), label, user_space, agent_space, read_only, _text(at), expires_at=expires_at
@@ -122,6 +128,9 @@ class TokenTable:
                     f"a token called {label!r} exists.",
                     hint=f"Choose another label, or revoke that one first: runebook token revoke {label!r}.",
                 )
+            for issued in connection.execute("SELECT user_space, agent_space FROM tokens"):
+                known += issued
+            _refuse_twins((user_space, agent_space), known)
             connection.execute(
                 "INSERT INTO tokens (id, label, digest, user_space, agent_space, read_only, created_at, expires_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -175,6 +184,11 @@ class TokenTable:
         )
         return row is not None
 
+    def any_issued(self) -> bool:
+        """Whether there is a token that was not revoked; one that expired counts, and opens nothing."""
+        row = self._database.connection().execute("SELECT 1 FROM tokens WHERE revoked_at IS NULL LIMIT 1").fetchone()
+        return row is not None
+
     def rows(self, *, revoked: bool = False) -> list[TokenRow]:
         """The tokens by label, expired ones included; with ``revoked`` also those."""
         where = "" if revoked else "WHERE revoked_at IS NULL"
@@ -208,14 +222,27 @@ def _validate(label: str, user_space: str, agent_space: str, expires_days: float
             f"{label!r} cannot be a label.", hint="Use 1 to 64 printable characters, without spaces at either end."
         )
     for space in (user_space, agent_space):
-        if not _SPACE.fullmatch(space):
+        if not _SPACE.fullmatch(space) or is_device_name(space):
             raise InvalidInput(
-                f"{space!r} cannot be a space.", hint="Use letters, digits, '-' and '_', at most 64, no '-' first."
+                f"{space!r} cannot be a space.",
+                hint="Use letters, digits, '-' and '_', at most 64, no '-' or '_' first, and no device such as NUL.",
             )
     if expires_days is not None and not 0 < expires_days <= _LONGEST_DAYS:
         raise InvalidInput(
             f"a token cannot hold for {expires_days} days.", hint=f"Name more than 0 and at most {_LONGEST_DAYS} days."
         )
+
+
+def _refuse_twins(wanted: Iterable[str], known: Iterable[str]) -> None:
+    spelled: dict[str, set[str]] = {}
+    for space in known:
+        spelled.setdefault(space.casefold(), set()).add(space)
+    for space in wanted:
+        for twin in spelled[space.casefold()] - {space}:
+            raise InvalidInput(
+                f"there is a space {twin!r}, which on some disks is the same folder as {space!r}.",
+                hint=f"Write {twin!r} if you mean that one, or choose another name.",
+            )
 
 
 def _digest(secret: str) -> bytes:

@@ -53,6 +53,11 @@ CREATE TABLE trail (
 );
 CREATE INDEX usage_most ON usage (access_count DESC, last_accessed_at DESC, uri) WHERE {_NO_SESSION};
 """
+_COUNT = (
+    "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) "
+    "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + excluded.access_count, "
+    "last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)"
+)
 _COLUMNS = "at, query, kind, hits, milliseconds, cached, rank, session_id, project, space"
 
 
@@ -139,9 +144,7 @@ class UsageTable:
         counts = _counts(recalls, reads)
         with self._database.writing(synced=False) as connection:
             connection.executemany(
-                "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) "
-                "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + excluded.access_count, "
-                "last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)",
+                _COUNT,
                 [(uri, count, at.isoformat()) for uri, (count, at) in counts.items()],
             )
             _extend_trail(connection, recalls)
@@ -264,6 +267,15 @@ class UsageLog:
             with self._guard:
                 self._recalls.extendleft(reversed(recalls))
                 self._reads.extendleft(reversed(reads))
+
+
+def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Let a renamed file, and its turns, keep their counts; within the transaction of the commit that says so."""
+    rows = connection.execute(
+        "DELETE FROM usage WHERE uri = ? OR (uri > ? AND uri < ?) RETURNING uri, access_count, last_accessed_at",
+        (old, f"{old}#", f"{old}$"),  # "$" is the character after "#"
+    ).fetchall()
+    connection.executemany(_COUNT, [(new + uri.removeprefix(old), count, at) for uri, count, at in rows])
 
 
 def counts_as_access(uri: str) -> bool:

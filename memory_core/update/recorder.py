@@ -14,6 +14,7 @@ from typing import Any
 from memory_core.errors import InvalidInput
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, SessionProgress
 from memory_core.model.conversation import Message, dump_lines, parse_lines, parse_messages, session_id_for, unseen
+from memory_core.model.forgetting import with_forgotten
 from memory_core.model.language import language_of
 from memory_core.model.memory_file import parse
 from memory_core.model.operations import MemoryOperations, WriteOp
@@ -104,7 +105,8 @@ class MessageRecorder:
         Raises:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
         """
-        messages = parse_messages(raw)
+        self._updater.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        messages, redactions = self._updater.discretion.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
         self._updater.check_size(dump_lines(messages))
@@ -116,15 +118,18 @@ class MessageRecorder:
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
+            # What was stored under another setting is known again too.
+            known = self._updater.discretion.messages(stored)[0] if redactions else stored
+            known = with_forgotten(known, messages)
             project, private = _place(stored, belonging)
-            fresh = [replace(message, project=project, private=private) for message in unseen(stored, messages)]
+            fresh = [replace(message, project=project, private=private) for message in unseen(known, messages)]
             counts = {"messages": len(messages), "messages_new": len(fresh)}
             total = len(stored) + len(fresh)
             waiting = self._waiting(log, total, len(stored))
             if not fresh:
                 progress = SessionProgress(log, stored=total, known=total) if self._queues else None
                 results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
-                return ChangeSet((), results, usage=counts, progress=progress)
+                return ChangeSet((), results, notes=redactions, usage=counts, progress=progress)
             own = replace(context, belonging=self._choice.of_session(project, private=private))
             learned = self._learn(stored, fresh, snapshot, own)
             decided = plan(learned.operations, snapshot, own)
@@ -133,7 +138,7 @@ class MessageRecorder:
             return ChangeSet(
                 changes=(change, *decided.changes),
                 results=(OperationResult("messages", str(log), action), *decided.results, *waiting),
-                notes=(*decided.notes, *learned.notes),
+                notes=(*decided.notes, *learned.notes, *redactions),
                 usage=counts,
                 progress=SessionProgress(
                     log,
@@ -158,7 +163,8 @@ class MessageRecorder:
                 return None
             return read_record(memory_type, parse(draft.existing(uri)), uri.name.removesuffix(".md")).fields
 
-        known = self._store.ledger.extractions.counted(call_keys([*stored, *fresh])) - call_keys(stored)
+        counted = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), self._updater.sessions)
+        known = counted - call_keys(stored)
         grown = growth(stored, fresh, known, self._registry, existing)
         language = language_of([*stored, *fresh])
         failed = lessons(grown.calls, self._registry, existing, language=language)

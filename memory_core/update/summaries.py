@@ -144,7 +144,9 @@ class _Refresh:
         Returns:
             The list, and how many private memories were met while it was filled.
         """
-        lines = {item.name: item for item in known}
+        by_hand = self._snapshot.ledger.directories.edited_since(directory.child(OVERVIEW_NAME))
+        again = (self._again(directory, item) if item.name in by_hand else item for item in known)
+        lines = {item.name: item for item in again if item is not None}
         fresh: list[Listed] = []
         for change in memories:
             if change.after is None or self._is_private(change, "after"):
@@ -184,6 +186,12 @@ class _Refresh:
             else:
                 found[name] = self._line(uri, text)
         return found, private
+
+    def _again(self, directory: MemoryUri, item: Listed) -> Listed | None:
+        """The line of a memory that a person changed since it was listed; None if it is private now, or gone."""
+        uri = directory.child(item.name)
+        text = self._text(uri)
+        return None if text is None or owner(self._context.registry, uri, text)[1] else self._line(uri, text)
 
     def _line(self, uri: MemoryUri, text: str) -> Listed:
         file = parse(text)

@@ -37,6 +37,7 @@ from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
 from memory_core.update.bounds import Context
 from memory_core.update.daily_log import appended, is_log_name, split
+from memory_core.update.discretion import Discretion
 from memory_core.update.planner import plan
 from memory_core.update.soundness import shown
 
@@ -151,6 +152,7 @@ class MemoryUpdater:
         self._store = store
         self._registry = registry
         self._config = config
+        self.discretion = Discretion(config.secrets, config.secrets_allowed)
 
     def apply_operations(
         self,
@@ -196,6 +198,9 @@ class MemoryUpdater:
         self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
         if session_id is not None:
             self.session_uri(session_id)
+        self.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        cleared = self.discretion.operations(parsed)
+        parsed = cleared.operations
         moment = now or datetime.now().astimezone()
         logged, memories = split(parsed)
         context = replace(
@@ -204,19 +209,23 @@ class MemoryUpdater:
             reads_elsewhere=reads_elsewhere,
             belonging=belonging,
         )
-        malformed = tuple(
-            OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
-            for line in dropped
+        malformed = (
+            tuple(
+                OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
+                for line in dropped
+            )
+            + cleared.refused
         )
 
         ignored = flatten_extras(parsed)
-        notes = (shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()
+        notes = ((shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             if span is not None and not self._awaits(span, snapshot):
                 return _done_meanwhile(span)
             decided = appended(plan(memories, snapshot, context), logged, snapshot, context, moment)
-            decided = replace(decided, results=decided.results + malformed, notes=(*decided.notes, *notes))
+            results = tuple(self.discretion.result(result) for result in decided.results + malformed)
+            decided = replace(decided, results=results, notes=(*decided.notes, *notes))
             return decided if span is None else _settled(decided, span, parsed.reasoning)
 
         return self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)

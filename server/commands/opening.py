@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from server.terminal import plain, plain_json
+
 if TYPE_CHECKING:
     from memory_core.config import Config
     from memory_core.memory import Memory
@@ -84,7 +86,7 @@ def open_to_search(arguments: argparse.Namespace) -> Memory:
 
 def show(arguments: argparse.Namespace, facts: Any, text: str) -> None:
     """Print ``facts`` as JSON where the command line asks for it, else ``text``."""
-    print(json.dumps(facts, ensure_ascii=False, indent=2) if arguments.json else text)
+    print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)) if arguments.json else plain(text))
 
 
 def here(config: Config) -> str | None:

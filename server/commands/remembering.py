@@ -6,6 +6,7 @@ import argparse
 import json
 
 from server.commands.opening import Commands, here, json_file, open_memory_of, show, text_file
+from server.terminal import plain
 
 
 def register(commands: Commands) -> None:
@@ -81,7 +82,7 @@ def extract(arguments: argparse.Namespace) -> int:
         for receipt in memory.extract_waiting(arguments.session_id):
             receipts.append(receipt)
             if not arguments.json:
-                print(render.receipt_text(receipt), flush=True)
+                print(plain(render.receipt_text(receipt)), flush=True)
     waits = any(receipt.status in ("queued", "rejected") for receipt in receipts)
     if arguments.json:
         print(json.dumps({"receipts": [receipt.as_dict() for receipt in receipts]}, ensure_ascii=False, indent=2))

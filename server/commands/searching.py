@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from server import report
 from server.commands.opening import Commands, here, json_file, json_text, open_memory_of, open_to_search, show
@@ -142,6 +143,8 @@ def retrieve(arguments: argparse.Namespace) -> int:
             project=arguments.project,
             here=here(memory.config),
         )
+    if not pack.parts:
+        print("runebook: nothing stored fits this yet.", file=sys.stderr)
     inserted = pack.messages is not None
     show(arguments, pack.as_dict(), json.dumps(pack.messages, ensure_ascii=False) if inserted else pack.text)
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,19 @@ def register(commands: Commands) -> None:
     serving.add_argument(
         "--transport", choices=("stdio", "sse", "http"), default="stdio", help="sse and http share one server"
     )
-    serving.add_argument("--host", default="127.0.0.1", help="loopback address to listen on")
+    serving.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; beyond loopback a token and --allowed-host are needed",
+    )
     serving.add_argument("--port", type=int, default=_DEFAULT_PORT, help=f"default {_DEFAULT_PORT}")
+    serving.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which clients reach the server; repeatable, adds to http.allowed_hosts",
+    )
     commands.add("usage", "Print how to use this command line, for a model's system prompt.", usage, json_output=False)
     demonstration = commands.add("demo", "Show Runebook at work in a fresh temporary folder.", demo, json_output=False)
     demonstration.add_argument("--keep", action="store_true", help="keep the demonstration's folder")
@@ -68,13 +80,24 @@ def serve(arguments: argparse.Namespace) -> int:
             server = build_server(opener, working_directory())
             gc.enable()
             gc.freeze()
-            anyio.run(serve_stdio, server, streams)
+            return anyio.run(serve_stdio, server, streams)
     else:
         from server.app import build_server
+        from server.commands.tokens import open_tokens
         from server.http import serve
 
         gc.enable()
-        serve(build_server(opener), arguments.host, arguments.port)
+        named = (*config.http.allowed_hosts, *arguments.allowed_host)
+        limits = config.http.model_copy(update={"allowed_hosts": named})
+        with open_tokens(config) as tokens:
+            guarded = "with a token" if tokens.any_live() else "from this machine, without a token"
+            place = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+            print(
+                f"runebook: http://{place}:{arguments.port}/mcp (streamable HTTP) and /sse, {guarded}. Ctrl-C ends it.",
+                file=sys.stderr,
+                flush=True,
+            )
+            serve(build_server(opener), arguments.host, arguments.port, tokens, limits)
     return 0
 
 

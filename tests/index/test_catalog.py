@@ -328,8 +328,9 @@ def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(tmp_pa
                     said.append(f"zebra{moment} 斑马")
                     other.updater.remember(said[-1], memory_type="facts")
 
+            other.updater.remember(f"lynx{moment}", memory_type="facts")
             ledger.set_trace_callback(commit_at_that_moment)
-            memory.indexer._follow_some()
+            memory.indexer.follow()
             ledger.set_trace_callback(None)
             assert {hit.abstract for hit in memory.find("斑马").memories} == set(said)
         assert len(said) > 1
@@ -471,7 +472,7 @@ def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
             memory.commit(
                 operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
             )
-            memory.find("rain")
+            memory.indexer.embed_all()
         embedder, catalog = memory.indexer.embedder, memory.indexer.catalog
         assert embedder is not None
         space = ("user/default", embedder.fingerprint)

@@ -416,3 +416,50 @@ def test_closing_ends_a_seal_under_way(fresh: Store) -> None:
     assert outcome == [False]
     assert fresh.snapshots.manifest() is None
     fresh.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits as POSIX knows them")
+def test_a_disk_that_takes_nothing_more_leaves_the_scan_and_is_tried_again(fresh: Store) -> None:
+    import resource
+
+    fresh.append(*range(ROWS))
+    index = SealedIndex(fresh.state, mode="chroma", seal_rows=10, retry_seconds=0.0)
+    fresh.opened.append(index)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, before[1]))  # files cannot grow; the sealing process inherits it
+    try:
+        assert not fresh.seal(index)
+        assert fresh.backend(index) == "exact"
+        assert fresh.reason(index)
+        assert fresh.hits(index) == fresh.exact()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert fresh.seal(index)
+    assert fresh.backend(index) == "chroma"
+    assert fresh.hits(index) == fresh.exact()
+
+
+def test_a_sealing_process_that_is_killed_leaves_the_scan_and_is_begun_again(fresh: Store) -> None:
+    fresh.append(*range(ROWS))
+    index = SealedIndex(fresh.state, mode="chroma", seal_rows=10, retry_seconds=0.0)
+    fresh.opened.append(index)
+    sealed = threading.Event()
+
+    def kill() -> None:
+        while not sealed.is_set():
+            child = index._child
+            if child is not None:
+                child.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        assert not fresh.seal(index)
+    finally:
+        sealed.set()
+        killer.join()
+    assert "the sealing process ended" in fresh.reason(index)
+    assert fresh.hits(index) == fresh.exact()
+    assert not list((fresh.state / "chroma").glob("*/build-*"))
+    assert fresh.seal(index)
+    assert fresh.hits(index) == fresh.exact()

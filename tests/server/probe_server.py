@@ -89,6 +89,7 @@ async def ask_client(ctx: Context[Any]) -> str:
 
 if __name__ == "__main__":
     with streams:
-        anyio.run(serve_stdio, server, streams)
+        status = anyio.run(serve_stdio, server, streams)
         print("printed after serving")
     evidence.write_text("closed, returned", encoding="utf-8", newline="\n")
+    sys.exit(status)

@@ -208,3 +208,16 @@ def test_error_response_keeps_its_scrubbed_text() -> None:
 def test_unencodable_request_of_ours_is_left_to_its_sender() -> None:
     with pytest.raises(ValueError, match="serialize"):
         encode_frame(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping", params={"x": object()}))
+
+
+@pytest.mark.parametrize("request_id", ["编号 7", 'say "id": 8, \\', "", 10**30, -(2**63)])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_request_nested_beyond_reading_is_refused_under_its_own_id(request_id: str | int, at_end: bool) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    identifier = json.dumps(request_id).encode()
+    line = b'{"jsonrpc":"2.0","id":%b,"method":"x","params":{"a":%b}}' % (identifier, deep)
+    if at_end:
+        line = b'{"jsonrpc":"2.0","method":"x","params":{"a":%b},"id":%b}' % (deep, identifier)
+    answer = refusal(line)
+    assert answer.request_id == request_id
+    assert "nested" in answer.message

@@ -279,10 +279,10 @@ posix_signals = pytest.mark.skipif(os.name == "nt", reason="Windows has no way t
 
 
 @posix_signals
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP] if os.name != "nt" else [])
 def test_signal_while_idle_leaves_the_lifespan_and_returns(fresh: Pipes, number: signal.Signals) -> None:
     fresh.open().process.send_signal(number)
-    assert fresh.ending() == (0, "closed, returned")
+    assert fresh.ending() == (128 + number, "closed, returned")
 
 
 @posix_signals
@@ -290,7 +290,7 @@ def test_signal_while_a_tool_is_stuck_leaves_the_lifespan_and_exits(fresh: Pipes
     fresh.open().write(fresh.call_line("stuck"))
     fresh.wait_for_error_line(b"stuck now")
     fresh.process.send_signal(signal.SIGTERM)
-    assert fresh.ending() == (0, "closed")
+    assert fresh.ending() == (128 + signal.SIGTERM, "closed")
 
 
 @posix_signals
@@ -302,7 +302,7 @@ def test_client_that_stops_reading_does_not_keep_the_server_from_ending(tmp_path
         process.stdin.write(b"?\n" * 20_000)
         assert os.read(reading, 1) == b"{"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
     os.close(reading)
     assert (tmp_path / "evidence").read_text(encoding="utf-8") == "closed, returned"
 

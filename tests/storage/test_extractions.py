@@ -111,7 +111,7 @@ def test_a_finished_session_can_be_put_back_whole(ledger: Ledger) -> None:
 
 def test_a_call_that_was_counted_is_known_whatever_becomes_of_its_session(ledger: Ledger) -> None:
     ledger.advance(SessionProgress(LOG, stored=1, call_keys=frozenset({"a", "b"})), AT)
-    assert ledger.extractions.counted(["a", "c"]) == {"a"}
+    assert ledger.extractions.counted(["a", "c"], SPACE) == {"a"}
 
 
 def test_what_follows_a_shortened_log_waits(ledger: Ledger) -> None:

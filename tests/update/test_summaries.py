@@ -210,6 +210,20 @@ def test_files_that_people_add_and_remove_are_counted_at_the_next_commit(memory:
     assert set(names(memory)) == {"Two.md", "Three.md"}
 
 
+def test_a_line_follows_an_edit_by_hand_at_the_next_commit_beside_it(memory: Memory, tmp_path: Path) -> None:
+    put(memory, "Home", "The user lives in Osaka.")
+    put(memory, "城市", "用户住在大阪。")
+    for name, old, new in (("Home.md", "Osaka", "Kyoto"), ("城市.md", "大阪", "京都")):
+        file = path(tmp_path, name)
+        file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8", newline="\n")
+    memory.store.adopt()
+    put(memory, "Tea", "Drinks green tea.")
+    assert "Kyoto" in page(memory)
+    assert "京都" in page(memory)
+    assert "Osaka" not in page(memory)
+    assert "大阪" not in page(memory)
+
+
 def test_a_handwritten_file_that_nobody_adopted_counts_once_when_it_is_updated(memory: Memory, tmp_path: Path) -> None:
     put(memory, "One", "x")
     path(tmp_path, "手写.md").write_text("by hand", encoding="utf-8")

@@ -1,33 +1,37 @@
-"""Settings: one JSON file < environment (``RUNEBOOK_…``) < command-line flags.
+"""What can be set: one model per section, with defaults, bounds and descriptions; ``Config`` holds them all.
 
-Owns names, defaults, bounds and the order of precedence. ``config.example.json`` and the README's table
-are generated from these models and checked by tests. Own code rather than pydantic-settings: that package
-alone costs 7 % of the server's cold start.
+The settings table and ``config.example.json`` are generated from these models and checked by tests.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from memory_core.errors import ConfigInvalid
 
-ENV_PREFIX = "RUNEBOOK_"
-CONFIG_NAME = "config.json"
-
-SpaceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+_DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
 
 
-class _Section(BaseModel):
+def _no_device(space: str) -> str:
+    if _DEVICE.fullmatch(space):
+        raise ValueError("Windows takes this name for a device")
+    return space
+
+
+SpaceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"), AfterValidator(_no_device)]
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses unknown names."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class IndexConfig(_Section):
+class IndexConfig(Section):
     """The vector index."""
 
     mode: Literal["auto", "exact", "chroma"] = Field(
@@ -40,7 +44,7 @@ class IndexConfig(_Section):
     )
 
 
-class EmbeddingConfig(_Section):
+class EmbeddingConfig(Section):
     """The embedding model."""
 
     provider: Literal["bundled", "sentence-transformers", "none"] = Field(
@@ -73,7 +77,7 @@ class EmbeddingConfig(_Section):
     )
 
 
-class SearchConfig(_Section):
+class SearchConfig(Section):
     """What find does unless told otherwise."""
 
     rank: Literal["relevance", "balanced", "decay", "weighted"] = Field(
@@ -105,7 +109,7 @@ class SearchConfig(_Section):
     )
 
 
-class RetrieveConfig(_Section):
+class RetrieveConfig(Section):
     """What retrieve does unless told otherwise."""
 
     token_budget: int = Field(4_000, ge=200, le=10_000, description="Tokens a context pack may take.")
@@ -135,7 +139,7 @@ class RetrieveConfig(_Section):
     )
 
 
-class ProjectConfig(_Section):
+class ProjectConfig(Section):
     """The project that memories belong to."""
 
     name: str = Field(
@@ -153,7 +157,7 @@ class ProjectConfig(_Section):
     )
 
 
-class LLMConfig(_Section):
+class LLMConfig(Section):
     """The language model that the server may call to extract memories. Keys come from the environment only."""
 
     provider: Literal["none", "anthropic", "openai", "sampling"] = Field(
@@ -181,7 +185,7 @@ class LLMConfig(_Section):
     retries: int = Field(3, ge=0, le=10, description="Attempts after a 429, a 5xx, a timeout or a lost connection.")
 
 
-class ExtractionConfig(_Section):
+class ExtractionConfig(Section):
     """How conversations become memories."""
 
     max_iterations: int = Field(3, ge=0, le=10, description="Rounds of reading that the model may take.")
@@ -196,25 +200,25 @@ class ExtractionConfig(_Section):
     )
 
 
-class LimitsConfig(_Section):
+class LimitsConfig(Section):
     """Size limits of one request."""
 
     content_bytes: int = Field(262_144, ge=1_024, description="Largest single memory, in bytes.")
     commit_bytes: int = Field(4_194_304, ge=4_096, description="Largest single commit, in bytes.")
 
 
-class _Spaces(_Section):
+class _Spaces(Section):
     user_space: SpaceName
     agent_space: SpaceName
 
 
-class HttpConfig(_Section):
+class HttpConfig(Section):
     """The HTTP and SSE server: who may reach it, and how much they may ask of it."""
 
     require_token: bool = Field(
         False,
-        description="Ask for a token even while none was issued; with a token in the store, and beyond loopback, one is "
-        "always needed.",
+        description="Ask for a token even while none was issued; with a token in the store, and beyond loopback, one "
+        "is always needed.",
     )
     allowed_hosts: tuple[str, ...] = Field(
         (), description="Names, with or without port, by which clients reach the server; needed beyond loopback."
@@ -233,7 +237,7 @@ class HttpConfig(_Section):
     )
 
 
-class Config(_Section):
+class Config(Section):
     """All settings. ``home`` is expanded; relative paths are relative to the working directory."""
 
     home: Path = Field(Path("~/.runebook"), description="Folder that holds the memories.")
@@ -244,6 +248,11 @@ class Config(_Section):
     )
     schema_dirs: tuple[Path, ...] = Field(
         (), description="Folders of YAML files that add memory types or override built-in ones."
+    )
+    watch: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto notices within moments what people and other programs do to the files while a server runs; "
+        "off looks when the store is opened, before a search and before a commit only.",
     )
     index: IndexConfig = Field(IndexConfig(), description="The vector index.")
     embedding: EmbeddingConfig = Field(EmbeddingConfig(), description="The embedding model.")
@@ -260,6 +269,14 @@ class Config(_Section):
     extraction: ExtractionConfig = Field(ExtractionConfig(), description="How conversations become memories.")
     llm: LLMConfig = Field(LLMConfig(), description="The language model that the server may call.")
     limits: LimitsConfig = Field(LimitsConfig(), description="Size limits of one request.")
+    secrets: Literal["refuse", "redact", "warn", "off"] = Field(
+        "redact",
+        description="What becomes of API keys, private keys, passwords, card numbers and the like at a commit: refuse "
+        "the operation, redact them, warn in the receipt, or off.",
+    )
+    secrets_allowed: tuple[str, ...] = Field(
+        (), description="Strings that look like secrets and are none, or their SHA-256."
+    )
     http: HttpConfig = Field(HttpConfig(), description="The HTTP and SSE server.")
 
     @property
@@ -281,117 +298,3 @@ class Config(_Section):
                 hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
             ) from error
         return self.model_copy(update={"user_space": user_space, "agent_space": agent_space})
-
-
-def settings(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Every setting as (dotted name, default, description), in declaration order."""
-    for name, info in model.model_fields.items():
-        if isinstance(info.default, _Section):
-            yield from settings(type(info.default), f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", info.default, info.description or ""
-
-
-def environment_name(dotted: str) -> str:
-    """The variable that sets ``index.mode``: ``RUNEBOOK_INDEX_MODE``."""
-    return ENV_PREFIX + dotted.replace(".", "_").upper()
-
-
-def load(
-    path: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> Config:
-    """Merge defaults, the JSON file, the environment and flags.
-
-    Args:
-        path: The JSON file; None means ``$RUNEBOOK_CONFIG``, else ``<home>/config.json`` where it exists.
-        environment: Variables; None means ``os.environ``.
-        flags: Dotted names to values; None values are skipped.
-
-    Raises:
-        ConfigInvalid: If a file named explicitly is missing, or any value is unknown or out of range.
-    """
-    environment = os.environ if environment is None else environment
-    overrides: dict[str, Any] = {}
-    for dotted, _, _ in settings():
-        raw = environment.get(environment_name(dotted))
-        if raw:  # hosts pass on variables that were left empty
-            _set(overrides, dotted, _decoded(dotted, raw))
-    known = [dotted for dotted, _, _ in settings()]
-    hint = f"Correct or remove it. Settings are: {', '.join(known)}."
-    for dotted, value in (flags or {}).items():
-        if dotted not in known:
-            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint)
-        if value is not None:
-            _set(overrides, dotted, _decoded(dotted, value))
-    home = _expanded(Path(str(overrides.get("home", Config.model_fields["home"].default))))
-    named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
-    values = _read(_expanded(named), required=True) if named else _read(home / CONFIG_NAME, required=False)
-    merged = _merged(values, overrides)
-    try:
-        config = Config.model_validate(merged)
-    except ValidationError as error:
-        first = error.errors()[0]
-        dotted = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint) from None
-        raise ConfigInvalid(f"setting '{dotted}': {first['msg']}.", hint=hint) from None
-    for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
-        _expanded(directory)
-    return config
-
-
-def example() -> str:
-    """The text of ``config.example.json``: every setting at its default."""
-    return json.dumps(Config().model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
-
-
-def _expanded(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError as error:
-        raise ConfigInvalid(f"{str(path)!r}: {error}", hint="Write the folder out instead of using '~'.") from error
-
-
-def _read(path: Path, *, required: bool) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, NotADirectoryError):
-        if not required:
-            return {}
-        raise ConfigInvalid(f"the config file {path} does not exist.", hint="Create it or name another.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(f"the config file {path} cannot be read: {error}.", hint="Mend the file.") from error
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigInvalid(
-            f"the config file {path} is not JSON: line {error.lineno}: {error.msg}.", hint="Mend that line."
-        ) from error
-    if not isinstance(values, dict):
-        raise ConfigInvalid(f"the config file {path} must hold one JSON object.", hint="See config.example.json.")
-    return values
-
-
-def _decoded(dotted: str, raw: Any) -> Any:
-    if dotted in ("schema_dirs", "prompt_dirs") and isinstance(raw, str):
-        return [part for part in raw.split(os.pathsep) if part]
-    if dotted in ("http.allowed_hosts", "http.allowed_origins") and isinstance(raw, str):
-        return [part.strip() for part in raw.split(",") if part.strip()]
-    return raw
-
-
-def _set(target: dict[str, Any], dotted: str, value: Any) -> None:
-    *sections, name = dotted.split(".")
-    for section in sections:
-        target = target.setdefault(section, {})
-    target[name] = value
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for name, value in over.items():
-        below = merged.get(name)
-        merged[name] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged

@@ -1,0 +1,33 @@
+"""Settings: what can be set (``sections``), and where it comes from (``loading``)."""
+
+from memory_core.config.loading import CONFIG_NAME, environment_name, example, load, settings
+from memory_core.config.sections import (
+    Config,
+    EmbeddingConfig,
+    ExtractionConfig,
+    HttpConfig,
+    IndexConfig,
+    LimitsConfig,
+    LLMConfig,
+    ProjectConfig,
+    RetrieveConfig,
+    SearchConfig,
+)
+
+__all__ = [
+    "CONFIG_NAME",
+    "Config",
+    "EmbeddingConfig",
+    "ExtractionConfig",
+    "HttpConfig",
+    "IndexConfig",
+    "LLMConfig",
+    "LimitsConfig",
+    "ProjectConfig",
+    "RetrieveConfig",
+    "SearchConfig",
+    "environment_name",
+    "example",
+    "load",
+    "settings",
+]

@@ -1,0 +1,158 @@
+"""Differences of two texts, and the merge of two texts that began as one; by lines.
+
+A line ends at a line feed and nowhere else. ``unified`` gives lines that each begin with one of the marks of a unified
+diff, so that no stored text can pose as a heading of the diff; ``merge3`` gives text, byte for byte, or nothing where
+both sides touch the same lines. Texts with thousands of differing lines are compared more coarsely,
+never wrongly. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+CONTEXT_LINES = 3
+#: More differing lines than this are one block: the comparison takes the square of them.
+_COMPARED_LINES = 3_000
+#: What would begin a line of its own on some screen, or move its cursor, is shown as a picture or a code instead.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_PICTURES = 0x2400
+_NO_NEWLINE = "\\ no line feed at the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Lines ``start`` to ``end`` (not included) of a text are replaced by ``lines``, which keep their ends."""
+
+    start: int
+    end: int
+    lines: tuple[str, ...]
+
+    @property
+    def inserts(self) -> bool:
+        """Whether nothing is removed."""
+        return self.start == self.end
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text with their line feeds; the last may have none."""
+    lines = text.split("\n")
+    whole = [f"{line}\n" for line in lines[:-1]]
+    return [*whole, lines[-1]] if lines[-1] else whole
+
+
+def edits(before: Sequence[str], after: Sequence[str]) -> list[Edit]:
+    """What makes ``after`` of ``before``, in order; no two of them touch."""
+    head = 0
+    while head < min(len(before), len(after)) and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(before), len(after)) - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    if not old and not new:
+        return []
+    if not old or not new or len(old) + len(new) > _COMPARED_LINES:
+        return [Edit(head, head + len(old), tuple(new))]
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    return [
+        Edit(head + i1, head + i2, tuple(new[j1:j2])) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"
+    ]
+
+
+def unified(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[str, ...]:
+    """The hunks of a unified diff, without file names; empty for equal texts.
+
+    Every line begins with ``@@``, a space, ``-``, ``+`` or a backslash. Characters that no screen shows as they are
+    appear as pictures or codes.
+
+    Args:
+        before: The older text.
+        after: The newer text.
+        context: Unchanged lines around a change.
+    """
+    old, new = split_lines(before), split_lines(after)
+    shown: list[str] = []
+    shift = 0
+    for group in _groups(edits(old, new), context):
+        first, last = max(0, group[0].start - context), min(len(old), group[-1].end + context)
+        grown = sum(len(edit.lines) - (edit.end - edit.start) for edit in group)
+        size = last - first
+        shown.append(f"@@ -{_span(first, size)} +{_span(first + shift, size + grown)} @@")
+        at = first
+        for edit in group:
+            shown += _marked(" ", old[at : edit.start])
+            shown += _marked("-", old[edit.start : edit.end])
+            shown += _marked("+", edit.lines)
+            at = edit.end
+        shown += _marked(" ", old[at:last])
+        shift += grown
+    return tuple(shown)
+
+
+def merge3(base: str, ours: str, theirs: str) -> str | None:
+    """The text with the changes of both sides; None where both changed the same lines, differently.
+
+    Args:
+        base: What both began with.
+        ours: One side.
+        theirs: The other side.
+    """
+    if ours in (base, theirs):
+        return theirs
+    if theirs == base:
+        return ours
+    lines = split_lines(base)
+    mine, other = edits(lines, split_lines(ours)), edits(lines, split_lines(theirs))
+    if any(_clash(one, two) for one in mine for two in other):
+        return None
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted({*mine, *other}, key=lambda edit: (edit.start, edit.end)):
+        pieces += [*lines[at : edit.start], *edit.lines]
+        at = edit.end
+    pieces += lines[at:]
+    # A last line without its end may have got lines behind it.
+    return "".join(piece if piece.endswith("\n") else f"{piece}\n" for piece in pieces[:-1]) + "".join(pieces[-1:])
+
+
+def visible(text: str) -> str:
+    """One line of text as a screen can show it: nothing in it moves a cursor, ends the line or turns its direction."""
+    return _UNSEEN.sub(lambda found: _picture(ord(found[0])), text)
+
+
+def _picture(code: int) -> str:
+    return chr(_PICTURES + code) if code < 0x20 else f"<U+{code:04X}>"
+
+
+def _clash(one: Edit, two: Edit) -> bool:
+    if one == two:
+        return False
+    if one.inserts and two.inserts:
+        return one.start == two.start
+    return one.start < two.end and two.start < one.end
+
+
+def _groups(found: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
+    group: list[Edit] = []
+    for edit in found:
+        if group and edit.start - group[-1].end > 2 * context:
+            yield group
+            group = []
+        group.append(edit)
+    if group:
+        yield group
+
+
+def _span(first: int, size: int) -> str:
+    """A range of lines as unified diffs write it: counted from 1, an empty one by the line before it."""
+    return f"{first + 1 if size else first},{size}"
+
+
+def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield mark + visible(line.removesuffix("\n"))
+        if not line.endswith("\n"):
+            yield _NO_NEWLINE

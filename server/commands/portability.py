@@ -1,0 +1,199 @@
+"""Moving memories: export, import, backup and restore.
+
+Progress goes to stderr, what was done to stdout; no text of a memory is ever printed, but by an export to ``-``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from server.commands.opening import Commands, open_memory_of, settings_of, show
+
+if TYPE_CHECKING:
+    from memory_core.lifecycle.transfer import Selection
+
+_SHOW_SECONDS = 0.2
+_LOG_SECONDS = 5.0
+
+
+def register(commands: Commands) -> None:
+    """Declare ``export``, ``import``, ``backup`` and ``restore``."""
+    out = commands.add("export", "Write memories to one archive (.zip) or to JSON lines (.jsonl).", export)
+    out.add_argument("file", help="FILE.zip, FILE.jsonl, or '-' for JSON lines on standard output")
+    out.add_argument("--target-uri", default="viking://", help="only this file, or what lies below this directory")
+    out.add_argument("--project", help="only memories and conversations of this project")
+    out.add_argument("--type", dest="memory_type", help="only memories of this type")
+    out.add_argument("--no-sessions", action="store_true", help="leave conversations out")
+    out.add_argument("--history", action="store_true", help="also who changed what when, with the texts before")
+    out.add_argument("--messages", action="store_true", help="JSON lines: conversations also one line a message")
+    out.add_argument("--force", action="store_true", help="replace a file that is there")
+    into = commands.add("import", "Bring memories in that runebook export wrote; undoable.", import_file)
+    into.add_argument("file", help="a .zip or .jsonl that runebook export wrote")
+    into.add_argument(
+        "--on-conflict",
+        choices=("keep", "replace", "both"),
+        default="keep",
+        help="where a file here differs: keep it (default), replace it, or put the other beside it",
+    )
+    into.add_argument("--into", metavar="USER/AGENT", help="put everything into this user and agent space")
+    into.add_argument("--partial", action="store_true", help="take what is sound of a damaged file")
+    into.add_argument("--dry-run", action="store_true", help="show what would change; store nothing")
+    backup_command = commands.add("backup", "Copy everything, verified, while servers run.", backup)
+    backup_command.add_argument("destination", help="a folder to put it in, named by the time; or FILE.zip")
+    backup_command.add_argument("--keep", type=int, metavar="N", help="then delete this store's oldest but N")
+    backup_command.add_argument("--with-index", action="store_true", help="also the index, which can be made anew")
+    back = commands.add("restore", "Bring a backup back as the memory folder, or files that vanished.", restore)
+    back.add_argument("backup", nargs="?", help="what runebook backup wrote")
+    back.add_argument("--force", action="store_true", help="move the present memory folder aside")
+    back.add_argument("--missing", action="store_true", help="write files that vanished anew, from the history")
+    back.add_argument("--forget-missing", action="store_true", help="the files that vanished were deleted on purpose")
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write an export."""
+    from memory_core.errors import InvalidInput
+    from memory_core.lifecycle.transfer import Selection
+    from memory_core.lifecycle.transfer_export import export_lines, export_zip
+    from memory_core.model.uri import MemoryUri
+
+    selection = Selection(
+        MemoryUri.parse(arguments.target_uri),
+        arguments.project,
+        arguments.memory_type,
+        not arguments.no_sessions,
+        arguments.history,
+        arguments.messages,
+    )
+    name = arguments.file
+    if name != "-" and Path(name).suffix.lower() not in (".zip", ".jsonl"):
+        raise InvalidInput(f"{name!r} is no kind of export.", hint="Name a file that ends in .zip or .jsonl, or '-'.")
+    _check_type(arguments, selection)
+    with open_memory_of(arguments, warm=False) as memory:
+        store, registry, tell = memory.store, memory.registry, _teller("files read")
+        if name == "-":
+            export_lines(store, registry, sys.stdout.buffer, selection, progress=tell)
+            return 0
+        write = export_zip if Path(name).suffix.lower() == ".zip" else export_lines
+        done = write(store, registry, Path(name), selection, force=arguments.force, progress=tell)
+    counts = done.counts
+    text = (
+        f"{counts['files']:,} files ({counts['memories']:,} memories, {counts['sessions']:,} conversations) and "
+        f"{counts['commits']:,} commits in {done.path}"
+    )
+    lost = [f"left out: {uri} (its text is neither on disk nor in the history)" for uri in done.left_out]
+    show(arguments, done.as_dict(), "\n".join([text, *lost]))
+    return 1 if lost else 0
+
+
+def import_file(arguments: argparse.Namespace) -> int:
+    """Read an export in."""
+    from memory_core.errors import InvalidInput
+    from memory_core.lifecycle.transfer_import import import_archive
+    from memory_core.lifecycle.transfer_merge import OnConflict
+
+    into: tuple[str, str] | None = None
+    if arguments.into is not None:
+        user, slash, agent = arguments.into.partition("/")
+        if not user or not slash or not agent or "/" in agent:
+            raise InvalidInput("--into names no spaces.", hint="Write --into USER_SPACE/AGENT_SPACE.")
+        into = (user, agent)
+    with open_memory_of(arguments, warm=False) as memory:
+        done = import_archive(
+            memory.store,
+            memory.registry,
+            Path(arguments.file),
+            user_space=memory.config.user_space,
+            agent_space=memory.config.agent_space,
+            on_conflict=OnConflict(arguments.on_conflict),
+            into=into,
+            partial=arguments.partial,
+            dry_run=arguments.dry_run,
+            discretion=memory.updater.discretion,
+            progress=_teller("files done"),
+        )
+        memory.indexer.follow()
+    show(arguments, done.as_dict(), "\n".join(done.lines()))
+    return 1 if done.problems or done.outcome.refused else 0
+
+
+def backup(arguments: argparse.Namespace) -> int:
+    """Back everything up."""
+    from memory_core.lifecycle.backup import back_up
+
+    with open_memory_of(arguments, warm=False) as memory:
+        done = back_up(
+            memory.store,
+            Path(arguments.destination),
+            settings_file=Path(arguments.config) if arguments.config else None,
+            keep=arguments.keep,
+            with_index=arguments.with_index,
+        )
+    lines = [f"{done.counts['files']:,} files up to commit {done.seq} in {done.path}, read back and verified."]
+    lines += [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes]
+    lines += [f"removed {name}" for name in done.removed]
+    show(arguments, done.as_dict(), "\n".join(lines))
+    return 0
+
+
+def restore(arguments: argparse.Namespace) -> int:
+    """Bring a backup, or vanished files, back."""
+    from memory_core.errors import InvalidInput
+    from memory_core.lifecycle.backup import restore as bring_back
+
+    wanted = (arguments.backup is not None, arguments.missing, arguments.forget_missing)
+    if wanted.count(True) != 1:
+        raise InvalidInput("restore what?", hint="Name a backup, or give --missing or --forget-missing.")
+    if arguments.backup is None:
+        return _restore_missing(arguments)
+    home = settings_of(arguments).root
+    count, aside = bring_back(Path(arguments.backup), home, force=arguments.force)
+    lines = [f"{count:,} files restored to {home} and verified."]
+    lines += [] if aside is None else [f"What was there is now {aside}."]
+    facts = {"home": str(home), "files": count, "aside": None if aside is None else str(aside)}
+    show(arguments, facts, "\n".join(lines))
+    return 0
+
+
+def _restore_missing(arguments: argparse.Namespace) -> int:
+    with open_memory_of(arguments, warm=False) as memory:
+        if arguments.missing:
+            uris = memory.store.bring_back_vanished()
+            done = "written anew from the history"
+        else:
+            uris = memory.store.forget_vanished()
+            done = "recorded as deleted"
+        memory.indexer.follow()
+    show(arguments, {"files": [str(uri) for uri in uris]}, f"{len(uris):,} files {done}.")
+    return 0
+
+
+def _check_type(arguments: argparse.Namespace, selection: Selection) -> None:
+    """Refuse a type that no memory can have, rather than export nothing."""
+    if selection.memory_type is None:
+        return
+    from memory_core.errors import NotFound
+    from memory_core.wiring import load_registry
+
+    names = [found.name for found in load_registry(settings_of(arguments)).list_all()]
+    if selection.memory_type not in names:
+        raise NotFound(f"there is no memory type {selection.memory_type!r}.", hint=f"Use one of: {', '.join(names)}.")
+
+
+def _teller(what: str) -> Callable[[int, int], None]:
+    """Shows progress on stderr: often to a person, seldom to a log, not at all for what is quick."""
+    live = sys.stderr.isatty()
+    shown_at = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown_at
+        if time.monotonic() >= shown_at + (_SHOW_SECONDS if live else _LOG_SECONDS):
+            shown_at = time.monotonic()
+            line = f"{done:,} of {total:,} {what}"
+            print(f"\r{line}" if live else line, end="" if live and done < total else "\n", file=sys.stderr, flush=True)
+
+    return tell

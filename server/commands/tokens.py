@@ -1,0 +1,108 @@
+"""Tokens of the HTTP server: issuing, listing, revoking. A running server follows at its next request."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from server.commands.opening import Commands, settings_of, show
+
+if TYPE_CHECKING:
+    from memory_core.config import Config
+    from memory_core.storage.tokens import TokenRow, TokenTable
+
+
+def register(commands: Commands) -> None:
+    """Declare ``token``."""
+    token = commands.add("token", "Issue, list and revoke the tokens that let clients in over HTTP.", tokens)
+    token.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
+    token.add_argument("label", nargs="?", help="add: a name for the token; revoke: its label or id")
+    token.add_argument("--user-space", help="add: whose memories it opens (default: the user_space setting)")
+    token.add_argument(
+        "--agent-space",
+        help="add: which agent's (default: the agent_space setting, for another user one of the same name)",
+    )
+    token.add_argument("--read-only", action="store_true", help="add: refuse it every write; its reads leave no counts")
+    token.add_argument("--expires", type=float, metavar="DAYS", help="add: refuse it after so many days")
+    token.add_argument("--revoked", action="store_true", help="list: also revoked ones")
+
+
+def tokens(arguments: argparse.Namespace) -> int:
+    """Issue, list or revoke."""
+    from memory_core.errors import InvalidInput
+
+    if arguments.action != "list" and not arguments.label:
+        raise InvalidInput(
+            f"token {arguments.action} needs a label.", hint=f"Write runebook token {arguments.action} LABEL."
+        )
+    config = settings_of(arguments)
+    with open_tokens(config) as table:
+        if arguments.action == "add":
+            _add(arguments, config, table)
+        elif arguments.action == "revoke":
+            row = table.revoke(arguments.label)
+            show(arguments, asdict(row), f"Revoked {row.label} ({row.id}). It is refused from the next request on.")
+        else:
+            rows = table.rows(revoked=arguments.revoked)
+            lines = [_line(row) for row in rows] or ["No tokens. Issue one: runebook token add LABEL"]
+            show(arguments, [asdict(row) for row in rows], "\n".join(lines))
+    return 0
+
+
+@contextmanager
+def open_tokens(config: Config) -> Iterator[TokenTable]:
+    """The token table of the store that ``config`` names, which may be in use, or not exist yet."""
+    from memory_core.storage.file_store import FileStore
+    from memory_core.storage.ledger import Ledger
+
+    ledger = Ledger(FileStore(config.root).state / "ledger.sqlite3")
+    try:
+        yield ledger.tokens
+    finally:
+        ledger.close()
+
+
+def _add(arguments: argparse.Namespace, config: Config, table: TokenTable) -> None:
+    user_space = arguments.user_space or config.user_space
+    # What an agent learns with one user is not shown to another, unless the owner says so.
+    usual = config.agent_space if user_space == config.user_space else user_space
+    token, row = table.issue(
+        arguments.label,
+        user_space=user_space,
+        agent_space=arguments.agent_space or usual,
+        read_only=arguments.read_only,
+        expires_days=arguments.expires,
+        spaces=(config.user_space, config.agent_space, *_folders(config)),
+    )
+    show(
+        arguments,
+        {"token": token, **asdict(row)},
+        f"{token}\n\n{_line(row)}\n"
+        "Keep the token now: only its digest is stored, and it is not shown again.\n"
+        "Clients send it as the header  Authorization: Bearer TOKEN",
+    )
+
+
+def _folders(config: Config) -> list[str]:
+    """Spaces that hold something."""
+    return [folder.name for scope in ("user", "agent", "session") for folder in config.root.glob(f"{scope}/*/")]
+
+
+def _line(row: TokenRow) -> str:
+    state = "live" if row.live(datetime.now(UTC)) else "revoked" if row.revoked_at else "expired"
+    parts = [
+        row.label,
+        row.id,
+        state,
+        "read-only" if row.read_only else "read-write",
+        f"user {row.user_space}",
+        f"agent {row.agent_space}",
+        f"since {row.created_at[:10]}",
+        f"expires {row.expires_at[:16]}" if row.expires_at else "no expiry",
+        f"last used {row.last_used_at[:16]}" if row.last_used_at else "never used",
+    ]
+    return "  ".join(parts)

@@ -1,0 +1,393 @@
+"""Endings of the real program: signals, closed and full pipes, a dead parent; at rest and at work.
+
+Each ends within the time hosts give, without a traceback, with the documented status, with every acknowledged commit in
+the store, no lock held and no process left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.ending import END_SECONDS
+
+if os.name == "nt":
+    pytest.skip("Windows has neither these signals nor /proc", allow_module_level=True)
+
+PATIENCE_SECONDS = 60  # never reached by a passing test
+#: ``END_SECONDS`` is what the server allows itself; the rest is for a loaded machine to take a process down.
+LIMIT_SECONDS = END_SECONDS + 5
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def until(holds: Callable[[], Any], what: str) -> Any:
+    """Poll until ``holds`` gives something true; that."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := holds()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+    return found
+
+
+class Program:
+    """``runebook serve`` as a host starts it, in a process group of its own."""
+
+    def __init__(self, home: Path, *options: str, capabilities: dict[str, Any] | None = None) -> None:
+        self.home = home
+        self.errors = home.with_name(f"{home.name}.stderr")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+        with self.errors.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "server.cli", "serve", "--home", str(home), *options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._capabilities = capabilities or {}
+        self._last_id = 0
+
+    def open(self) -> Program:
+        info = {"name": "t", "version": "1"}
+        opening = {"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "clientInfo": info}
+        self.ask("initialize", opening)
+        self.receive()
+        self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        return self
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def ask(self, method: str, params: dict[str, Any]) -> int:
+        self._last_id += 1
+        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        self.write(json.dumps(message).encode() + b"\n")
+        return self._last_id
+
+    def ask_tool(self, tool: str, **arguments: Any) -> int:
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.endswith(b"\n"), self.errors.read_text(encoding="utf-8")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        self.ask_tool(tool, **arguments)
+        facts: dict[str, Any] = self.receive()["result"]["structuredContent"]
+        return facts
+
+    def commit(self, content: str) -> str:
+        """Store ``content``; the URI that was acknowledged."""
+        receipt = self.call("commit_memory", memory_content=content, fields={"title": content[:40]})
+        assert receipt["status"] == "committed", receipt
+        uri: str = receipt["results"][0]["uri"]
+        return uri
+
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def close_output(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def family(self) -> set[int]:
+        """Living processes of its group: the server, and whatever it started."""
+        found = set()
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, group = stat.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
+            except OSError:
+                continue
+            if int(group) == self.process.pid and state != "Z":
+                found.add(int(stat.parent.name))
+        return found
+
+    def ended(self) -> int:
+        """The exit status, once it and all it started are gone in time and without noise."""
+        started = time.monotonic()
+        status = self.process.wait(PATIENCE_SECONDS)
+        assert time.monotonic() - started < LIMIT_SECONDS
+        until(lambda: not self.family(), "a process stayed behind")
+        said = self.errors.read_text(encoding="utf-8")
+        assert "Traceback" not in said, said
+        return status
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Starts programs on one store; all end with the test."""
+    running: list[Program] = []
+
+    def begin(*options: str, capabilities: dict[str, Any] | None = None) -> Program:
+        options = ("--set", "project.detect=false", *options)
+        if not any("embedding.provider" in option for option in options):
+            options = ("--set", "embedding.provider=none", *options)
+        program = Program(tmp_path / "home", *options, capabilities=capabilities)
+        running.append(program)
+        return program
+
+    yield begin
+    for program in running:
+        program.kill()
+
+
+def assert_kept(start: Callable[..., Program], kept: dict[str, str]) -> None:
+    """Another server opens the store at once and finds every acknowledged commit, whole."""
+    later = start().open()
+    for uri, content in kept.items():
+        assert later.call("read", uri=uri)["content"].startswith(content)
+    assert later.commit("One more 再来一条")
+    later.close_input()
+    assert later.ended() == 0
+    with closing(sqlite3.connect(later.home / ".state" / "ledger.sqlite3")) as ledger:
+        assert ledger.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# At rest
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_signal_at_rest_ends_with_its_own_status(start: Callable[..., Program], number: signal.Signals) -> None:
+    program = start().open()
+    kept = {program.commit("Tea, not coffee 喝茶"): "Tea, not coffee 喝茶"}
+    program.process.send_signal(number)
+    assert program.ended() == 128 + number
+    assert_kept(start, kept)
+
+
+def test_end_of_input_ends_with_status_zero(start: Callable[..., Program]) -> None:
+    program = start().open()
+    kept = {program.commit("猫叫豆豆"): "猫叫豆豆"}
+    program.close_input()
+    assert program.ended() == 0
+    assert_kept(start, kept)
+
+
+def test_signals_that_were_ignored_at_the_start_stay_ignored(tmp_path: Path) -> None:
+    """As under nohup."""
+    command = f"trap '' HUP; exec '{sys.executable}' -m server.cli serve --home '{tmp_path / 'home'}'"
+    request = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(["/bin/sh", "-c", command], **pipes) as process:  # type: ignore[call-overload]
+        process.stdin.write(request % 1)
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(signal.SIGHUP)
+        process.stdin.write(request % 2)
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 2
+        process.stdin.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.stderr.read() == b""
+
+
+def test_second_signal_ends_at_once_with_its_status(start: Callable[..., Program]) -> None:
+    program = start().open()
+    program.process.send_signal(signal.SIGINT)
+    program.process.send_signal(signal.SIGINT)
+    assert program.ended() == 128 + signal.SIGINT
+
+
+def test_half_a_line_and_the_end_of_input_is_answered_and_ends(start: Callable[..., Program]) -> None:
+    program = start().open()
+    program.write(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"commit_mem')
+    program.close_input()
+    assert "error" in program.receive()
+    assert program.ended() == 0
+
+
+def test_client_that_closed_its_reading_end_ends_the_server(start: Callable[..., Program]) -> None:
+    program = start().open()
+    program.close_output()
+    program.ask_tool("tree")
+    assert program.ended() == 0
+
+
+def test_server_ends_when_the_host_was_killed(tmp_path: Path) -> None:
+    """The host's death closes both pipes; nobody sends a signal."""
+    home = tmp_path / "home"
+    host = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-m', 'server.cli', 'serve', '--home', sys.argv[1]],"
+        " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        'child.stdin.write(b\'{"jsonrpc":"2.0","id":1,"method":"ping"}\\n\'); child.stdin.flush()\n'
+        "child.stdout.readline()\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", host, str(home)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        server = int(parent.stdout.readline())
+        parent.kill()
+    until(lambda: not alive(server), "the server outlived its host")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# A client that never reads
+
+
+def fill_pipe(program: Program, requests: int) -> None:
+    """Ask for far more than a pipe holds, and read none of it; return when the server is stuck writing."""
+    content = "0123456789 长文本 " * 1500
+    uri = program.commit(content)
+    for _ in range(requests):
+        program.ask_tool("read", uri=uri)
+    until(lambda: writing_blocked(program.process.pid), "the pipe did not fill")
+
+
+def writing_blocked(pid: int) -> bool:
+    """Whether a thread of the process waits for room in a pipe."""
+    for channel in Path(f"/proc/{pid}/task").glob("*/syscall"):
+        try:
+            if channel.read_text(encoding="utf-8").startswith("1 "):  # write(2) on x86-64
+                return True
+        except OSError:
+            continue
+    return False
+
+
+needs_syscall = pytest.mark.skipif(
+    os.uname().machine != "x86_64" or not os.access("/proc/self/syscall", os.R_OK), reason="needs /proc/PID/syscall"
+)
+
+
+@needs_syscall
+@pytest.mark.parametrize("number", [signal.SIGTERM, None])
+def test_client_that_never_reads_does_not_hold_the_server(
+    start: Callable[..., Program], number: signal.Signals | None
+) -> None:
+    program = start().open()
+    kept = {program.commit("Kept 留着"): "Kept 留着"}
+    fill_pipe(program, 30)
+    if number is None:
+        program.close_input()
+    else:
+        program.process.send_signal(number)
+    assert program.ended() == (0 if number is None else 128 + number)
+    assert_kept(start, kept)
+
+
+# At work
+
+
+def test_signals_while_clients_commit_lose_nothing_that_was_acknowledged(start: Callable[..., Program]) -> None:
+    kept: dict[str, str] = {}
+    for number in SIGNALS:
+        program = start().open()
+        asked: dict[int, str] = {}
+        for index in range(12):
+            content = f"{number.name} fact {index} 事实"
+            identifier = program.ask_tool("commit_memory", memory_content=content, fields={"title": content})
+            asked[identifier] = content
+        answers = [program.receive() for _ in range(3)]
+        program.process.send_signal(number)
+        assert program.process.stdout is not None
+        answers += [json.loads(line) for line in program.process.stdout if line.endswith(b"\n")]
+        assert program.ended() == 128 + number
+        for answer in answers:
+            for result in answer.get("result", {}).get("structuredContent", {}).get("results", []):
+                kept[result["uri"]] = asked[answer["id"]]
+    assert len(kept) >= 9
+    assert_kept(start, kept)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, None])
+def test_ending_while_the_clients_model_is_asked_keeps_the_conversation(
+    start: Callable[..., Program], number: signal.Signals | None
+) -> None:
+    sampling = ("--set", "llm.provider=sampling")
+    program = start(*sampling, capabilities={"sampling": {}}).open()
+    messages = [{"role": "user", "content": "My sister Lin lives in Chengdu. 我妹妹住在成都。", "id": "m1"}]
+    program.ask_tool("commit_memory", messages=messages, session_id="s1")
+    assert program.receive()["method"] == "sampling/createMessage"
+    if number is None:
+        program.close_input()
+    else:
+        program.process.send_signal(number)
+    assert program.ended() == (0 if number is None else 128 + number)
+    later = start().open()
+    found = later.call("find", query="成都")
+    assert any("成都" in hit["abstract"] for hit in found["resources"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
+def test_ending_while_the_model_loads_is_quiet(start: Callable[..., Program], number: signal.Signals | None) -> None:
+    program = start("--set", "embedding.provider=bundled").open()
+    kept = {program.commit("Loaded in the background 后台加载"): "Loaded in the background 后台加载"}
+    if number is None:
+        program.close_input()
+    else:
+        program.process.send_signal(number)
+    assert program.ended() == (0 if number is None else 128 + number)
+    assert_kept(start, kept)
+
+
+SEALING = ("--set", "embedding.provider=bundled", "--set", "index.mode=chroma")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [*SIGNALS, signal.SIGKILL, None])
+def test_ending_while_a_child_seals_vectors_leaves_no_orphan(
+    start: Callable[..., Program], number: signal.Signals | None
+) -> None:
+    program = start(*SEALING).open()
+    contents = [f"Sealed fact {index} 封存的事实 {index}" for index in range(600)]  # it takes 500 rows to begin
+    writes = [{"memory_data": {"memory_type": "facts", "fields": {"fact": text, "content": text}}} for text in contents]
+    receipt = program.call("commit_memory", operations={"write_operations": writes})
+    assert receipt["status"] == "committed"
+    kept = {result["uri"]: text for result, text in zip(receipt["results"][::50], contents[::50], strict=False)}
+    until(lambda: len(program.family()) > 1, "no child sealed")
+    if number is None:
+        program.close_input()
+    else:
+        program.process.send_signal(number)
+    expected = {None: 0, signal.SIGKILL: -signal.SIGKILL}.get(number, 128 + (number or 0))
+    assert program.ended() == expected
+    assert_kept(start, kept)
+
+
+def test_ending_while_vectors_are_computed_keeps_what_was_stored(start: Callable[..., Program]) -> None:
+    program = start("--set", "embedding.provider=bundled").open()
+    text = " ".join(f"word{number} 词语{number}" for number in range(300))
+    writes = [
+        {"memory_data": {"memory_type": "notes", "fields": {"title": f"Note {index}", "content": f"{index} {text}"}}}
+        for index in range(60)
+    ]
+    receipt = program.call("commit_memory", operations={"write_operations": writes})
+    assert receipt["status"] == "committed"
+    program.process.send_signal(signal.SIGTERM)
+    assert program.ended() == 128 + signal.SIGTERM
+    assert_kept(start, {result["uri"]: f"{index} word0" for index, result in enumerate(receipt["results"])})

@@ -1,0 +1,382 @@
+"""What one client may ask of the HTTP server, what garbage gets for an answer, and how soon the server ends."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from memory_core.config import HttpConfig
+from server import http
+from server.access_connections import TimedConnection
+from server.access_rates import OpenRequests, RequestRates
+from tests.server.bearers import OPENING, PATIENCE_SECONDS, issue, send
+
+if TYPE_CHECKING:
+    from tests.server.conftest import HttpServer
+
+WORDS_ONLY = ("--set", "embedding.provider=none")
+ASK = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+
+
+def raw(server: HttpServer, *parts: bytes) -> bytes:
+    """What the server answers to these bytes, until it closes or the client has shut its side."""
+    said = b""
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS) as connection:
+        try:
+            for part in parts:
+                connection.sendall(part)
+            connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65_536):
+                said += part
+        except ConnectionError:
+            pass
+    return said
+
+
+def head(server: HttpServer, line: str, *fields: str) -> bytes:
+    return "\r\n".join([line, f"Host: 127.0.0.1:{server.port}", *fields, "", ""]).encode("utf-8", "surrogatepass")
+
+
+# Rates
+
+
+def test_bucket_lets_so_many_pass_at_once_and_refills_evenly() -> None:
+    now = 0.0
+    rates = RequestRates(60, lambda: now)
+    assert [rates.take("a") for _ in range(60)] == [0] * 60
+    assert rates.take("a") == 1
+    assert rates.take("b") == 0
+    now = 0.5
+    assert rates.take("a") == 1
+    now = 1.0
+    assert [rates.take("a"), rates.take("a")] == [0, 1]
+    now = 3600.0
+    assert [rates.take("a") for _ in range(61)] == [0] * 60 + [1]
+
+
+def test_rate_of_zero_limits_nothing() -> None:
+    rates = RequestRates(0)
+    assert not any(rates.take("a") for _ in range(10_000))
+
+
+def test_wait_is_told_in_whole_seconds_that_suffice() -> None:
+    now = 0.0
+    rates = RequestRates(2, lambda: now)
+    assert [rates.take("a"), rates.take("a"), rates.take("a")] == [0, 0, 30]
+    now = 30.0
+    assert rates.take("a") == 0
+
+
+def test_many_addresses_do_not_fill_the_memory() -> None:
+    rates = RequestRates(10)
+    for number in range(10_000):
+        rates.take(str(number))
+    assert len(rates._buckets) <= 4_096
+
+
+def test_open_requests_are_counted_for_each_client_alone() -> None:
+    held = OpenRequests(2)
+    with held.one_more("a") as first, held.one_more("a") as second, held.one_more("a") as third:
+        assert (first, second, third) == (True, True, False)
+        with held.one_more("b") as other:
+            assert other
+    with held.one_more("a") as again:
+        assert again
+    assert not held._held
+
+
+def test_one_token_cannot_use_up_the_rate_of_another(tmp_path: Path, start_http: Callable[..., Any]) -> None:
+    anna, bob = (issue(tmp_path / "home", name) for name in ("anna", "bob"))
+    server: HttpServer = start_http(
+        tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.requests_per_minute=5"
+    )
+    answers = [send(server, "GET", "/nothing", None, anna) for _ in range(8)]
+    assert [answer.status for answer in answers] == [404] * 5 + [429] * 3
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 12
+    guesses = [send(server, "GET", "/nothing", None, f"rb_{number:012x}_x").status for number in range(8)]
+    assert guesses == [401] * 5 + [429] * 3
+    assert send(server, "POST", "/mcp", OPENING, bob).status == 200
+
+
+# Sizes
+
+
+def test_body_over_the_setting_is_refused(tmp_path: Path, start_http: Callable[..., Any]) -> None:
+    server: HttpServer = start_http(
+        tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.max_body_bytes=5000"
+    )
+    for path in ("/mcp", f"/messages/?session_id={'0' * 32}"):
+        assert send(server, "POST", path, b" " * 5_001).status == 413
+        chunked = head(server, f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked", "Content-Type: application/json")
+        assert raw(
+            server, chunked, b"1000\r\n" + b" " * 4_096 + b"\r\n", b"1000\r\n" + b" " * 4_096 + b"\r\n"
+        ).startswith(b"HTTP/1.1 413 ")
+    assert send(server, "POST", "/mcp", OPENING).status == 200
+
+
+def test_sessions_over_the_setting_are_refused_and_room_comes_back(
+    tmp_path: Path, start_http: Callable[..., Any]
+) -> None:
+    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.max_sessions=2")
+    opened = [send(server, "POST", "/mcp", OPENING) for _ in range(3)]
+    assert [answer.status for answer in opened] == [200, 200, 503]
+    assert send(server, "DELETE", "/mcp", None, None, mcp_session_id=opened[0].headers["mcp-session-id"]).status == 200
+    assert send(server, "POST", "/mcp", OPENING).status == 200
+
+
+def test_one_token_cannot_use_up_the_sessions_of_another(tmp_path: Path, start_http: Callable[..., Any]) -> None:
+    anna, bob = (issue(tmp_path / "home", name) for name in ("anna", "bob"))
+    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY, "--set", "http.max_sessions=8")
+    opened = [send(server, "POST", "/mcp", OPENING, anna) for _ in range(3)]
+    assert [answer.status for answer in opened] == [200, 200, 429]
+    assert send(server, "POST", "/mcp", OPENING, bob).status == 200
+    session = opened[0].headers["mcp-session-id"]
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert send(server, "POST", "/mcp", ask, anna, mcp_session_id=session).status == 200
+    assert send(server, "DELETE", "/mcp", None, anna, mcp_session_id=session).status == 200
+    assert send(server, "POST", "/mcp", OPENING, anna).status == 200
+
+
+# Garbage
+
+
+GARBAGE = [
+    b"\x00" * 100,
+    b"\xff\xfe\xfd",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a TLS hello
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\n\r\n",
+    b"GET http://evil.example/mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x",
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nHost : 127.0.0.1\r\n\r\n",
+    b"GET /\xff\xfe HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET /%ff%00%2e%2e/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+    b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    b"HEAD /sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"TRACE /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + b"\x00\x01garbage\r\n\r\n" * 20,
+    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}garbage after the body\r\n\r\n",
+]
+
+
+def test_request_hidden_behind_two_lengths_is_not_answered(http_server: HttpServer) -> None:
+    hidden = b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    body = b"0\r\n\r\n" + hidden
+    head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+    with socket.create_connection(("127.0.0.1", http_server.port), PATIENCE_SECONDS) as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        said = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.startswith(b"HTTP/1.1 400 ")
+
+
+def refused(said: bytes) -> bool:
+    """Whether nothing but refusals, or nothing at all, was answered, and nothing of our insides."""
+    lines = [line for line in said.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+    leaked = any(word in said for word in (b"Traceback", b".py", b"/work", b"site-packages", b"Exception"))
+    return not leaked and all(400 <= int(line.split()[1]) < 500 for line in lines)
+
+
+@pytest.mark.parametrize("number", range(len(GARBAGE)))
+def test_garbage_gets_a_refusal_or_nothing(http_server: HttpServer, number: int) -> None:
+    assert refused(raw(http_server, GARBAGE[number]))
+    assert send(http_server, "POST", "/mcp", OPENING).status == 200
+
+
+def test_random_bytes_do_not_bring_the_server_down(http_server: HttpServer) -> None:
+    rolls = random.Random(20261121)
+    start = head(http_server, "POST /mcp HTTP/1.1", "Content-Type: application/json", "Content-Length: 40")
+    for _ in range(150):
+        noise = rolls.randbytes(rolls.randrange(1, 400))
+        mixed = bytearray(start + b'{"jsonrpc": "2.0", "id": 1, "method": "x"}')
+        for _ in range(rolls.randrange(1, 12)):
+            mixed[rolls.randrange(len(mixed))] = rolls.randrange(256)
+        for sent in (noise, bytes(mixed), start + noise):
+            assert refused(raw(http_server, sent)), sent
+    assert send(http_server, "POST", "/mcp", OPENING).status == 200
+    assert "Traceback" not in http_server.errors.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "fields"),
+    [
+        ("GET", "/nothing", None, 404, {}),
+        ("PUT", "/mcp", b"{}", 405, {}),
+        ("PATCH", "/sse", b"{}", 405, {}),
+        ("POST", "/sse", b"{}", 405, {}),
+        ("GET", "/messages/", None, 405, {}),
+        ("POST", "/mcp", b"{}", 400, {"content_type": "text/plain"}),
+        ("POST", "/mcp", b"{", 400, {}),
+        ("POST", "/mcp", b"\xff\xfe{", 400, {}),
+        ("POST", "/mcp", b"[" * 100_000, 400, {}),
+        ("POST", "/mcp", b'{"jsonrpc": "2.0", "id": ' + b"9" * 10_000 + b', "method": "x"}', 400, {}),
+        ("POST", "/messages/?session_id=%ff", b"{}", 400, {}),
+        ("POST", f"/messages/?session_id={'0' * 32}", b"{", 404, {}),
+        ("POST", "/mcp", b"{}", 406, {"accept": "text/html"}),
+        ("POST", "/mcp", b"{}", 400, {"mcp_protocol_version": "\xe4\xf6"}),
+        ("POST", "/mcp", b"{}", 400, {"mcp_protocol_version": "9999-99-99"}),
+        ("POST", "/mcp", b"{", 400, {"mcp_protocol_version": "2026-07-28"}),
+        ("DELETE", "/mcp", None, 404, {"mcp_session_id": "../../etc/passwd"}),
+        ("GET", "/mcp", None, 404, {"mcp_session_id": "0" * 32, "last_event_id": "1"}),
+    ],
+)
+def test_wrong_requests_get_a_status_and_no_insides(
+    http_server: HttpServer, method: str, path: str, body: Any, status: int, fields: dict[str, str]
+) -> None:
+    reply = send(http_server, method, path, body, **fields)
+    assert (reply.status, refused(reply.body)) == (status, True)
+    assert len(reply.body) < 2_000
+    assert "no-store" in reply.headers["cache-control"]
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+# Time
+
+
+@contextmanager
+def running(app: Any, protocol: type[TimedConnection] = TimedConnection) -> Iterator[int]:
+    """An ASGI app behind uvicorn in a thread; its port."""
+    config = uvicorn.Config(app, http=protocol, ws="none", log_level="critical", lifespan="off", access_log=False)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_SECONDS)
+
+
+async def echo(_scope: Scope, receive: Receive, send: Send) -> None:
+    """Read the whole body, then answer with a lot."""
+    while (await receive()).get("more_body", False):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * 50_000_000})
+
+
+class Impatient(TimedConnection):
+    head_seconds = 0.2
+    unread_seconds = 0.2
+
+
+def closed(port: int, sent: bytes, *, reads: bool = True) -> bytes:
+    """What comes until the server closes."""
+    said = b""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as connection:
+        connection.sendall(sent)
+        if not reads:
+            time.sleep(1.5)  # the time in which it should have been cut off; more only makes the test stricter
+        try:
+            while part := connection.recv(65_536):
+                said += part
+        except ConnectionError:
+            pass
+    return said
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_request_whose_head_does_not_end_is_cut_off(sent: bytes) -> None:
+    with running(echo, Impatient) as port:
+        assert closed(port, sent) == b""
+
+
+def test_connection_that_idles_after_an_answer_is_closed() -> None:
+    with running(echo, Impatient) as port:
+        said = closed(port, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\nGET / HT")
+        assert said.startswith(b"HTTP/1.1 200 ")
+
+
+def test_client_that_does_not_read_is_cut_off() -> None:
+    with running(echo, Impatient) as port:
+        said = closed(port, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", reads=False)
+        assert said.startswith(b"HTTP/1.1 200 ")
+        assert len(said) < 50_000_000
+
+
+def test_body_that_does_not_end_is_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_BODY_SECONDS", 0.2)
+    with running(http._Boundary(echo)) as port:
+        said = closed(port, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+        assert said.startswith(b"HTTP/1.1 408 ")
+
+
+def test_what_breaks_inside_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise RuntimeError("the secret is 42")
+
+    with running(http._Boundary(broken)) as port:
+        said = closed(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 500 ")
+    assert said.endswith(b"Internal Server Error")
+    assert "a request failed: RuntimeError" in caplog.text
+    assert "42" not in caplog.text
+
+
+# The end
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_server_ends_within_two_seconds_whatever_is_open(
+    tmp_path: Path, start_http: Callable[..., Any], sig: signal.Signals
+) -> None:
+    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
+    session = send(server, "POST", "/mcp", OPENING).headers["mcp-session-id"]
+    with ExitStack() as stack:
+
+        def opened(sent: bytes) -> socket.socket:
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE_SECONDS))
+            connection.sendall(sent)
+            return connection
+
+        for stream in (
+            opened(head(server, "GET /sse HTTP/1.1")),
+            opened(head(server, "GET /mcp HTTP/1.1", "Accept: text/event-stream", f"Mcp-Session-Id: {session}")),
+        ):
+            assert stream.recv(4096).startswith(b"HTTP/1.1 200 ")
+        opened(head(server, "POST /mcp HTTP/1.1", "Content-Length: 99", "Content-Type: application/json") + b"{")
+        opened(b"GET /mcp HTT")
+        opened(b"")
+        assert send(server, "POST", "/mcp", ASK, None, mcp_session_id=session).status == 200
+        started = time.monotonic()
+        server.process.send_signal(sig)
+        status = server.process.wait(PATIENCE_SECONDS)
+        took = time.monotonic() - started
+    assert took < 2.5, "two seconds, and what a busy machine adds"
+    assert status in (-sig, 128 + sig)
+    assert "Traceback" not in server.errors.read_text(encoding="utf-8")
+
+
+def test_bounds_of_the_settings_hold() -> None:
+    for name, value in (
+        ("max_body_bytes", 1),
+        ("requests_per_minute", -1),
+        ("max_sessions", 0),
+        ("max_connections", 1),
+    ):
+        with pytest.raises(ValueError, match=name):
+            HttpConfig.model_validate({name: value})

@@ -1,0 +1,97 @@
+"""What another user stores changes nothing of what one is answered: no score, no order, no count, no note.
+
+Scores of a search by words rest on how common each word is. Were it counted over all users, anybody could read from the
+score of a memory of his own how many others' hold the same word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memory_core.config import load
+from memory_core.memory import Memory, open_memory
+
+BOBS = [
+    ("Cello", "Plays the cello 大提琴 in the evening, mostly Bach."),
+    ("Diagnosis", "The doctor in Chengdu 成都 spoke of diabetes."),
+    ("Tea", "Likes green tea 绿茶 more than coffee."),
+    ("Bike", "The bicycle 自行车 has a flat tyre since May."),
+    ("Server", "Server A has 16 GB of memory."),
+]
+ANNAS = "Diabetes 成都 cello 大提琴 evening tea 绿茶 bicycle server memory doctor {index} 数字 {index}"
+QUESTIONS = [
+    "diabetes",
+    "What did the doctor in Chengdu say?",
+    "大提琴",
+    "绿茶 or coffee in the evening",
+    "bicycle tyre",
+    "server memory 16 GB",
+    "什么时候拉大提琴?",
+    "数字",
+    "flat",
+    "Bach cello evening",
+]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Memory]]:
+    """The same of bob's twice: ``alone``, and ``among`` many of anna's, before and after his."""
+    opened = {
+        name: open_memory(
+            load(environment={}, flags={"home": str(tmp_path_factory.mktemp(name)), "embedding.provider": "none"})
+        )
+        for name in ("alone", "among")
+    }
+    anna = opened["among"].view("anna", "anna")
+    commit_many(anna, 0, 60)
+    views = {name: memory.view("bob", "bob") for name, memory in opened.items()}
+    for title, content in BOBS:
+        for view in views.values():
+            view.commit(content, fields={"title": title})
+    for view in views.values():
+        view.commit(messages=[{"role": "user", "content": "I bought a new cello 大提琴 string."}], session_id="s")
+    commit_many(anna, 60, 90)
+    anna.commit(messages=[{"role": "user", "content": "The cello 大提琴 string broke."}], session_id="s")
+    anna.retrieve("What of the cello 大提琴?", session_id="chat")
+    yield views
+    for memory in opened.values():
+        memory.close()
+
+
+def commit_many(anna: Memory, start: int, end: int) -> None:
+    writes = [
+        {"memory_data": {"memory_type": "notes", "fields": {"title": f"n{i}", "content": ANNAS.format(index=i)}}}
+        for i in range(start, end)
+    ]
+    anna.commit(operations={"write_operations": writes})
+
+
+def plain(facts: Any) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00|\d{8}T\d{6}-[0-9a-f]{8}", "-", json.dumps(facts, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("rank", ["relevance", "balanced"])
+def test_scores_and_order_are_those_of_a_store_without_the_other(
+    stores: dict[str, Memory], question: str, rank: str
+) -> None:
+    alone, among = (plain(view.find(question, rank=rank, limit=50).as_dict()) for view in stores.values())
+    assert among == alone
+
+
+def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other(stores: dict[str, Memory]) -> None:
+    def answers(view: Memory) -> list[str]:
+        copy = view.commit("The doctor in Chengdu 成都 spoke of diabetes again.", fields={"title": "Again"})
+        facts: list[Any] = [copy.as_dict(), view.tree(level_limit=9, show_all_hidden=True).as_dict()]
+        facts += [view.retrieve(question).as_dict() for question in QUESTIONS]
+        facts += [view.retrieve("What of the cello 大提琴?", session_id="chat").as_dict() for _ in range(2)]
+        facts += [view.similar("The doctor in Chengdu spoke of diabetes 成都.", 0.1).as_dict()]
+        return [plain(fact) for fact in facts]
+
+    alone, among = (answers(view) for view in stores.values())
+    assert among == alone
