@@ -154,6 +154,8 @@ def set_aside(path: Path) -> Path | None:
         file = path.with_name(path.name + suffix)
         if os.path.lexists(file):
             file.replace(moved := aside.with_name(aside.name + suffix))
+            if moved.is_file() and not moved.is_symlink():
+                moved.chmod(0o600)  # SQLite gives its log and shared memory what the database had
     if moved is not None:
         for kept in older:
             shutil.rmtree(kept) if kept.is_dir() and not kept.is_symlink() else kept.unlink(missing_ok=True)

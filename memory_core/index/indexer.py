@@ -257,11 +257,11 @@ class Indexer:
         fingerprint = self._embedding.fingerprint
         if fingerprint is None:
             return
-        connection = self.catalog.connection()
         for space in self.catalog.spaces():
             if self._closing.is_set():
                 return
             self._prune(space, fingerprint)
+            connection = self.catalog.connection()  # another one, once the catalog was replaced
             if self.vectors.seal_due(connection, space, fingerprint):
                 self.vectors.seal(connection, space, fingerprint)
 

@@ -201,8 +201,10 @@ def _frequency(
     held = last is not None and last > 0  # fillers stand below
     if count < _COUNTED:
         return int(count), held
-    (newest,) = connection.execute("SELECT max(id) FROM documents").fetchone()
-    estimate = min(int(count * newest / max(last, 1)), documents)  # ids may be sparse
+    (oldest,) = connection.execute("SELECT min(id) FROM documents").fetchone()
+    (newest,) = connection.execute("SELECT max(id) FROM documents").fetchone()  # alone: each is one look into the key
+    density = count / max(last - oldest + 1, 1)
+    estimate = min(int(density * (newest - oldest + 1)), documents)  # ids may be sparse
     return max(int(count), estimate), held
 
 

@@ -127,6 +127,8 @@ class Snapshots:
             for name in base.files:
                 atomic.make_folder((build / name).parent)
                 shutil.copyfile(source / name, build / name)
+                (build / name).chmod(0o600)
+            (build / DATABASE).touch(mode=0o600)
             # Others may have the database open, with a journal: only SQLite copies that consistently.
             with (
                 contextlib.closing(_existing(source / DATABASE)) as old,

@@ -145,14 +145,16 @@ _RULES = (
           r"""curl\b[^\n]{0,200}?[ \t](?:-u|--user)[ =]?['"]?[^\s:'"]{1,64}:([^\s'"]{3,256})""",
           _is_password, bare=True),
 )  # fmt: skip
+#: One flat loop over them costs a fifth of one for each rule, and most texts hold none.
+_LITERALS = tuple((literal, index) for index, rule in enumerate(_RULES) for literal in rule.literals)
 
 
 def tokens(text: str) -> Iterator[Span]:
     """(kind, start, end) of every secret that its form gives away; they may overlap."""
     yield from _private_keys(text)
-    for rule in _RULES:
-        if not any(literal in text for literal in rule.literals):
-            continue
+    wanted = {index for literal, index in _LITERALS if literal in text}
+    for index in sorted(wanted):
+        rule = _RULES[index]
         group = 1 if rule.pattern.groups else 0
         for match in rule.pattern.finditer(text):
             if rule.holds is None or rule.holds(match[group]):

@@ -24,7 +24,7 @@ def write(memory: Memory, first: int, last: int, text: str) -> None:
 
 
 def found(memory: Memory, query: str) -> list[tuple[str, float]]:
-    return [(hit.uri, hit.score) for hit in memory.retriever.find(query, limit=20).hits]
+    return [(hit.uri, hit.score) for hit in memory.retriever.find(query, limit=20, rank="relevance").hits]
 
 
 def fill(anna: Memory) -> None:
