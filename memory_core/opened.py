@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 
 from memory_core.config import Config
 from memory_core.errors import RunebookError
@@ -17,6 +18,7 @@ from memory_core.index.sealing import SealedIndex
 from memory_core.llm.client import Closeable, LLMClient
 from memory_core.llm.providers import open_client
 from memory_core.registry import MemoryTypeRegistry
+from memory_core.storage.file_store import INDEX_NAME
 from memory_core.storage.store import Step, Store
 from memory_core.update.handwritten import examine
 from memory_core.update.updater import identify
@@ -53,14 +55,14 @@ class OpenedStore:
         self.registry = registry
         self.store = Store(
             config.root,
-            lambda uri, text: identify(registry, uri, text),
-            examine=lambda uri, text: examine(registry, uri, text),
+            partial(identify, registry),
+            examine=partial(examine, registry),
             step=step,
         )
         state = self.store.files.state
         vectors = SealedIndex(state, mode=config.index.mode, exact_below=config.index.exact_below)
         self.indexer = Indexer(
-            self.store.ledger, state / "index.sqlite3", registry.type_at, open_embedder(config.embedding), vectors
+            self.store.ledger, state / INDEX_NAME, registry.type_at, open_embedder(config.embedding), vectors
         )
         self.store.adoption.recorded = self.indexer.wake
         self._watches = config.watch == "auto"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio.to_thread
@@ -22,6 +20,7 @@ from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, NotificationParams
 from pydantic import Field
 
 from memory_core.errors import InvalidInput, NotFound, RunebookError
+from memory_core.version import program_version
 from server.clients import author_by_client
 from server.session import MemorySession
 from server.tools import build_tools
@@ -57,15 +56,6 @@ user when something was rejected. Do not store passwords or keys. To forget some
 …}); to take a commit back, undo="last"; when the user wants nothing kept, private_mode=true."""
 
 
-@cache
-def package_version() -> str:
-    """The installed version of Runebook."""
-    try:
-        return version("runebook")
-    except PackageNotFoundError:
-        return "0+unknown"
-
-
 def build_server(opener: Callable[[], Memory], folder: Path | None = None) -> MCPServer[MemorySession]:
     """The server; ``opener`` opens the store when it is first needed, ``folder`` is where its only client may work."""
     session = MemorySession(opener, folder)
@@ -88,7 +78,7 @@ def build_server(opener: Callable[[], Memory], folder: Path | None = None) -> MC
         title="Runebook",
         description="Long-term memory in Markdown files you own.",
         instructions=INSTRUCTIONS,
-        version=package_version(),
+        version=program_version(),
         tools=list(build_tools(session)),
         lifespan=lifespan,
         log_level="WARNING",

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from memory_core.version import program_version
 from server import hooks
 from server.commands import past, portability, recovery, remembering, searching, serving, tokens, upkeep
 from server.commands.opening import Commands
@@ -58,19 +59,13 @@ def _speak_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stdout else "strict")
 
 
-def _version() -> str:
-    from importlib import metadata
-
-    return f"runebook {metadata.version('runebook')}"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="runebook",
         description="Long-term memory for any MCP client, kept as Markdown files you own.",
         epilog="New here? Run: runebook demo. For a model's system prompt: runebook usage.",
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"runebook {program_version()}")
     commands = Commands(parser)
     for module in (remembering, searching, past, upkeep, recovery, portability, tokens, hooks, serving):
         module.register(commands)

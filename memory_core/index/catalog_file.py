@@ -24,9 +24,9 @@ from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.storage import atomic
 from memory_core.storage.database import Database, DatabaseDamaged, DatabaseNewer, identity_of
 from memory_core.storage.lock import StoreLock
+from memory_core.storage.sqlite_copy import move_aside
 
 _log = logging.getLogger(__name__)
-_SUFFIXES = ("-shm", "-wal", "-journal", "")
 _HINT = "Nothing to do: the index is rebuilt from the ledger and the files. Ask again in a moment."
 DAMAGED = ".damaged-"
 T = TypeVar("T")
@@ -140,26 +140,14 @@ class CatalogFile:
             return self.database.generation != before
 
 
-def set_aside(path: Path) -> Path | None:
-    """Make room for a new file under the name; the newest one that was moved is kept, for whoever wants to look.
-
-    Returns:
-        Where the file is now; None when there was none.
-    """
+def set_aside(path: Path) -> None:
+    """Make room for a new file under the name; the newest one that was moved is kept, for whoever wants to look."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     aside = path.with_name(f"{path.name}{DAMAGED}{stamp}")
     older = [kept for kept in path.parent.glob(f"{path.name}{DAMAGED}*") if not kept.name.startswith(aside.name)]
-    moved: Path | None = None
-    for suffix in _SUFFIXES:
-        file = path.with_name(path.name + suffix)
-        if os.path.lexists(file):
-            file.replace(moved := aside.with_name(aside.name + suffix))
-            if moved.is_file() and not moved.is_symlink():
-                moved.chmod(0o600)  # SQLite gives its log and shared memory what the database had
-    if moved is not None:
+    if move_aside(path, aside):
         for kept in older:
             shutil.rmtree(kept) if kept.is_dir() and not kept.is_symlink() else kept.unlink(missing_ok=True)
-    return moved
 
 
 def _sound(path: Path, opening: Callable[[], T]) -> T:

@@ -24,7 +24,7 @@ from memory_core.model.memory_file import parse
 from memory_core.model.project import is_private, stored_project
 from memory_core.model.record import CONTENT, MemoryRecord, read_record, summary_line
 from memory_core.model.schema import MemoryType
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+from memory_core.model.uri import MemoryUri, Scope
 
 ABSTRACT_LIMIT_CHARS = 256
 #: Turns on each side whose text is embedded with a message.
@@ -83,7 +83,7 @@ def is_session_log(uri: MemoryUri) -> bool:
 
 def is_searchable(uri: MemoryUri) -> bool:
     """Whether the file is indexed at all; directory summaries and the archive are not."""
-    if uri.name in (ABSTRACT_NAME, OVERVIEW_NAME) or uri.scope is Scope.ARCHIVE:
+    if uri.is_summary or uri.scope is Scope.ARCHIVE:
         return False
     return is_session_log(uri) or uri.name.endswith(".md")
 

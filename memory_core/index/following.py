@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 #: A search waits so long for the index, whatever it lacks.
 FOLLOW_SECONDS = 1.0
-#: Once a search found that much is missing, the next ones leave it to the background.
-_AGAIN_SECONDS = 0.0
 #: Changes of one slice, but whole commits.
 _SLICE_CHANGES = 300
 #: A commit of more changes is left to the background.
@@ -98,7 +96,7 @@ class Follower:
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
-        self._lock_path = locks / "index-follow.lock"
+        self._lock = StoreLock(locks / "index-follow.lock")
         self._type_at = type_at
         self._closing = closing
         self._far_behind = False
@@ -131,7 +129,7 @@ class Follower:
                 self._far_behind = True
                 return self.behind()
             try:
-                with StoreLock(self._lock_path, timeout_seconds=min(left, _LOCK_SECONDS)).held():
+                with self._lock.held(min(left, _LOCK_SECONDS)):
                     self._slice()
             except StoreBusy:
                 if wait_seconds is None:
@@ -164,7 +162,8 @@ class Follower:
     def _wait_of(self, missing: Literal["commits", "files"], wait_seconds: float | None) -> float:
         if wait_seconds is None:
             return math.inf
-        return min(wait_seconds, _AGAIN_SECONDS) if self._far_behind and missing == "files" else wait_seconds
+        # Once a search found that much is missing, the next ones leave it to the background.
+        return 0.0 if self._far_behind and missing == "files" else wait_seconds
 
     def _is_huge(self) -> bool:
         """Whether the next commit alone takes seconds."""

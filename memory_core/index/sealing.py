@@ -38,7 +38,7 @@ from memory_core.index.sealing_worker import SealingProcess, check, survives
 from memory_core.index.snapshot import Manifest, Snapshots
 from memory_core.index.vectors import ExactScan
 from memory_core.storage import atomic
-from memory_core.storage.lock import StoreLock
+from memory_core.storage.lock import StoreLock, sealing_lock
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class SealedIndex:
         self._retry_seconds = retry_seconds
         self._unavailable = "index.mode is exact" if mode == "exact" else unavailable()
         atomic.make_folder(state / "locks")
-        self._sealing = StoreLock(state / "locks" / "index.lock", timeout_seconds=0.0)
+        self._sealing = sealing_lock(state, timeout_seconds=0.0)
         self._opening = StoreLock(state / "locks" / "index-open.lock", timeout_seconds=_OPENING_SECONDS)
         self._shelves: dict[tuple[str, str, str], _Shelf] = {}
         self._guard = threading.Lock()

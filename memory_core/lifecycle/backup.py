@@ -38,18 +38,19 @@ from memory_core.lifecycle.backup_forms import (
     remove_whole,
     sync_folder,
 )
-from memory_core.lifecycle.transfer import content_at, counted, path_uri, program_version
+from memory_core.lifecycle.transfer import content_at, counted, path_uri
 from memory_core.model.changes import text_sha256
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.storage import atomic
-from memory_core.storage.file_store import FILE_LIMIT_BYTES, STATE_NAME
+from memory_core.storage.file_store import FILE_LIMIT_BYTES, INDEX_NAME, LEDGER_NAME, STATE_NAME
 from memory_core.storage.ledger_snapshot import LedgerSnapshot
 from memory_core.storage.sqlite_copy import copy_database, damage
 from memory_core.storage.store import Store
+from memory_core.version import program_version
 
 PARTIAL = ".partial"
-_LEDGER = f"{STATE_NAME}/ledger.sqlite3"
-_INDEX = f"{STATE_NAME}/index.sqlite3"
+_LEDGER = f"{STATE_NAME}/{LEDGER_NAME}"
+_INDEX = f"{STATE_NAME}/{INDEX_NAME}"
 _NAME = re.compile(r"runebook-\d{8}T\d{6}(?:\.\d+)?Z")
 _PARTIAL = re.compile(r".+\.[0-9a-f]{8}\.partial")
 _STALE_SECONDS = 24 * 3600
@@ -160,12 +161,12 @@ class _Writing:
         self._store.adopt()
         with tempfile.TemporaryDirectory(dir=self._target.parent, prefix=atomic.TEMPORARY_PREFIX) as scratch:
             state = self._store.files.state
-            if with_index and (state / "index.sqlite3").exists():
+            if with_index and (state / INDEX_NAME).exists():
                 # Before the ledger: an index may be behind its ledger, and never ahead of it.
-                copy_database(state / "index.sqlite3", Path(scratch) / "index.sqlite3")
-                self._copy(_INDEX, Path(scratch) / "index.sqlite3")
-            ledger = Path(scratch) / "ledger.sqlite3"
-            copy_database(state / "ledger.sqlite3", ledger)
+                copy_database(state / INDEX_NAME, Path(scratch) / INDEX_NAME)
+                self._copy(_INDEX, Path(scratch) / INDEX_NAME)
+            ledger = Path(scratch) / LEDGER_NAME
+            copy_database(state / LEDGER_NAME, ledger)
             with LedgerSnapshot(ledger, frozen=True) as snapshot:
                 uris = self._put_files(snapshot)
                 seq, ledger_id = snapshot.seq, snapshot.ledger_id
@@ -274,7 +275,7 @@ def verify(path: Path) -> int:
         StorageFailed: If it cannot be read.
     """
     with reader_of(path) as reader, tempfile.TemporaryDirectory(prefix="runebook-verify-") as scratch:
-        ledger = Path(scratch) / "ledger.sqlite3"
+        ledger = Path(scratch) / LEDGER_NAME
         found: dict[str, BackupEntry] = {}
         for entry in reader.entries:
             if entry.path != f"{HOME}/{_LEDGER}":

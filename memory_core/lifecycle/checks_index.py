@@ -22,12 +22,13 @@ from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
 from memory_core.index.following import numbered
 from memory_core.index.snapshot import Snapshots
 from memory_core.index.waiting import passages_without_vector
-from memory_core.lifecycle.examination import INDEX, Subject, damage_of
+from memory_core.lifecycle.examination import Subject, damage_of
 from memory_core.lifecycle.findings import Finding, Severity, gathered
 from memory_core.model.changes import text_sha256
 from memory_core.model.daily_log import log_day
 from memory_core.model.memory_file import parse
 from memory_core.model.uri import MemoryUri
+from memory_core.storage.file_store import INDEX_NAME
 
 _REPLACED = "it is moved aside and built anew"
 _AGAIN = "the index is built anew; vectors of unchanged texts are kept"
@@ -36,10 +37,10 @@ _COMPUTED = "they are computed anew"
 
 def check_index(subject: Subject) -> Iterator[Finding]:
     """Findings on the catalog and what hangs on it."""
-    path = subject.state / INDEX
+    path = subject.state / INDEX_NAME
     if subject.catalog is None:
         detail = "it cannot be read" if path.exists() else "there is none yet; the first search builds it"
-        yield Finding("index", Severity.WARNING if path.exists() else Severity.NOTICE, INDEX, detail, _REPLACED)
+        yield Finding("index", Severity.WARNING if path.exists() else Severity.NOTICE, INDEX_NAME, detail, _REPLACED)
         return
     try:
         damage = damage_of(subject.catalog)
@@ -48,7 +49,7 @@ def check_index(subject: Subject) -> Iterator[Finding]:
             return
         behind = _behind(subject)
         if behind is not None:
-            yield Finding("index", Severity.NOTICE, INDEX, behind, "it is brought up to date")
+            yield Finding("index", Severity.NOTICE, INDEX_NAME, behind, "it is brought up to date")
         else:
             yield from gathered(
                 "documents",
@@ -61,7 +62,7 @@ def check_index(subject: Subject) -> Iterator[Finding]:
         yield from _vectors(subject)
         yield from check_snapshots(subject)
     except sqlite3.Error as error:
-        yield Finding("index", Severity.ERROR, INDEX, f"it cannot be read: {error}", _REPLACED)
+        yield Finding("index", Severity.ERROR, INDEX_NAME, f"it cannot be read: {error}", _REPLACED)
 
 
 def check_snapshots(subject: Subject) -> Iterator[Finding]:
@@ -192,10 +193,10 @@ def _words(subject: Subject) -> Iterator[Finding]:
     ).fetchone()[0]
     if lacking or stray:
         detail = f"{lacking:,} documents have no words and {stray:,} rows of words no document"
-        yield Finding("words", Severity.WARNING, INDEX, detail, _AGAIN)
+        yield Finding("words", Severity.WARNING, INDEX_NAME, detail, _AGAIN)
     problem = _inverted(subject.catalog)
     if problem is not None:
-        yield Finding("words", Severity.WARNING, INDEX, f"the full-text index is damaged: {problem}", _AGAIN)
+        yield Finding("words", Severity.WARNING, INDEX_NAME, f"the full-text index is damaged: {problem}", _AGAIN)
 
 
 def _inverted(catalog: sqlite3.Connection) -> str | None:
@@ -219,7 +220,7 @@ def _vectors(subject: Subject) -> Iterator[Finding]:
     unsound = vectors.unsound(catalog)
     if unsound:
         detail = f"{len(unsound):,} rows hold no vector: a wrong size, no number, or not of length 1"
-        yield Finding("vectors", Severity.WARNING, INDEX, detail, _COMPUTED)
+        yield Finding("vectors", Severity.WARNING, INDEX_NAME, detail, _COMPUTED)
     for fingerprint, lacking in passages_without_vector(catalog).items():
         detail = f"{lacking:,} passages have no vector and do not wait for one"
         yield Finding("vectors", Severity.WARNING, fingerprint, detail, _COMPUTED)
@@ -228,10 +229,12 @@ def _vectors(subject: Subject) -> Iterator[Finding]:
         "AND p.part = v.part AND p.content_sha256 = v.content_sha256)"
     ).fetchone()[0]
     if dead:
-        yield Finding("vectors", Severity.OK, INDEX, f"{dead:,} vectors are of texts that are gone; rebuild drops them")
+        yield Finding(
+            "vectors", Severity.OK, INDEX_NAME, f"{dead:,} vectors are of texts that are gone; rebuild drops them"
+        )
     waiting = catalog.execute("SELECT count(*) FROM waiting").fetchone()[0]
     if waiting:
-        yield Finding("vectors", Severity.NOTICE, INDEX, f"{waiting:,} vectors are still to be computed")
+        yield Finding("vectors", Severity.NOTICE, INDEX_NAME, f"{waiting:,} vectors are still to be computed")
     models = [fingerprint for (fingerprint,) in catalog.execute("SELECT fingerprint FROM models ORDER BY last_used")]
     if subject.fingerprint is not None and models and subject.fingerprint not in models:
         detail = f"the model in use, {subject.fingerprint}, has no vectors yet; runebook embed computes them"

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from memory_core.errors import InvalidInput, InvalidUri, NotFound, StorageFailed
-from memory_core.lifecycle.examination import LEDGER, Subject, damage_of
+from memory_core.lifecycle.examination import Subject, damage_of
 from memory_core.lifecycle.findings import Finding, Severity, gathered
 from memory_core.lifecycle.links import linked_uris
 from memory_core.model.changes import text_sha256
 from memory_core.model.filename import fold
 from memory_core.model.memory_file import parse
 from memory_core.model.uri import MemoryUri, file_of
+from memory_core.storage.file_store import LEDGER_NAME
 from memory_core.storage.line_ends import differ_alone
 from memory_core.update.handwritten import examine
 
@@ -38,13 +39,13 @@ class Name:
 
 def check_ledger(subject: Subject) -> Iterator[Finding]:
     """Findings on the ledger alone."""
-    path = subject.state / LEDGER
+    path = subject.state / LEDGER_NAME
     if subject.ledger is None:
         if path.exists():
-            yield Finding("ledger", Severity.ERROR, LEDGER, "it cannot be read", _SALVAGE)
+            yield Finding("ledger", Severity.ERROR, LEDGER_NAME, "it cannot be read", _SALVAGE)
         else:
             detail = "there is none: history, usage and what waited are gone; the files are all there is"
-            yield Finding("ledger", Severity.ERROR, LEDGER, detail, "a new one takes in all files")
+            yield Finding("ledger", Severity.ERROR, LEDGER_NAME, detail, "a new one takes in all files")
         return
     try:
         damage = damage_of(subject.ledger)
@@ -59,7 +60,7 @@ def check_ledger(subject: Subject) -> Iterator[Finding]:
                 "its stored text is not what was committed; the file is not touched",
             )
     except sqlite3.Error as error:
-        yield Finding("ledger", Severity.ERROR, LEDGER, f"it cannot be read: {error}", _SALVAGE)
+        yield Finding("ledger", Severity.ERROR, LEDGER_NAME, f"it cannot be read: {error}", _SALVAGE)
 
 
 def names_of(ledger: sqlite3.Connection) -> dict[str, Name]:

@@ -7,10 +7,11 @@ memory file is written but to deliver what was acknowledged. Neither needs a sto
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from memory_core.config import Config
@@ -23,14 +24,14 @@ from memory_core.index.waiting import await_missing
 from memory_core.lifecycle.checks_folder import check_folder, open_to_others, stale_files
 from memory_core.lifecycle.checks_index import check_index
 from memory_core.lifecycle.checks_ledger import check_files, check_ledger
-from memory_core.lifecycle.examination import INDEX, LEDGER, Subject, looking_at
+from memory_core.lifecycle.examination import Subject, looking_at
 from memory_core.lifecycle.findings import Finding, Report, Severity
 from memory_core.lifecycle.rebuild import refill
 from memory_core.lifecycle.rescue import rebuild_names, rescue_ledger
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.database import DatabaseDamaged
-from memory_core.storage.file_store import STATE_NAME, FileStore
-from memory_core.storage.lock import StoreLock
+from memory_core.storage.file_store import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
+from memory_core.storage.lock import sealing_lock
 from memory_core.storage.store import Store
 from memory_core.update.handwritten import examine as examine_text
 from memory_core.update.updater import identify
@@ -49,7 +50,7 @@ def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
     root = config.root
     if not root.is_dir():
         raise StorageFailed(f"there is no memory folder {root}.", hint="Name it with --home, or begin with a commit.")
-    with looking_at(root / STATE_NAME / LEDGER) as ledger, looking_at(root / STATE_NAME / INDEX) as catalog:
+    with looking_at(root / STATE_NAME / LEDGER_NAME) as ledger, looking_at(root / STATE_NAME / INDEX_NAME) as catalog:
         subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config))
         return Report(tuple(_findings(subject)))
 
@@ -97,30 +98,24 @@ def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report) -> It
     if found.of("names"):
         yield f"the name table was built anew: {rebuild_names(root, registry):,} files"
     yield from _tidied(root)
-    store = Store(
-        root,
-        lambda uri, text: identify(registry, uri, text),
-        examine=lambda uri, text: examine_text(registry, uri, text),
-    )
-    try:
+    with closing(Store(root, partial(identify, registry), examine=partial(examine_text, registry))) as store:
         waiting = len(store.ledger.unsettled())
         taken_in = store.adopt()
         back = store.bring_back_vanished()
-    finally:
-        store.close()
-    if waiting or found.of("commits"):
-        yield "commits that were acknowledged are on the disk"
-    if taken_in:
-        yield f"{taken_in:,} files changed by hand were recorded in the history"
-    if back:
-        yield f"{len(back):,} files that had vanished all at once were written anew from the ledger"
-    yield from _index_repaired(config, registry, found)
+        if waiting or found.of("commits"):
+            yield "commits that were acknowledged are on the disk"
+        if taken_in:
+            yield f"{taken_in:,} files changed by hand were recorded in the history"
+        if back:
+            yield f"{len(back):,} files that had vanished all at once were written anew from the ledger"
+        yield from _index_repaired(store, registry, found)
+    yield from _snapshots_repaired(root / STATE_NAME, found)
 
 
 def _tidied(root: Path) -> Iterator[str]:
     private = 0
     for path in list(open_to_others(root)):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             path.chmod(0o700 if path.is_dir() else 0o600)
             private += 1
     if private:
@@ -132,14 +127,12 @@ def _tidied(root: Path) -> Iterator[str]:
         yield f"{len(stale):,} files that cut-off writes left behind were deleted"
 
 
-def _index_repaired(config: Config, registry: MemoryTypeRegistry, found: Report) -> Iterator[str]:
-    state = config.root / STATE_NAME
-    store = Store(config.root, lambda uri, text: identify(registry, uri, text))
-    catalog = Catalog(state / INDEX)  # moves aside what cannot even be opened
-    try:
+def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report) -> Iterator[str]:
+    # Opening moves aside what cannot even be opened.
+    with closing(Catalog(store.files.state / INDEX_NAME)) as catalog:
         if any(finding.severity is Severity.ERROR for finding in found.of("index")):
             catalog.file.renew(catalog.file.generation)
-            yield f"the damaged index was moved aside, to {STATE_NAME}/{INDEX}.damaged-…"
+            yield f"the damaged index was moved aside, to {STATE_NAME}/{INDEX_NAME}.damaged-…"
         wrong = bool(found.of("documents") or found.of("words"))
         try:
             refill(store, registry, catalog, emptied=wrong)
@@ -153,10 +146,6 @@ def _index_repaired(config: Config, registry: MemoryTypeRegistry, found: Report)
             missing = await_missing(connection)
         if rows or missing:
             yield f"{len(rows):,} damaged vectors were dropped; {missing:,} are computed anew by the next search"
-    finally:
-        catalog.close()
-        store.close()
-    yield from _snapshots_repaired(state, found)
 
 
 def _snapshots_repaired(state: Path, found: Report) -> Iterator[str]:
@@ -166,7 +155,7 @@ def _snapshots_repaired(state: Path, found: Report) -> Iterator[str]:
         if finding.repair is None or "/" in name:
             continue
         snapshots = Snapshots(root, name)
-        with StoreLock(state / "locks" / "index.lock").held():
+        with sealing_lock(state).held():
             manifest = snapshots.manifest()
             if manifest is not None and finding.severity is Severity.WARNING:
                 snapshots.move_aside(manifest)

@@ -12,8 +12,6 @@ from memory_core.config import Config
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.file_store import STATE_NAME, FileStore
 
-LEDGER = "ledger.sqlite3"
-INDEX = "index.sqlite3"
 _BUSY_SECONDS = 10.0
 
 

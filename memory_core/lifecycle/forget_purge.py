@@ -130,7 +130,7 @@ class Purger:
         end = ledger.past.undone_by(past.commit_id)[-1].seq
         erasures = []
         for row in ledger.changes_of([past.seq]):
-            if self._history.sees(row.uri) and row.uri.name not in (ABSTRACT_NAME, OVERVIEW_NAME):
+            if self._history.sees(row.uri) and not row.uri.is_summary:
                 gone = self._store.files.stat(row.uri) is None
                 tombstone = _tombstone(row.uri) if gone else None
                 erasures.append(Erasure(row.uri, tombstone, 0 if gone else past.seq, None if gone else end))

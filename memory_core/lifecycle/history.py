@@ -15,7 +15,7 @@ from typing import Any
 from memory_core.errors import InvalidInput, NotFound
 from memory_core.model.changes import Action, OperationResult, text_sha256
 from memory_core.model.text_diff import unified
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+from memory_core.model.uri import MemoryUri, Scope
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.privacy import is_elsewhere
 from memory_core.storage.ledger import ChangeRow
@@ -274,7 +274,7 @@ class History:
         purged = {uri for _, uri in self._ledger.past.purged([past.seq])}
         steps = [_step(row, self._withheld(row, purged)) for row in rows]
         steps = [step for step in steps if not (self._strict and step.withheld == _PRIVATE)]
-        steps.sort(key=lambda step: is_summary(step.uri))
+        steps.sort(key=lambda step: step.uri.is_summary)
         undoing = self._ledger.past.undone_by(past.commit_id)
         commit = Commit(
             seq=past.seq,
@@ -311,7 +311,7 @@ class History:
         if str(row.uri) in purged:
             return _PURGED
         texts = [text for text in (row.before, row.after) if text is not None]
-        if not is_summary(row.uri) and any(is_elsewhere(row.uri, text, self._project) for text in texts):
+        if not row.uri.is_summary and any(is_elsewhere(row.uri, text, self._project) for text in texts):
             return _PRIVATE
         return None
 
@@ -328,11 +328,6 @@ _PRIVATE = "private to another project"
 _PURGED = "purged"
 
 
-def is_summary(uri: MemoryUri) -> bool:
-    """Whether a file is a directory's summary."""
-    return uri.name in (ABSTRACT_NAME, OVERVIEW_NAME)
-
-
 def _step(row: ChangeRow, withheld: str | None) -> FileStep:
     exists, existed = row.after_sha256 is not None, row.before_sha256 is not None
     action = Action.UPDATED if exists is existed else Action.CREATED if exists else Action.DELETED
@@ -341,7 +336,7 @@ def _step(row: ChangeRow, withheld: str | None) -> FileStep:
 
 def _line(commit: Commit) -> str:
     """What a commit did, on one line."""
-    memories = [step for step in commit.files if not is_summary(step.uri)] or list(commit.files)
+    memories = [step for step in commit.files if not step.uri.is_summary] or list(commit.files)
     left = {step.moved_from for step in memories}
     named: dict[str, list[str]] = {verb: [] for verb in ("moved", *_VERBS.values(), *sorted(_CHANGED))}
     for step in memories:

@@ -22,7 +22,7 @@ from memory_core.model.changes import Action, ChangeSet, FileChange, OperationRe
 from memory_core.model.memory_file import MemoryFile, dump, parse
 from memory_core.model.record import MemoryRecord, read_record, record_key, write_record
 from memory_core.model.schema import MemoryType
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
+from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
 from memory_core.update.bounds import Context
@@ -193,7 +193,7 @@ class _Survey:
             return
         for entry in self.store.files.walk(place):
             self.names.setdefault(entry.uri.parent, set()).add(filename.fold(entry.uri.name))
-            if entry.uri.name.endswith(".md") and entry.uri.name not in (ABSTRACT_NAME, OVERVIEW_NAME):
+            if entry.uri.name.endswith(".md") and not entry.uri.is_summary:
                 self._take_file(entry.uri)
 
     def _take_file(self, uri: MemoryUri) -> None:

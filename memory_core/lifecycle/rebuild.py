@@ -15,9 +15,9 @@ from pathlib import Path
 from memory_core.index.catalog import Catalog, Position
 from memory_core.index.following import Behind, Follower
 from memory_core.index.waiting import await_missing
-from memory_core.lifecycle.examination import INDEX
 from memory_core.registry import MemoryTypeRegistry
-from memory_core.storage.lock import StoreLock
+from memory_core.storage.file_store import INDEX_NAME
+from memory_core.storage.lock import sealing_lock
 from memory_core.storage.store import Store
 
 _DEAD = (
@@ -62,7 +62,7 @@ def rebuild_index(
         StoreBusy: If another process works on the index for too long.
     """
     store.adopt()
-    catalog = Catalog(store.files.state / INDEX)
+    catalog = Catalog(store.files.state / INDEX_NAME)
     try:
         refill(store, registry, catalog, report)
         with catalog.writing() as connection:
@@ -105,7 +105,7 @@ def drop_snapshots(state: Path) -> None:
     root = state / "chroma"
     if not root.is_dir():
         return
-    with StoreLock(state / "locks" / "index.lock").held():
+    with sealing_lock(state).held():
         for home in root.iterdir():
             shutil.rmtree(home, ignore_errors=True)
 

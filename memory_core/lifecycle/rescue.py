@@ -7,23 +7,23 @@ aside and kept for good: what could not be read today may be read by somebody el
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memory_core.lifecycle.examination import LEDGER
 from memory_core.model.changes import text_sha256
 from memory_core.model.filename import fold
 from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage import atomic
-from memory_core.storage.file_store import STATE_NAME
+from memory_core.storage.change_rows import stored_text
+from memory_core.storage.file_store import LEDGER_NAME, STATE_NAME
 from memory_core.storage.ledger import Ledger
-from memory_core.storage.lock import StoreLock
+from memory_core.storage.lock import store_lock
 from memory_core.storage.salvage import Salvaged, Wreck
+from memory_core.storage.sqlite_copy import move_aside
 from memory_core.update.updater import identify
 
 #: The name table is made from the others; the new ledger keeps the name it was born with: an index of the old one must
@@ -77,10 +77,12 @@ def rescue_ledger(root: Path, registry: MemoryTypeRegistry) -> Rescue:
     """
     state = root / STATE_NAME
     atomic.make_folder(state / "locks")
-    with StoreLock(state / "locks" / "store.lock").held():
-        kept = _move_aside(state / LEDGER)
-        Ledger(state / LEDGER).close()
-        with _writing(state / LEDGER) as target:
+    with store_lock(state).held():
+        path = state / LEDGER_NAME
+        aside = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        kept = aside if aside in move_aside(path, aside) else None
+        Ledger(path).close()
+        with _writing(path) as target:
             tables = () if kept is None else tuple(_carry_over(kept, target))
             dropped = _mend(target)
         names = rebuild_names(root, registry, locked=True)
@@ -101,8 +103,8 @@ def rebuild_names(root: Path, registry: MemoryTypeRegistry, *, locked: bool = Fa
         How many files have a row.
     """
     state = root / STATE_NAME
-    lock = contextlib.nullcontext() if locked else StoreLock(state / "locks" / "store.lock").held()
-    with lock, _writing(state / LEDGER) as target:
+    lock = contextlib.nullcontext() if locked else store_lock(state).held()
+    with lock, _writing(state / LEDGER_NAME) as target:
         target.execute("CREATE TEMP TABLE known AS SELECT uri, sha256, size_bytes, mtime_ns FROM files")
         target.execute("DELETE FROM files")
         target.execute("DELETE FROM directories")
@@ -117,18 +119,6 @@ def rebuild_names(root: Path, registry: MemoryTypeRegistry, *, locked: bool = Fa
         )
         target.execute("DROP TABLE temp.known")
     return len(found)
-
-
-def _move_aside(path: Path) -> Path | None:
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    moved = None
-    for suffix in ("-shm", "-wal", "-journal", ""):
-        file = path.with_name(path.name + suffix)
-        if os.path.lexists(file):
-            file.replace(aside.with_name(aside.name + suffix))
-            moved = aside if suffix == "" else moved
-    return moved
 
 
 @contextlib.contextmanager
@@ -193,21 +183,9 @@ def _last_changes(target: sqlite3.Connection) -> Iterator[tuple[MemoryUri, int, 
         if sha256 is None:
             continue
         uri = MemoryUri.parse(uri_text)
-        text = _text_at(target, uri_text, seq)
+        text = stored_text(target, uri_text, seq)
         if text is not None and text_sha256(text) == sha256:
             yield uri, seq, memory_type, text
-
-
-def _text_at(target: sqlite3.Connection, uri: str, seq: int) -> str | None:
-    tails: list[str] = []
-    rows = target.execute(
-        "SELECT appended, after FROM changes WHERE uri = ? AND seq <= ? ORDER BY seq DESC, ordinal DESC", (uri, seq)
-    )
-    for appended, after in rows:
-        tails.append(after or "")
-        if not appended:
-            break
-    return "".join(reversed(tails)) if tails else None
 
 
 def _name_row(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 from memory_core.index.documents import MESSAGES_NAME, is_session_log, memory_document
@@ -22,7 +21,7 @@ from memory_core.model import filename
 from memory_core.model.conversation import parse_lines
 from memory_core.model.memory_file import parse
 from memory_core.model.record import read_record
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
+from memory_core.model.uri import SCHEME, MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.file_store import FileStore
 from memory_core.storage.ledger_snapshot import LedgerSnapshot, SnapshotFile
@@ -31,7 +30,6 @@ FORMAT = "runebook-export"
 FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 HISTORY_NAME = "history.jsonl"
-_SUMMARIES = (ABSTRACT_NAME, OVERVIEW_NAME)
 _EVERYWHERE = MemoryUri()
 
 
@@ -65,7 +63,7 @@ class Selection:
         if not self.target.contains(uri) or (uri.scope is Scope.SESSION and not self.sessions):
             return False
         narrow = self.project is not None or self.memory_type is not None
-        return not (narrow and uri.name in _SUMMARIES)  # they tell of the memories that are left out
+        return not (narrow and uri.is_summary)  # they tell of the memories that are left out
 
     def takes(self, uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> bool:
         """Whether a file at such a place is taken."""
@@ -111,11 +109,6 @@ class TransferFile:
         return self.content.decode("utf-8", "replace")
 
 
-def program_version() -> str:
-    """The version of this program."""
-    return metadata.version("runebook")
-
-
 def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -> bytes | None:
     """A file as the snapshot has it: from the disk while it is still that, else from the ledger.
 
@@ -143,7 +136,7 @@ def memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dic
     """A memory for programs that know nothing of our files; empty for files that are no memories."""
     if uri.scope not in (Scope.USER, Scope.AGENT, Scope.ARCHIVE) or not uri.name.endswith(".md"):
         return {}
-    if uri.name in _SUMMARIES:
+    if uri.is_summary:
         return {}
     memory_type = registry.type_at(uri, parse(text).type_name)
     if memory_type is None:
@@ -183,7 +176,7 @@ def kind_of(uri: MemoryUri) -> str:
         return "archived"
     if uri.scope is Scope.SESSION:
         return "sessions" if uri.name == MESSAGES_NAME else "others"
-    if not uri.name.endswith(".md") or uri.name in _SUMMARIES:
+    if not uri.name.endswith(".md") or uri.is_summary:
         return "others"
     return {"memories": "memories", "logs": "logs"}.get("".join(uri.parts[2:3]), "others")
 

@@ -32,7 +32,6 @@ from memory_core.lifecycle.transfer import (
     content_at,
     counted,
     memory_facts,
-    program_version,
     spaces_of,
 )
 from memory_core.model.changes import text_sha256
@@ -40,8 +39,10 @@ from memory_core.model.conversation import parse_lines, to_record
 from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage import atomic
+from memory_core.storage.file_store import LEDGER_NAME
 from memory_core.storage.ledger_snapshot import LedgerSnapshot
 from memory_core.storage.store import Store
+from memory_core.version import program_version
 
 #: What an importer takes for a bomb is stored as it is instead: a text of one repeated line is none.
 _DEFLATE_LIMIT = 50
@@ -172,7 +173,7 @@ class _Lines:
 @contextlib.contextmanager
 def _source(store: Store, registry: MemoryTypeRegistry, selection: Selection) -> Iterator[_Source]:
     store.adopt()  # what people wrote is part of it
-    with LedgerSnapshot(store.files.state / "ledger.sqlite3") as snapshot:
+    with LedgerSnapshot(store.files.state / LEDGER_NAME) as snapshot:
         yield _Source(store, registry, selection, snapshot)
 
 

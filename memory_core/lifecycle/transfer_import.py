@@ -20,8 +20,9 @@ from memory_core.lifecycle.transfer_archive import Archive, ArchivedFile, Proble
 from memory_core.lifecycle.transfer_merge import ImportBatch, OnConflict, Outcome, space_mapping
 from memory_core.model.changes import CommitReceipt, SessionProgress, text_sha256
 from memory_core.model.memory_file import MemoryFile, dump, parse
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+from memory_core.model.uri import MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry
+from memory_core.storage.file_store import LEDGER_NAME
 from memory_core.storage.ledger_snapshot import insert_history
 from memory_core.storage.store import Store
 from memory_core.update.bounds import Context
@@ -163,7 +164,7 @@ class _Run:
         self.outcome = Outcome()
         self.notes: list[str] = []
         self._files = self._placed()
-        self._summaries = frozenset(uri for uri in self._files if _is_summary(uri) and self._is_absent(uri))
+        self._summaries = frozenset(uri for uri in self._files if uri.is_summary and self._is_absent(uri))
 
     def take_history(self, *, dry_run: bool, partial: bool = False) -> int:
         """Commits of the export's history, if there is one, it may be kept, and the store has none of its own."""
@@ -177,7 +178,7 @@ class _Run:
         try:
             if dry_run:
                 return sum(1 for _ in checked)
-            return insert_history(self._store.files.state / "ledger.sqlite3", checked)
+            return insert_history(self._store.files.state / LEDGER_NAME, checked)
         except InvalidInput as error:
             if not partial:
                 raise
@@ -234,7 +235,7 @@ class _Run:
             InvalidInput: If two spaces would become one and their files clash.
         """
         placed: dict[MemoryUri, ArchivedFile] = {}
-        for file in sorted(self._archive.files, key=lambda file: (_is_summary(file.uri), file.uri)):
+        for file in sorted(self._archive.files, key=lambda file: (file.uri.is_summary, file.uri)):
             uri = self._moved(file.uri)
             if uri in placed:
                 raise InvalidInput(
@@ -286,10 +287,6 @@ class _Run:
             old = MemoryUri.parse(target)
             trailer = retargeted(trailer, old, self._moved(old))
         return text if trailer == file.trailer else dump(MemoryFile(file.body, trailer))
-
-
-def _is_summary(uri: MemoryUri) -> bool:
-    return uri.name in (ABSTRACT_NAME, OVERVIEW_NAME)
 
 
 def _damaged(problems: list[Problem]) -> InvalidInput:

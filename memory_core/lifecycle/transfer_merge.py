@@ -16,7 +16,7 @@ from memory_core.lifecycle.transfer_archive import Problem
 from memory_core.model import filename
 from memory_core.model.changes import Action, ChangeSet, FileChange, OperationResult
 from memory_core.model.operations import Link
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+from memory_core.model.uri import MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.store import Snapshot, Store
 from memory_core.update.bounds import Context
@@ -25,7 +25,6 @@ from memory_core.update.links import link
 from memory_core.update.summaries import refresh
 from memory_core.update.updater import identify
 
-_SUMMARIES = (ABSTRACT_NAME, OVERVIEW_NAME)
 _SPACE_PARTS = 2
 
 
@@ -109,7 +108,7 @@ class ImportBatch:
         present = self._text(uri, snapshot)
         if present == text:
             self._note(uri, Action.UNCHANGED)
-        elif uri.name in _SUMMARIES:
+        elif uri.is_summary:
             if present is None and uri in self._summaries:
                 self._put(uri, None, text, Action.CREATED)
         elif is_session_log(uri) and present is not None and (text.startswith(present) or present.startswith(text)):
@@ -234,7 +233,7 @@ class ImportBatch:
         """The change set with its directories' summaries, but for those that the import brings."""
         done: dict[MemoryUri, FileChange] = {change.uri: change for change in change_set.changes}
         notes: tuple[str, ...] = ()
-        brought = [change for change in change_set.changes if change.uri.name in _SUMMARIES]
+        brought = [change for change in change_set.changes if change.uri.is_summary]
         for space in dict.fromkeys(change.uri.space for change in change_set.changes if change not in brought):
             own = [change for change in change_set.changes if change.uri.space == space and change not in brought]
             refreshed = refresh(ChangeSet(tuple(own)), snapshot, self._context_at(own[0].uri))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from memory_core.errors import InvalidInput, RunebookError
-from memory_core.lifecycle.history import History, is_summary
+from memory_core.lifecycle.history import History
 from memory_core.lifecycle.undo_merge import Refused, Reverted, Versions, revert
 from memory_core.model.changes import (
     Action,
@@ -119,8 +119,8 @@ class _Plan:
 
     def run(self) -> ChangeSet:
         rows = self._rows()
-        parts = self._checked([self._part(row) for row in rows if not is_summary(row.uri)])
-        summaries = [row for row in rows if is_summary(row.uri)]
+        parts = self._checked([self._part(row) for row in rows if not row.uri.is_summary])
+        summaries = [row for row in rows if row.uri.is_summary]
         exact = all(isinstance(part.outcome, Reverted) and part.outcome.exact for part in parts)
         changes = [change for part in parts if (change := self._change(part, parts))]
         results = [self._result(part) for part in parts]
@@ -146,7 +146,7 @@ class _Plan:
         undoing = self._ledger.past.undone_by(self._past.commit_id)
         done = {row.uri for row in self._ledger.changes_of([commit.seq for commit in undoing])}
         left = [row for row in rows if row.uri not in done]
-        if undoing and all(is_summary(row.uri) for row in left):
+        if undoing and all(row.uri.is_summary for row in left):
             last = undoing[-1].commit_id
             raise InvalidInput(
                 f"{self._past.commit_id} is already undone by {last}.",

@@ -88,6 +88,11 @@ class MemoryUri:
         return SCHEME + "/".join(self.parts)
 
     @property
+    def is_summary(self) -> bool:
+        """Whether it is a directory's L0 or L1, which are made from what is beside them."""
+        return self.name in (ABSTRACT_NAME, OVERVIEW_NAME)
+
+    @property
     def name(self) -> str:
         """The last part; empty for the root."""
         return self.parts[-1] if self.parts else ""

@@ -11,7 +11,6 @@ looked at again under it. Who finds hand edits is not decided here: a scan, the 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ from memory_core.storage.author import BY_HAND
 from memory_core.storage.delivery import Delivery
 from memory_core.storage.directory_times import DirectoryTimes
 from memory_core.storage.file_store import FileStat, FileStore, Seen
-from memory_core.storage.ledger import Ledger
+from memory_core.storage.ledger import Ledger, new_commit_id
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.moves import Moves
 from memory_core.storage.vanished import Vanished
@@ -281,7 +280,7 @@ class Adoption:
         """
         if not changes:
             return None
-        receipt = CommitReceipt(_new_id(), Status.COMMITTED, tuple(_results(changes)))
+        receipt = CommitReceipt(new_commit_id(), Status.COMMITTED, tuple(_results(changes)))
         seq = self._ledger.record(
             changes,
             commit_id=receipt.commit_id,
@@ -376,7 +375,3 @@ def _results(changes: Sequence[FileChange]) -> Iterator[OperationResult]:
             action = Action.CREATED
             note = f"moved from {change.moved_from}" if change.moved_from is not None else None
         yield OperationResult("external", str(change.uri), action, note=note)
-
-
-def _new_id() -> str:
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"

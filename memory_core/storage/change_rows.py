@@ -10,6 +10,7 @@ from memory_core.model.changes import FileChange
 from memory_core.model.filename import fold
 from memory_core.model.uri import MemoryUri
 
+_NEWEST = 2**63 - 1
 COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from"
 
 
@@ -78,3 +79,23 @@ def upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) ->
             seq,
         ),
     )
+
+
+def stored_text(connection: sqlite3.Connection, uri: str, seq: int = _NEWEST) -> str | None:
+    """A file's text as commit ``seq`` left it, appends joined to what they extend; None for none.
+
+    Args:
+        connection: Of a ledger.
+        uri: The file.
+        seq: Default its last commit.
+    """
+    tails: list[str] = []
+    rows = connection.execute(
+        "SELECT appended, after FROM changes WHERE uri = ? AND seq <= ? ORDER BY seq DESC, ordinal DESC",
+        (uri, seq),
+    )
+    for appended, after in rows:
+        if not appended:
+            return None if after is None and not tails else "".join([after or "", *reversed(tails)])
+        tails.append(after)
+    return "".join(reversed(tails)) if tails else None

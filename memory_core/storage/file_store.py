@@ -23,6 +23,9 @@ from memory_core.storage.looks import is_still, looks_of, opened, stat_of
 from memory_core.storage.unicode_names import as_stored
 
 STATE_NAME = ".state"
+#: In that folder: what is kept, and what can be made anew.
+LEDGER_NAME = "ledger.sqlite3"
+INDEX_NAME = "index.sqlite3"
 #: A hand-made file beyond this is listed but neither indexed nor read whole into memory.
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
 #: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.

@@ -9,8 +9,10 @@ It can be rebuilt from the files; history, usage and the queue (``extractions``)
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from memory_core.model.changes import FileChange, SessionProgress
 from memory_core.model.filename import fold, refold
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.change_feed import ChangeFeed
-from memory_core.storage.change_rows import COLUMNS, change_row, insert_change, upsert_name
+from memory_core.storage.change_rows import COLUMNS, change_row, insert_change, stored_text, upsert_name
 from memory_core.storage.change_rows import ChangeRow as ChangeRow
 from memory_core.storage.database import Database
 from memory_core.storage.directories import SCHEMA as _DIRECTORIES
@@ -130,6 +132,11 @@ class FileRow:
     key: str
     sha256: str
     stat: FileStat | None
+
+
+def new_commit_id() -> str:
+    """A name that no other commit has: its second, then chance."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 class Ledger:
@@ -277,16 +284,7 @@ class Ledger:
 
     def text_at(self, uri: MemoryUri, seq: int) -> str | None:
         """The file's text as commit ``seq`` left it; appends are joined to what they extend."""
-        tails: list[str] = []
-        rows = self._database.connection().execute(
-            "SELECT appended, after FROM changes WHERE uri = ? AND seq <= ? ORDER BY seq DESC, ordinal DESC",
-            (str(uri), seq),
-        )
-        for appended, after in rows:
-            if not appended:
-                return None if after is None and not tails else "".join([after or "", *reversed(tails)])
-            tails.append(after)
-        return "".join(reversed(tails)) if tails else None
+        return stored_text(self._database.connection(), str(uri), seq)
 
     def file(self, uri: MemoryUri) -> FileRow | None:
         """What the last commit left at ``uri``, or None."""

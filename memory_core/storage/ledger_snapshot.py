@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from memory_core.errors import InvalidInput, StorageFailed
+from memory_core.storage.change_rows import stored_text
 
 _COMMIT = ("commit_id", "request_id", "at", "kind", "receipt", "author", "undoes")
 _CHANGE = (
@@ -86,16 +87,8 @@ class LedgerSnapshot:
 
     def text(self, uri: str) -> str | None:
         """The file's text; None for none."""
-        tails: list[str] = []
         with self._failing():
-            rows = self._connection.execute(
-                "SELECT appended, after FROM changes WHERE uri = ? ORDER BY seq DESC, ordinal DESC", (uri,)
-            )
-            for appended, after in rows:
-                if not appended:
-                    return None if after is None and not tails else "".join([after or "", *reversed(tails)])
-                tails.append(after)
-        return "".join(reversed(tails)) if tails else None
+            return stored_text(self._connection, uri)
 
     def queue(self) -> list[SnapshotQueue]:
         """Where each session stands."""

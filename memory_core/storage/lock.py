@@ -18,6 +18,16 @@ from memory_core.errors import StorageFailed, StoreBusy
 _POLL_SECONDS = 0.002
 
 
+def store_lock(state: Path) -> StoreLock:
+    """Of whoever writes memories; ``state`` is the folder of machine files."""
+    return StoreLock(state / "locks" / "store.lock")
+
+
+def sealing_lock(state: Path, *, timeout_seconds: float = 30.0) -> StoreLock:
+    """Of whoever publishes or drops sealed vectors."""
+    return StoreLock(state / "locks" / "index.lock", timeout_seconds=timeout_seconds)
+
+
 class StoreLock:
     """A mutex shared by every thread and process that names the same file."""
 

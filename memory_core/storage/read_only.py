@@ -19,10 +19,11 @@ from pathlib import Path
 
 from memory_core.errors import StorageFailed
 from memory_core.storage import atomic
+from memory_core.storage.file_store import INDEX_NAME, LEDGER_NAME
 
 _log = logging.getLogger(__name__)
 _REFUSALS = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
-_DATABASES = ("ledger.sqlite3", "index.sqlite3")
+_DATABASES = (LEDGER_NAME, INDEX_NAME)
 _PROBE_BYTES = 4096
 
 

@@ -1,4 +1,4 @@
-"""Consistent copies of a SQLite file that others may be writing to.
+"""Consistent copies of a SQLite file that others may be writing to; and moving one out of the way.
 
 A copy appears under its name only when it is whole: it is made beside the target, checked, synced and renamed in.
 What a killed copy leaves behind begins with ``atomic.TEMPORARY_PREFIX`` and is never taken for a copy.
@@ -56,6 +56,26 @@ def copy_database(source: Path, target: Path) -> None:
         raise StorageFailed(f"{source.name} could not be copied: {error}.", hint=_HINT) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def move_aside(path: Path, aside: Path) -> list[Path]:
+    """Rename a database, its log first: what stands under the name is never a log without its database.
+
+    Args:
+        path: The database; it may be missing, or something else than a file.
+        aside: Its new name; private to the user from then on.
+
+    Returns:
+        What was moved, by its new name; ``aside`` is among it if the database itself was there.
+    """
+    moved: list[Path] = []
+    for suffix in ("-shm", "-wal", "-journal", ""):
+        file = path.with_name(path.name + suffix)
+        if os.path.lexists(file):
+            moved.append(file.replace(aside.with_name(aside.name + suffix)))
+            if moved[-1].is_file() and not moved[-1].is_symlink():
+                moved[-1].chmod(0o600)  # SQLite gives its log and shared memory what the database had
+    return moved
 
 
 def damage(path: Path) -> str | None:

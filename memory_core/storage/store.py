@@ -9,7 +9,6 @@ is recorded as an ``external`` commit before anything builds on it; it is never 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,9 +26,9 @@ from memory_core.storage.adoption import Adoption, Examine, Identify
 from memory_core.storage.author import current_author
 from memory_core.storage.delivery import DELAYED, Delivered, Delivery
 from memory_core.storage.delivery import Step as Step
-from memory_core.storage.file_store import STATE_NAME, FileStore, Seen
-from memory_core.storage.ledger import Ledger, Overtaken
-from memory_core.storage.lock import StoreLock
+from memory_core.storage.file_store import LEDGER_NAME, STATE_NAME, FileStore, Seen
+from memory_core.storage.ledger import Ledger, Overtaken, new_commit_id
+from memory_core.storage.lock import store_lock
 from memory_core.storage.quiet import await_quiet
 from memory_core.storage.read_only import private_state
 from memory_core.storage.usage import Recall, UsageLog
@@ -115,12 +114,12 @@ class Store:
     ) -> None:
         self._private = private_state(root / STATE_NAME)
         self.files = FileStore(root, None if self._private is None else self._private.path)
-        self.ledger = Ledger(self.files.state / "ledger.sqlite3")
+        self.ledger = Ledger(self.files.state / LEDGER_NAME)
         self.files.is_kept = self.ledger.movements.keeps
         atomic.make_folder(self.files.state / "locks")
         for left in self.files.state.glob(f"{atomic.TEMPORARY_PREFIX}*"):
             atomic.sweep(left)
-        self._lock = StoreLock(self.files.state / "locks" / "store.lock")
+        self._lock = store_lock(self.files.state)
         self._step = step
         self._wake = threading.Event()
         self.usage = UsageLog(self.ledger.usage_table, self._wake.set)
@@ -226,7 +225,7 @@ class Store:
             change_set = _without_effect(change_set)
             return _receipt("", overall(change_set.results), change_set)
         external = self.adoption.record(self._edited_by_hand(change_set.changes), moment, newest)
-        receipt = _receipt(_new_id(), overall(change_set.results), change_set)
+        receipt = _receipt(new_commit_id(), overall(change_set.results), change_set)
         seq = self.ledger.record(
             change_set.changes,
             commit_id=receipt.commit_id,
@@ -389,7 +388,3 @@ def _without_effect(change_set: ChangeSet) -> ChangeSet:
 
 def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:
     return CommitReceipt(commit_id, status, change_set.results, notes=change_set.notes, usage=change_set.usage)
-
-
-def _new_id() -> str:
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"

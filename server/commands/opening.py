@@ -84,9 +84,11 @@ def open_to_search(arguments: argparse.Namespace) -> Memory:
     return memory
 
 
-def show(arguments: argparse.Namespace, facts: Any, text: str) -> None:
-    """Print ``facts`` as JSON where the command line asks for it, else ``text``."""
-    print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)) if arguments.json else plain(text))
+def show(
+    arguments: argparse.Namespace, facts: Any, text: str, *, paint: Callable[[str], str] = lambda text: text
+) -> None:
+    """Print ``facts`` as JSON where the command line asks for it, else ``text``, made safe and then painted."""
+    print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)) if arguments.json else paint(plain(text)))
 
 
 def here(config: Config) -> str | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from server.commands.opening import Commands, here, json_text, open_memory_of, open_to_search, show
+from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.lifecycle.history import Commit, History
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 _COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
 _PLAIN = "\x1b[0m"
-#: Everything a stored name could do to a terminal.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def register(commands: Commands) -> None:
@@ -59,7 +56,7 @@ def history(arguments: argparse.Namespace) -> int:
     with _open(arguments) as memory:
         commits = _commits(_past(memory), arguments.uri, arguments.limit, arguments.before)
         facts = {"commits": [commit.as_dict() for commit in commits]}
-        show(arguments, facts, _shown(commit_line(commit) for commit in commits) or "No commit yet.")
+        show(arguments, facts, "\n".join(commit_line(commit) for commit in commits) or "No commit yet.")
     return 0
 
 
@@ -75,15 +72,16 @@ def diff(arguments: argparse.Namespace) -> int:
         past = _past(memory)
         if is_uri:
             lines = past.compare(arguments.what, arguments.earlier, arguments.later)
-            show(arguments, {"uri": arguments.what, "lines": list(lines)}, _coloured(lines) or "No difference.")
+            text = "\n".join(lines) or "No difference."
+            show(arguments, {"uri": arguments.what, "lines": list(lines)}, text, paint=_coloured)
             return 0
         commit, diffs = past.commit(arguments.what), past.diff(arguments.what)
-        text = [_shown([commit_line(commit)])]
+        told = [commit_line(commit)]
         for step in diffs:
             withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
-            text += ["", _shown([diff_title(step)]), _coloured([*withheld, *step.lines])]
+            told += ["", diff_title(step), *withheld, *step.lines]
         facts = {"commit": commit.as_dict(), "diffs": [step.as_dict() for step in diffs]}
-        show(arguments, facts, "\n".join(text))
+        show(arguments, facts, "\n".join(told), paint=_coloured)
     return 0
 
 
@@ -146,7 +144,7 @@ def purge(arguments: argparse.Namespace) -> int:
                 arguments.uri.rstrip("/").rpartition("/")[2],
             )
         if not arguments.yes:
-            print(_shown(["Erased for good, with every earlier version:", *names]), file=sys.stderr)
+            print(plain("\n".join(["Erased for good, with every earlier version:", *names])), file=sys.stderr)
             if not sys.stdin.isatty() or not _confirmed(f"Type {what} to go on: ", what):
                 raise InvalidInput("nothing was erased.", hint="Type the name when asked, or give --yes.")
         return _tell(arguments, memory.purge(arguments.uri, commit_id=arguments.commit))
@@ -187,22 +185,18 @@ def _past(memory: Memory) -> History:
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
     from server import render
 
-    show(arguments, receipt.as_dict(), _shown(render.receipt_text(receipt).split("\n")))
+    show(arguments, receipt.as_dict(), render.receipt_text(receipt))
     return 1 if receipt.status == "rejected" else 0
 
 
 def _confirmed(question: str, wanted: str) -> bool:
-    print(_shown([question]), end="", file=sys.stderr, flush=True)
+    print(plain(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() == wanted
 
 
-def _shown(lines: Iterable[str]) -> str:
-    """Lines that do nothing to a terminal but appear on it."""
-    return "\n".join(_CONTROL.sub("\ufffd", line) for line in lines)
-
-
-def _coloured(lines: Iterable[str]) -> str:
-    """A diff; in colours where a person looks at it. Its lines are made safe where they are made."""
+def _coloured(text: str) -> str:
+    """A diff; in colours where a person looks at it."""
     if not sys.stdout.isatty():
-        return "\n".join(lines)
+        return text
+    lines = text.split("\n")
     return "\n".join(f"{_COLOURS[line[0]]}{line}{_PLAIN}" if line[:1] in _COLOURS else line for line in lines)

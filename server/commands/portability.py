@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from server.commands.opening import Commands, open_memory_of, settings_of, show
+from server.commands.progress import Progress
 
 if TYPE_CHECKING:
     from memory_core.lifecycle.transfer import Selection
-
-_SHOW_SECONDS = 0.2
-_LOG_SECONDS = 5.0
 
 
 def register(commands: Commands) -> None:
@@ -73,13 +69,17 @@ def export(arguments: argparse.Namespace) -> int:
     if name != "-" and Path(name).suffix.lower() not in (".zip", ".jsonl"):
         raise InvalidInput(f"{name!r} is no kind of export.", hint="Name a file that ends in .zip or .jsonl, or '-'.")
     _check_type(arguments, selection)
-    with open_memory_of(arguments, warm=False) as memory:
-        store, registry, tell = memory.store, memory.registry, _teller("files read")
+    with open_memory_of(arguments, warm=False) as memory, Progress(patience=True) as tell:
+        store, registry = memory.store, memory.registry
+
+        def read(done: int, total: int) -> None:
+            tell(f"{done:,} of {total:,} files read")
+
         if name == "-":
-            export_lines(store, registry, sys.stdout.buffer, selection, progress=tell)
+            export_lines(store, registry, sys.stdout.buffer, selection, progress=read)
             return 0
         write = export_zip if Path(name).suffix.lower() == ".zip" else export_lines
-        done = write(store, registry, Path(name), selection, force=arguments.force, progress=tell)
+        done = write(store, registry, Path(name), selection, force=arguments.force, progress=read)
     counts = done.counts
     text = (
         f"{counts['files']:,} files ({counts['memories']:,} memories, {counts['sessions']:,} conversations) and "
@@ -102,7 +102,7 @@ def import_file(arguments: argparse.Namespace) -> int:
         if not user or not slash or not agent or "/" in agent:
             raise InvalidInput("--into names no spaces.", hint="Write --into USER_SPACE/AGENT_SPACE.")
         into = (user, agent)
-    with open_memory_of(arguments, warm=False) as memory:
+    with open_memory_of(arguments, warm=False) as memory, Progress(patience=True) as tell:
         done = import_archive(
             memory.store,
             memory.registry,
@@ -114,7 +114,7 @@ def import_file(arguments: argparse.Namespace) -> int:
             partial=arguments.partial,
             dry_run=arguments.dry_run,
             discretion=memory.updater.discretion,
-            progress=_teller("files done"),
+            progress=lambda taken, total: tell(f"{taken:,} of {total:,} files done"),
         )
         memory.indexer.follow()
     show(arguments, done.as_dict(), "\n".join(done.lines()))
@@ -182,18 +182,3 @@ def _check_type(arguments: argparse.Namespace, selection: Selection) -> None:
     names = [found.name for found in load_registry(settings_of(arguments)).list_all()]
     if selection.memory_type not in names:
         raise NotFound(f"there is no memory type {selection.memory_type!r}.", hint=f"Use one of: {', '.join(names)}.")
-
-
-def _teller(what: str) -> Callable[[int, int], None]:
-    """Shows progress on stderr: often to a person, seldom to a log, not at all for what is quick."""
-    live = sys.stderr.isatty()
-    shown_at = time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal shown_at
-        if time.monotonic() >= shown_at + (_SHOW_SECONDS if live else _LOG_SECONDS):
-            shown_at = time.monotonic()
-            line = f"{done:,} of {total:,} {what}"
-            print(f"\r{line}" if live else line, end="" if live and done < total else "\n", file=sys.stderr, flush=True)
-
-    return tell

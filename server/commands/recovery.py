@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Callable
 
 from server.commands.opening import Commands, open_memory_of, settings_of, show
-
-#: How often progress is shown to a person, and to a log.
-_SHOW_SECONDS = 0.2
-_LOG_SECONDS = 5.0
+from server.commands.progress import Progress, passages_line
 
 
 def register(commands: Commands) -> None:
@@ -38,7 +32,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 def rebuild(arguments: argparse.Namespace) -> int:
     """Build the index anew, with a line of progress on stderr."""
     with open_memory_of(arguments, warm=False) as memory:
-        with _Progress() as tell:
+        with Progress() as tell:
             rebuilt = memory.rebuild(
                 reembed=arguments.reembed,
                 report=lambda behind: tell(f"{behind.done:,} of {behind.total:,} {behind.counted} are indexed"),
@@ -46,8 +40,8 @@ def rebuild(arguments: argparse.Namespace) -> int:
         computed = 0
         if memory.indexer.embedder is not None:
             before = memory.indexer.vector_count()
-            with _Progress() as tell:
-                memory.indexer.embed_all(lambda now: tell(f"{now.done:,} of {now.total:,} passages have a vector"))
+            with Progress() as tell:
+                memory.indexer.embed_all(lambda now: tell(passages_line(now)))
             computed = memory.indexer.vector_count() - before
     facts = {
         "files": rebuilt.files,
@@ -62,23 +56,3 @@ def rebuild(arguments: argparse.Namespace) -> int:
     )
     show(arguments, facts, text)
     return 0
-
-
-class _Progress:
-    """Shows one line on stderr that changes; on a log, a line from time to time."""
-
-    def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
-        self._shown_at = 0.0
-
-    def __enter__(self) -> Callable[[str], None]:
-        return self._tell
-
-    def __exit__(self, *_: object) -> None:
-        if self._live and self._shown_at:
-            print(file=sys.stderr)
-
-    def _tell(self, line: str) -> None:
-        if time.monotonic() >= self._shown_at + (_SHOW_SECONDS if self._live else _LOG_SECONDS):
-            self._shown_at = time.monotonic()
-            print(f"\r{line}" if self._live else line, end="" if self._live else "\n", file=sys.stderr, flush=True)

@@ -56,10 +56,10 @@ def tokens(arguments: argparse.Namespace) -> int:
 @contextmanager
 def open_tokens(config: Config) -> Iterator[TokenTable]:
     """The token table of the store that ``config`` names, which may be in use, or not exist yet."""
-    from memory_core.storage.file_store import FileStore
+    from memory_core.storage.file_store import LEDGER_NAME, FileStore
     from memory_core.storage.ledger import Ledger
 
-    ledger = Ledger(FileStore(config.root).state / "ledger.sqlite3")
+    ledger = Ledger(FileStore(config.root).state / LEDGER_NAME)
     try:
         yield ledger.tokens
     finally:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from functools import reduce
 from typing import Any
 
 from server.commands.opening import Commands, here, open_memory_of, settings_of, show
-
-#: How often progress is shown to a person, and to a log.
-_SHOW_SECONDS = 0.2
-_LOG_SECONDS = 5.0
+from server.commands.progress import Progress, passages_line
 
 
 def register(commands: Commands) -> None:
@@ -28,24 +23,11 @@ def register(commands: Commands) -> None:
 
 def embed(arguments: argparse.Namespace) -> int:
     """Embed what waits, with a line of progress on stderr."""
-    from memory_core.index.embedding import Progress
-
-    live = sys.stderr.isatty()
-    shown_at = 0.0
-
-    def tell(progress: Progress) -> None:
-        nonlocal shown_at
-        if time.monotonic() >= shown_at + (_SHOW_SECONDS if live else _LOG_SECONDS):
-            shown_at = time.monotonic()
-            line = f"{progress.done:,} of {progress.total:,} passages have a vector"
-            print(f"\r{line}" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
-
     with open_memory_of(arguments) as memory:
-        done, total = memory.indexer.embed_all(tell)
+        with Progress() as tell:
+            done, total = memory.indexer.embed_all(lambda now: tell(passages_line(now)))
         embedder = memory.indexer.embedder
         model = "" if embedder is None else embedder.fingerprint
-    if live:
-        print(file=sys.stderr)
     text = f"All {total:,} passages have a vector of the model {model}."
     show(arguments, {"done": done, "total": total, "model": model}, text)
     return 0
