@@ -16,16 +16,16 @@ from typing import Any, Self
 from memory_core.config import Config
 from memory_core.errors import AccessDenied, InvalidInput, RunebookError
 from memory_core.index.following import Behind
-from memory_core.lifecycle import doctor
 from memory_core.lifecycle.compaction import Compactor
-from memory_core.lifecycle.findings import Report
-from memory_core.lifecycle.forget import Forgetter
-from memory_core.lifecycle.forget_purge import Doomed, Purger
-from memory_core.lifecycle.history import LAST
+from memory_core.lifecycle.doctor import doctor
+from memory_core.lifecycle.doctor.findings import Report
+from memory_core.lifecycle.doctor.rebuild import Rebuilt, rebuild_index
+from memory_core.lifecycle.history.forget import Forgetter
+from memory_core.lifecycle.history.history import LAST
+from memory_core.lifecycle.history.purge import Doomed, Purger
+from memory_core.lifecycle.history.undo import Undoer
 from memory_core.lifecycle.intake import ConversationIntake
 from memory_core.lifecycle.migrate import Migration, migrate
-from memory_core.lifecycle.rebuild import Rebuilt, rebuild_index
-from memory_core.lifecycle.undo import Undoer
 from memory_core.llm.client import Completion, LLMClient, LLMRequest
 from memory_core.model.access import Access
 from memory_core.model.changes import Action, CommitReceipt

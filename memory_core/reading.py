@@ -15,8 +15,8 @@ from typing import Any
 from memory_core.config import Config
 from memory_core.errors import InvalidUri
 from memory_core.index.indexer import healed
-from memory_core.lifecycle.history import History
-from memory_core.lifecycle.history_page import history_listing, is_history, read_history
+from memory_core.lifecycle.history.history import History
+from memory_core.lifecycle.history.page import history_listing, is_history, read_history
 from memory_core.model.access import Access
 from memory_core.model.hits import ContextPack, FindResult, Listings, ReadResult
 from memory_core.model.uri import MemoryUri
@@ -31,7 +31,7 @@ from memory_core.retrieval.pieces import PieceReader, Spaces
 from memory_core.retrieval.privacy import private_elsewhere
 from memory_core.retrieval.retriever import Retriever
 from memory_core.retrieval.skill_files import skill_block, with_skill_memory
-from memory_core.storage.usage import Recall
+from memory_core.storage.tables.usage import Recall
 from memory_core.update.project_choice import ProjectChoice
 
 #: A commit, or a skill's memory, waits so long for files that people added before the start.

@@ -26,7 +26,7 @@ def caller_name(ctx: ServerRequestContext[Any, Any]) -> str:
 
     Empty where nobody said. The text is the client's own: ``authored`` cleans it.
     """
-    from server.access import identity  # on HTTP only something is to be found there
+    from server.http.access import identity  # on HTTP only something is to be found there
 
     params = ctx.session.client_params
     info = params.client_info if params is not None else None

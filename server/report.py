@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from memory_core.retrieval.hot import HotMemory
     from memory_core.retrieval.insight import SimilarMemories
     from memory_core.retrieval.metrics import Metrics
-    from memory_core.storage.usage import Recall
+    from memory_core.storage.tables.usage import Recall
 
 
 def similar_text(found: SimilarMemories) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memory_core.memory import Memory
     from memory_core.model.access import Access
     from memory_core.model.changes import CommitReceipt
-    from memory_core.storage.tokens import TokenRow
+    from memory_core.storage.tables.tokens import TokenRow
     from server.private_mode import PrivateMode
     from server.sampling import Sampling
     from server.workspace import Workspace
@@ -69,7 +69,7 @@ class MemorySession:
         Raises:
             RunebookError: If it cannot be opened; the next call tries again.
         """
-        from server.access import identity
+        from server.http.access import identity
         from server.private_mode import wished
 
         bearer, private = identity(), wished()

@@ -28,7 +28,7 @@ from mcp.types import InputRequiredResult, ListRootsRequest, ListRootsResult
 from mcp.types.version import is_version_at_least
 from pydantic import ValidationError
 
-from server.access import identity
+from server.http.access import identity
 
 if TYPE_CHECKING:
     from memory_core.config import ProjectConfig

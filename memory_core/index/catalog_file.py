@@ -22,9 +22,9 @@ from memory_core.errors import StorageFailed
 from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.storage import atomic
-from memory_core.storage.database import Database, DatabaseDamaged, DatabaseNewer, identity_of
 from memory_core.storage.lock import StoreLock
-from memory_core.storage.sqlite_copy import move_aside
+from memory_core.storage.sqlite.copies import move_aside
+from memory_core.storage.sqlite.database import Database, DatabaseDamaged, DatabaseNewer, identity_of
 
 _log = logging.getLogger(__name__)
 _HINT = "Nothing to do: the index is rebuilt from the ledger and the files. Ask again in a moment."

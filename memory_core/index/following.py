@@ -33,9 +33,9 @@ from memory_core.model.daily_log import log_day
 from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
-from memory_core.storage.change_feed import Touched
 from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
+from memory_core.storage.tables.change_feed import Touched
 
 if TYPE_CHECKING:
     import sqlite3

@@ -23,9 +23,9 @@ from memory_core.index.following import FOLLOW_SECONDS, Behind, Follower, TypeAt
 from memory_core.index.sealing import SealedIndex
 from memory_core.index.vectors import count, prune, unsound
 from memory_core.index.waiting import await_missing, dead_vectors, passage_count
-from memory_core.storage.database import DatabaseDamaged
 from memory_core.storage.ledger import Ledger
 from memory_core.storage.quiet import await_quiet
+from memory_core.storage.sqlite.database import DatabaseDamaged
 
 _log = logging.getLogger(__name__)
 _FEWEST_PRUNED = 1_000

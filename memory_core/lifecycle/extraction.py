@@ -32,9 +32,9 @@ from memory_core.react.conversation import Conversation, Outcome
 from memory_core.react.display import MemoryView
 from memory_core.react.orchestrator import MemoryReActOrchestrator
 from memory_core.react.review import without_counts
-from memory_core.storage.extractions import Extraction, ExtractionQueue
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.store import Store
+from memory_core.storage.tables.extractions import Extraction, ExtractionQueue
 from memory_core.update.updater import MemoryUpdater, Span, parse_operations
 
 #: Older conversations that one commit takes up beside its own.

@@ -12,8 +12,8 @@ from memory_core.model.language import language_of
 from memory_core.model.project import Belonging, ProjectScope
 from memory_core.model.uri import MemoryUri
 from memory_core.react.conversation import Conversation, split
-from memory_core.storage.extractions import Extraction
 from memory_core.storage.store import Store
+from memory_core.storage.tables.extractions import Extraction
 from memory_core.update.corrections import find_corrections, hints
 from memory_core.update.project_choice import ProjectChoice
 from memory_core.update.updater import Span

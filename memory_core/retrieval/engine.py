@@ -23,8 +23,8 @@ from memory_core.retrieval.insight import Insight
 from memory_core.retrieval.intent import is_small_talk
 from memory_core.retrieval.pieces import Spaces
 from memory_core.retrieval.retriever import Retriever
-from memory_core.storage.injections import InjectionTable
 from memory_core.storage.ledger import Ledger
+from memory_core.storage.tables.injections import InjectionTable
 
 LEAST_TOKENS, MOST_TOKENS = 200, 10_000
 _TOOLS_LIMIT = 100

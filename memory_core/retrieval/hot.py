@@ -18,7 +18,7 @@ from typing import Any
 from memory_core.index.catalog import Position
 from memory_core.index.indexer import Indexer
 from memory_core.model.project import ProjectScope
-from memory_core.storage.usage import Usage, UsageTable
+from memory_core.storage.tables.usage import Usage, UsageTable
 
 #: Memories kept for each that is given, so that a project whose own are few still gets its number.
 _SPARE = 5

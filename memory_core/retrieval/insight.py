@@ -24,7 +24,7 @@ from memory_core.retrieval.metrics import Metrics, collect
 from memory_core.retrieval.retriever import Retriever
 from memory_core.retrieval.standing import standing
 from memory_core.storage.store import Store
-from memory_core.storage.usage import TRAIL_ROWS, Recall
+from memory_core.storage.tables.usage import TRAIL_ROWS, Recall
 
 SIMILAR_FROM = 0.9
 SIMILAR_LIMIT = 5

@@ -19,7 +19,7 @@ from memory_core.model.hits import Hit
 from memory_core.retrieval.candidates import Evidence, Gathered
 from memory_core.scoring.decay import Profile, decay, rank_score
 from memory_core.scoring.fusion import Calibration, Score, fuse, is_relevant
-from memory_core.storage.usage import Usage
+from memory_core.storage.tables.usage import Usage
 
 RANKS: tuple[str, ...] = get_args(Profile)
 _SECONDS_PER_DAY = 86_400.0

@@ -20,26 +20,26 @@ from memory_core.errors import StoreBusy
 from memory_core.model.changes import FileChange, SessionProgress
 from memory_core.model.filename import fold, refold
 from memory_core.model.uri import MemoryUri
-from memory_core.storage.change_feed import ChangeFeed
-from memory_core.storage.change_rows import COLUMNS, change_row, insert_change, stored_text, upsert_name
-from memory_core.storage.change_rows import ChangeRow as ChangeRow
-from memory_core.storage.database import Database
-from memory_core.storage.directories import SCHEMA as _DIRECTORIES
-from memory_core.storage.directories import DirectoryTable
-from memory_core.storage.extractions import SCHEMA as _EXTRACTIONS
-from memory_core.storage.extractions import ExtractionQueue, record_progress
 from memory_core.storage.file_store import FileStat
-from memory_core.storage.injections import SCHEMA as _INJECTIONS
-from memory_core.storage.injections import InjectionTable
-from memory_core.storage.movements import MovementTable
-from memory_core.storage.past import SCHEMA as _PAST
-from memory_core.storage.past import PastTable, note_progress
-from memory_core.storage.sqlite_copy import keep_before_migrating
-from memory_core.storage.tokens import SCHEMA as _TOKENS
-from memory_core.storage.tokens import TokenTable
-from memory_core.storage.usage import SCHEMA as _USAGE
-from memory_core.storage.usage import Usage as Usage
-from memory_core.storage.usage import UsageTable, move_usage
+from memory_core.storage.hand_edits.movements import MovementTable
+from memory_core.storage.sqlite.copies import keep_before_migrating
+from memory_core.storage.sqlite.database import Database
+from memory_core.storage.tables.change_feed import ChangeFeed
+from memory_core.storage.tables.changes import COLUMNS, change_row, insert_change, stored_text, upsert_name
+from memory_core.storage.tables.changes import ChangeRow as ChangeRow
+from memory_core.storage.tables.directories import SCHEMA as _DIRECTORIES
+from memory_core.storage.tables.directories import DirectoryTable
+from memory_core.storage.tables.extractions import SCHEMA as _EXTRACTIONS
+from memory_core.storage.tables.extractions import ExtractionQueue, record_progress
+from memory_core.storage.tables.injections import SCHEMA as _INJECTIONS
+from memory_core.storage.tables.injections import InjectionTable
+from memory_core.storage.tables.past import SCHEMA as _PAST
+from memory_core.storage.tables.past import PastTable, note_progress
+from memory_core.storage.tables.tokens import SCHEMA as _TOKENS
+from memory_core.storage.tables.tokens import TokenTable
+from memory_core.storage.tables.usage import SCHEMA as _USAGE
+from memory_core.storage.tables.usage import Usage as Usage
+from memory_core.storage.tables.usage import UsageTable, move_usage
 
 _SCHEMA_1 = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from memory_core.errors import InvalidInput, StorageFailed
-from memory_core.storage.change_rows import stored_text
+from memory_core.storage.tables.changes import stored_text
 
 _COMMIT = ("commit_id", "request_id", "at", "kind", "receipt", "author", "undoes")
 _CHANGE = (

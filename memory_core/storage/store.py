@@ -22,17 +22,17 @@ from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChan
 from memory_core.model.problems import FileProblem
 from memory_core.model.uri import MemoryUri
 from memory_core.storage import atomic
-from memory_core.storage.adoption import Adoption, Examine, Identify
 from memory_core.storage.author import current_author
 from memory_core.storage.delivery import DELAYED, Delivered, Delivery
 from memory_core.storage.delivery import Step as Step
 from memory_core.storage.file_store import LEDGER_NAME, STATE_NAME, FileStore, Seen
+from memory_core.storage.hand_edits.adoption import Adoption, Examine, Identify
+from memory_core.storage.hand_edits.watcher import Watcher
 from memory_core.storage.ledger import Ledger, Overtaken, new_commit_id
 from memory_core.storage.lock import store_lock
 from memory_core.storage.quiet import await_quiet
 from memory_core.storage.read_only import private_state
-from memory_core.storage.usage import Recall, UsageLog
-from memory_core.storage.watcher import Watcher
+from memory_core.storage.tables.usage import Recall, UsageLog
 
 _log = logging.getLogger(__name__)
 _SETTLE_PAUSE_SECONDS = 0.1

@@ -12,7 +12,7 @@ from server.commands.opening import Commands, here, json_text, open_memory_of, o
 from server.terminal import plain
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.history import Commit, History
+    from memory_core.lifecycle.history.history import Commit, History
     from memory_core.memory import Memory
     from memory_core.model.changes import CommitReceipt
 
@@ -51,7 +51,7 @@ def register(commands: Commands) -> None:
 
 def history(arguments: argparse.Namespace) -> int:
     """List commits."""
-    from memory_core.lifecycle.history_page import commit_line
+    from memory_core.lifecycle.history.page import commit_line
 
     with _open(arguments) as memory:
         commits = _commits(_past(memory), arguments.uri, arguments.limit, arguments.before)
@@ -63,7 +63,7 @@ def history(arguments: argparse.Namespace) -> int:
 def diff(arguments: argparse.Namespace) -> int:
     """Show a commit, or compare two versions of a file."""
     from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.history_page import commit_line, diff_title
+    from memory_core.lifecycle.history.page import commit_line, diff_title
 
     is_uri = "://" in arguments.what
     if not is_uri and (arguments.earlier or arguments.later):
@@ -163,7 +163,7 @@ def _open(arguments: argparse.Namespace) -> Memory:
 def _commits(past: History, uri: str | None, limit: int, before: str | None) -> list[Commit]:
     """Commits, newest first; those of a file through its renames."""
     from memory_core.errors import NotFound
-    from memory_core.lifecycle.history import LIMIT_COMMITS
+    from memory_core.lifecycle.history.history import LIMIT_COMMITS
 
     found = past.commits(uri, limit, before)
     if uri is None:

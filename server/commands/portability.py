@@ -14,7 +14,7 @@ from server.commands.opening import Commands, open_memory_of, settings_of, show
 from server.commands.progress import Progress
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.transfer import Selection
+    from memory_core.lifecycle.transfer.forms import Selection
 
 
 def register(commands: Commands) -> None:
@@ -53,8 +53,8 @@ def register(commands: Commands) -> None:
 def export(arguments: argparse.Namespace) -> int:
     """Write an export."""
     from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.transfer import Selection
-    from memory_core.lifecycle.transfer_export import export_lines, export_zip
+    from memory_core.lifecycle.transfer.exporting import export_lines, export_zip
+    from memory_core.lifecycle.transfer.forms import Selection
     from memory_core.model.uri import MemoryUri
 
     selection = Selection(
@@ -93,8 +93,8 @@ def export(arguments: argparse.Namespace) -> int:
 def import_file(arguments: argparse.Namespace) -> int:
     """Read an export in."""
     from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.transfer_import import import_archive
-    from memory_core.lifecycle.transfer_merge import OnConflict
+    from memory_core.lifecycle.transfer.importing import import_archive
+    from memory_core.lifecycle.transfer.merging import OnConflict
 
     into: tuple[str, str] | None = None
     if arguments.into is not None:
@@ -123,7 +123,7 @@ def import_file(arguments: argparse.Namespace) -> int:
 
 def backup(arguments: argparse.Namespace) -> int:
     """Back everything up."""
-    from memory_core.lifecycle.backup import back_up
+    from memory_core.lifecycle.transfer.backup import back_up
 
     with open_memory_of(arguments, warm=False) as memory:
         done = back_up(
@@ -143,7 +143,7 @@ def backup(arguments: argparse.Namespace) -> int:
 def restore(arguments: argparse.Namespace) -> int:
     """Bring a backup, or vanished files, back."""
     from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.backup import restore as bring_back
+    from memory_core.lifecycle.transfer.backup import restore as bring_back
 
     wanted = (arguments.backup is not None, arguments.missing, arguments.forget_missing)
     if wanted.count(True) != 1:

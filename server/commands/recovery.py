@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Examine a store, and mend it if asked to."""
-    from memory_core.lifecycle.doctor import examine, repair
+    from memory_core.lifecycle.doctor.doctor import examine, repair
     from memory_core.wiring import load_registry
 
     config = settings_of(arguments)

@@ -84,7 +84,7 @@ def serve(arguments: argparse.Namespace) -> int:
     else:
         from server.app import build_server
         from server.commands.tokens import open_tokens
-        from server.http import serve
+        from server.http.serving import serve
 
         gc.enable()
         named = (*config.http.allowed_hosts, *arguments.allowed_host)

@@ -13,7 +13,7 @@ from server.commands.opening import Commands, settings_of, show
 
 if TYPE_CHECKING:
     from memory_core.config import Config
-    from memory_core.storage.tokens import TokenRow, TokenTable
+    from memory_core.storage.tables.tokens import TokenRow, TokenTable
 
 
 def register(commands: Commands) -> None:

@@ -42,7 +42,7 @@ from memory_core.config import Config, load
 from memory_core.memory import Memory, open_memory
 from server.app import build_server
 from server.commands.tokens import open_tokens
-from server.http import serve
+from server.http.serving import serve
 from server.session import MemorySession
 from tests.conformance.client_questions import add_questions
 

@@ -188,10 +188,10 @@ def test_any_commit_and_question_is_answered_or_refused(
 )
 def test_twice_the_input_takes_about_twice_the_time(unit: str, read: Callable[[Any], object]) -> None:
     def seconds(count: int) -> float:
-        started = time.process_time()
+        started = time.thread_time()  # a process may have other work left over
         with contextlib.suppress(RunebookError):
             read(unit * count)
-        return time.process_time() - started
+        return time.thread_time() - started
 
     count = 200_000 // len(unit)
     once = min(seconds(count) for _ in range(3))

@@ -17,7 +17,7 @@ from memory_core.config import Config, EmbeddingConfig
 from memory_core.errors import StorageFailed
 from memory_core.index import vectors
 from memory_core.memory import Memory, open_memory
-from memory_core.storage.database import Database, DatabaseDamaged
+from memory_core.storage.sqlite.database import Database, DatabaseDamaged
 from tests.index import damage
 from tests.index.damage import other_process
 

@@ -22,8 +22,8 @@ from memory_core.index.sealing import Mode, SealedIndex
 from memory_core.index.sealing_worker import survives
 from memory_core.index.snapshot import Manifest, Snapshots
 from memory_core.index.vectors import VectorRow
-from memory_core.storage.database import Database
 from memory_core.storage.lock import StoreLock
+from memory_core.storage.sqlite.database import Database
 
 SPACE = "user/张三"
 MODEL = "model-a"

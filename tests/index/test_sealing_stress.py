@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from memory_core.index import vectors as log
 from memory_core.index.sealing import SealedIndex
 from memory_core.index.vectors import VectorRow
-from memory_core.storage.database import Database
+from memory_core.storage.sqlite.database import Database
 
 SPACE = "user/测试"
 MODEL = "stress-model"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memory_core.index import vectors as log
 from memory_core.index.vectors import ExactScan, VectorRow
-from memory_core.storage.database import Database
+from memory_core.storage.sqlite.database import Database
 
 USER = "user/default"
 CHINESE = "user/张三"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from memory_core.config import Config, EmbeddingConfig
-from memory_core.lifecycle.transfer import Selection
-from memory_core.lifecycle.transfer_export import export_lines, export_zip
-from memory_core.lifecycle.transfer_import import Import, import_archive
-from memory_core.lifecycle.transfer_merge import OnConflict
+from memory_core.lifecycle.transfer.exporting import export_lines, export_zip
+from memory_core.lifecycle.transfer.forms import Selection
+from memory_core.lifecycle.transfer.importing import Import, import_archive
+from memory_core.lifecycle.transfer.merging import OnConflict
 from memory_core.memory import Memory, open_memory
 
 PAYMENTS = "viking://user/default/memories/entities/支付系统.md"

@@ -18,8 +18,8 @@ import pytest
 
 from memory_core.config import Config, EmbeddingConfig
 from memory_core.errors import InvalidInput, StorageFailed
-from memory_core.lifecycle import backup_forms
-from memory_core.lifecycle.backup import back_up, backups_in, restore, verify
+from memory_core.lifecycle.transfer import backup_forms
+from memory_core.lifecycle.transfer.backup import back_up, backups_in, restore, verify
 from memory_core.memory import Memory, open_memory
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.ledger_snapshot import LedgerSnapshot
@@ -31,7 +31,8 @@ PATIENCE_SECONDS = 60
 DIE = """
 import os, signal, sys
 from pathlib import Path
-from memory_core.lifecycle import backup, backup_forms
+from memory_core.lifecycle.transfer import backup
+from memory_core.lifecycle.transfer import backup_forms
 from memory_core.memory import open_memory
 from memory_core.config import Config, EmbeddingConfig
 left = int(sys.argv[3])

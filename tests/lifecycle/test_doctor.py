@@ -22,8 +22,8 @@ from memory_core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.errors import StorageFailed
 from memory_core.index.chroma import collection_name
 from memory_core.index.providers import open_embedder
-from memory_core.lifecycle.doctor import examine, repair
-from memory_core.lifecycle.findings import Report, Severity
+from memory_core.lifecycle.doctor.doctor import examine, repair
+from memory_core.lifecycle.doctor.findings import Report, Severity
 from memory_core.memory import Memory, open_memory
 from memory_core.model.uri import MemoryUri
 from memory_core.wiring import load_registry

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from memory_core.errors import InvalidInput
-from memory_core.lifecycle.transfer import Selection
-from memory_core.lifecycle.transfer_export import export_lines, export_zip
+from memory_core.lifecycle.transfer.exporting import export_lines, export_zip
+from memory_core.lifecycle.transfer.forms import Selection
 from memory_core.memory import Memory
 from memory_core.model.memory_file import parse
 from memory_core.model.uri import MemoryUri

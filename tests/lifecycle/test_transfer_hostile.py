@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from memory_core.errors import InvalidInput, RunebookError
-from memory_core.lifecycle import transfer_archive
-from memory_core.lifecycle.transfer import Selection
-from memory_core.lifecycle.transfer_export import export_lines, export_zip
+from memory_core.lifecycle.transfer import archive as transfer_archive
+from memory_core.lifecycle.transfer.exporting import export_lines, export_zip
+from memory_core.lifecycle.transfer.forms import Selection
 from memory_core.memory import Memory
 from tests.lifecycle.moving import PAYMENTS, exported, files, imported, opened
 

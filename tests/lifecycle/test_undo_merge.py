@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.lifecycle.undo_merge import Refused, Reverted, Versions, revert
+from memory_core.lifecycle.history.undo_merge import Refused, Reverted, Versions, revert
 from memory_core.model.memory_file import MemoryFile, dump, parse
 from memory_core.registry import MemoryTypeRegistry, builtin_schema_dir
 

@@ -14,8 +14,8 @@ import anyio
 import pytest
 from anyio.from_thread import BlockingPortal
 
-from server import access
-from server.access_rates import OpenRequests, RequestRates
+from server.http import access
+from server.http.rates import OpenRequests, RequestRates
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, ROUTES, connected, issue, ledger_of, revoke, send
 
 if TYPE_CHECKING:

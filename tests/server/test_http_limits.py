@@ -17,9 +17,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from memory_core.config import HttpConfig
-from server import http
-from server.access_connections import TimedConnection
-from server.access_rates import OpenRequests, RequestRates
+from server.http import serving as http
+from server.http.connections import TimedConnection
+from server.http.rates import OpenRequests, RequestRates
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, issue, send
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def serve_probe(evidence: Path, port: str | None) -> None:
     if port is None:
         anyio.run(serve_stdio, server)
         return
-    from server.http import serve
+    from server.http.serving import serve
 
     serve(server, "127.0.0.1", int(port))
 

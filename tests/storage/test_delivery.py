@@ -14,11 +14,12 @@ import pytest
 
 from memory_core.errors import StorageFailed
 from memory_core.model.changes import Status
-from memory_core.storage import atomic, database
+from memory_core.storage import atomic
 from memory_core.storage import store as store_module
 from memory_core.storage.delivery import DELAYED
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.read_only import PrivateState
+from memory_core.storage.sqlite import database
 from memory_core.storage.store import REPEATED, Store
 from tests.storage.test_adoption_races import await_true, known
 from tests.storage.test_store import OTHER, URI, open_store, set_text

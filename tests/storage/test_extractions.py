@@ -11,8 +11,8 @@ import pytest
 from memory_core.model.changes import SessionProgress
 from memory_core.model.uri import MemoryUri
 from memory_core.storage import ledger as ledger_module
-from memory_core.storage.database import Database
 from memory_core.storage.ledger import Ledger
+from memory_core.storage.sqlite.database import Database
 
 LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
 OTHER = MemoryUri.parse("viking://session/default/s2/messages.jsonl")

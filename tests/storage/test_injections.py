@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from memory_core.storage import ledger as ledger_module
-from memory_core.storage.database import Database
-from memory_core.storage.injections import InjectionTable
 from memory_core.storage.ledger import Ledger
+from memory_core.storage.sqlite.database import Database
+from memory_core.storage.tables.injections import InjectionTable
 
 TEA = "viking://user/default/memories/facts/茶.md"
 CODE = "viking://user/default/memories/preferences/Code style.md"

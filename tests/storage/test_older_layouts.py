@@ -23,7 +23,7 @@ from memory_core.model.changes import text_sha256
 from memory_core.model.conversation import parse_lines, to_record
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.ledger import Ledger
-from memory_core.storage.sqlite_copy import damage
+from memory_core.storage.sqlite.copies import damage
 
 STORES = Path(__file__).parent.parent / "fixtures" / "stores"
 LAYOUTS = (1, 2, 3)
@@ -35,7 +35,7 @@ OPEN = "import sys, pathlib; from memory_core.storage.ledger import Ledger; Ledg
 #: Dies within the migration's transaction, once so many of its statements were carried out.
 DIE = """
 import os, pathlib, signal, sys
-from memory_core.storage import database
+from memory_core.storage.sqlite import database
 statements = database._statements
 left = int(sys.argv[2])
 def dying(script):

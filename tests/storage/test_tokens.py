@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from memory_core.errors import InvalidInput, NotFound
-from memory_core.storage.database import Database
 from memory_core.storage.ledger import Ledger
-from memory_core.storage.tokens import TokenRow, TokenTable
+from memory_core.storage.sqlite.database import Database
+from memory_core.storage.tables.tokens import TokenRow, TokenTable
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -166,7 +166,7 @@ def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[s
 
 
 def test_the_table_needs_nothing_but_its_script(tmp_path: Path) -> None:
-    from memory_core.storage.tokens import SCHEMA
+    from memory_core.storage.tables.tokens import SCHEMA
 
     database = Database(tmp_path / "x.sqlite3", (SCHEMA,), "FULL")
     token, _ = TokenTable(database).issue("laptop", user_space="a", agent_space="b")

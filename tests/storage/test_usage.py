@@ -19,7 +19,7 @@ import pytest
 
 from memory_core.storage.ledger import Ledger
 from memory_core.storage.store import Store
-from memory_core.storage.usage import QUERY_CHARS, TRAIL_HITS, TRAIL_ROWS, Recall, UsageLog, UsageTable
+from memory_core.storage.tables.usage import QUERY_CHARS, TRAIL_HITS, TRAIL_ROWS, Recall, UsageLog, UsageTable
 
 FACTS = "viking://user/default/memories/facts"
 TEA = f"{FACTS}/茶.md"
@@ -224,7 +224,7 @@ import os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from memory_core.storage.store import Store
-from memory_core.storage.usage import Recall
+from memory_core.storage.tables.usage import Recall
 
 store = Store(Path(sys.argv[1]), lambda uri, text: ("", ""))
 for query in ("written", "under way"):

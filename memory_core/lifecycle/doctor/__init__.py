@@ -1,0 +1,1 @@
+"""Examining a store from all sides, and mending what can be mended."""

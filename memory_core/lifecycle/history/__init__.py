@@ -1,0 +1,1 @@
+"""What changed, taking it back, and forgetting."""

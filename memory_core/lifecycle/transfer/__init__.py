@@ -1,0 +1,1 @@
+"""Memories on the move: export, import, backup, restore."""

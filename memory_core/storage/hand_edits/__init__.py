@@ -1,0 +1,1 @@
+"""What people and other programs do to the files themselves: noticed, understood, recorded."""

@@ -1,0 +1,348 @@
+"""Usage: how often a memory was used, and the trail of which query retrieved what. No file is touched.
+
+``UsageTable`` owns both in the ledger. ``UsageLog`` collects what happens on the request path, a list append each
+time; the store's background thread writes it, counts and trail in one transaction, about a second later. So two
+processes that record at once lose nothing that was written, and a killed one loses at most its last second; a power
+loss may take what was written since the last commit.
+
+What counts as an access: a memory that a search or a context returned, or that was read; and a turn or page of a
+session, under its own URI with the fragment, which ranking does not ask for. Whole logs and summaries are in the
+trail alone, and so is what a context gave without a question. Counts of deleted files stay: a memory that comes
+back keeps its past.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from memory_core.errors import RunebookError
+from memory_core.storage.sqlite.database import Database
+
+_log = logging.getLogger(__name__)
+#: Rows of the trail; older ones leave.
+TRAIL_ROWS = 10_000
+QUERY_CHARS = 500
+#: Hits of one row; beyond them nobody looks, and a row stays small.
+TRAIL_HITS = 50
+_WAITING_ROWS = 10_000
+#: Texts below this prefix are no memories, and never among those used most.
+_SESSIONS = "viking://session/"
+_NO_SESSION = f"substr(uri, 1, {len(_SESSIONS)}) <> '{_SESSIONS}'"
+
+SCHEMA = f"""
+CREATE TABLE trail (
+    id INTEGER PRIMARY KEY,
+    at TEXT NOT NULL,
+    query TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    hits TEXT NOT NULL,
+    milliseconds REAL NOT NULL,
+    cached INTEGER NOT NULL,
+    rank TEXT NOT NULL,
+    session_id TEXT,
+    project TEXT,
+    space TEXT NOT NULL
+);
+CREATE INDEX usage_most ON usage (access_count DESC, last_accessed_at DESC, uri) WHERE {_NO_SESSION};
+"""
+_COUNT = (
+    "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) "
+    "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + excluded.access_count, "
+    "last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)"
+)
+_COLUMNS = "at, query, kind, hits, milliseconds, cached, rank, session_id, project, space"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How often and when a memory was last used."""
+
+    access_count: int
+    last_accessed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """One retrieval.
+
+    Attributes:
+        at: When; aware.
+        query: What was asked; empty for a context without a question, or where the setting keeps it out.
+        kind: What retrieved.
+        hits: (URI, score) of what was returned, best first; turns of a session with their fragment.
+        milliseconds: That it took.
+        cached: Whether the answer came from a cache.
+        rank: Profile that ordered it.
+        session_id: Session it was for, if it was named.
+        project: Project it was for, if there was one.
+        space: The user's space; what one user asked is not shown to another.
+        asked: Whether there was a question; what is given without one is not counted, or what is used most would be
+            given for that, and stay it for that. Not stored.
+    """
+
+    at: datetime
+    query: str
+    kind: Literal["find", "retrieve"]
+    hits: tuple[tuple[str, float], ...]
+    milliseconds: float
+    cached: bool = False
+    rank: str = ""
+    session_id: str | None = None
+    project: str | None = None
+    space: str = "default"
+    asked: bool = field(default=True, compare=False)
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON form."""
+        return {
+            "at": self.at.isoformat(timespec="milliseconds"),
+            "query": self.query,
+            "kind": self.kind,
+            "hits": [{"uri": uri, "score": score} for uri, score in self.hits],
+            "milliseconds": self.milliseconds,
+            "cached": self.cached,
+            "rank": self.rank,
+            "session_id": self.session_id,
+            "project": self.project,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Of the retrievals in the trail.
+
+    Attributes:
+        milliseconds: Ascending.
+        cached: How many of them were answered from a cache.
+    """
+
+    milliseconds: tuple[float, ...]
+    cached: int
+
+
+class UsageTable:
+    """Reads and writes ``usage`` and ``trail``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, recalls: Sequence[Recall], reads: Iterable[tuple[str, datetime]] = ()) -> None:
+        """Count accesses and extend the trail, in one transaction.
+
+        Args:
+            recalls: Retrievals, oldest first; each counts once for every memory or turn that it returned.
+            reads: URI and time of files that were read.
+        """
+        counts = _counts(recalls, reads)
+        with self._database.writing(synced=False) as connection:
+            connection.executemany(
+                _COUNT,
+                [(uri, count, at.isoformat()) for uri, (count, at) in counts.items()],
+            )
+            _extend_trail(connection, recalls)
+
+    def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
+        """Access statistics of those that have any."""
+        rows = self._database.connection().execute(
+            "SELECT uri, access_count, last_accessed_at FROM usage WHERE uri IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(uris)),),
+        )
+        return {uri: _usage(count, at) for uri, count, at in rows}
+
+    def top(self, limit: int, keep: Callable[[str], bool] = lambda _uri: True) -> list[tuple[str, Usage]]:
+        """The memories used most, most first, the one used last before others of its count.
+
+        Args:
+            limit: At most.
+            keep: Whether a URI is wanted; asked in order until ``limit`` are found.
+        """
+        rows = self._database.connection().execute(
+            f"SELECT uri, access_count, last_accessed_at FROM usage WHERE {_NO_SESSION} "
+            "ORDER BY access_count DESC, last_accessed_at DESC, uri"
+        )
+        found: list[tuple[str, Usage]] = []
+        for uri, count, at in rows:
+            if len(found) >= limit:
+                break
+            if keep(uri):
+                found.append((uri, _usage(count, at)))
+        rows.close()
+        return found
+
+    def totals(self, below: Sequence[str]) -> tuple[int, int]:
+        """(URIs with an access, accesses) at or below the given URIs."""
+        files = accesses = 0
+        for prefix in below:
+            row = (
+                self._database.connection()
+                .execute(
+                    "SELECT count(*), total(access_count) FROM usage WHERE uri > ? AND uri < ?",
+                    (f"{prefix}/", f"{prefix}0"),  # "0" is the character after "/"
+                )
+                .fetchone()
+            )
+            files, accesses = files + int(row[0]), accesses + int(row[1])
+        return files, accesses
+
+    def trail(self, limit: int, uri: str | None = None, space: str | None = None) -> list[Recall]:
+        """Retrievals, newest first.
+
+        Args:
+            limit: At most.
+            uri: Only those that returned this file, one of its turns, or something below it.
+            space: Only those of this user's space.
+        """
+        conditions: list[str] = ["1"]
+        arguments: list[str | int] = [limit]
+        if uri is not None:
+            found = "json_extract(value, '$[0]')"
+            at_or_below = " OR ".join([f"{found} = ?", *[f"substr({found}, 1, length(?)) = ?"] * 2])
+            conditions.append(f"EXISTS (SELECT 1 FROM json_each(hits) WHERE {at_or_below})")
+            arguments[:0] = [uri, f"{uri}#", f"{uri}#", f"{uri}/", f"{uri}/"]
+        if space is not None:
+            conditions.append("space = ?")
+            arguments.insert(-1, space)
+        rows = self._database.connection().execute(
+            f"SELECT {_COLUMNS} FROM trail WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?", arguments
+        )
+        return [_recall(*row) for row in rows]
+
+    def latencies(self, space: str | None = None) -> Latencies:
+        """How long the retrievals of the trail took; with ``space``, those of one user's."""
+        rows = self._database.connection().execute(
+            "SELECT milliseconds, cached FROM trail WHERE ? IS NULL OR space = ? ORDER BY milliseconds", (space, space)
+        )
+        found = [(float(milliseconds), int(cached)) for milliseconds, cached in rows]
+        return Latencies(tuple(milliseconds for milliseconds, _ in found), sum(cached for _, cached in found))
+
+
+class UsageLog:
+    """What was used and is not written yet; safe to use from many threads.
+
+    Args:
+        table: Where it goes.
+        wake: Called after each note, so that a background thread flushes soon.
+    """
+
+    def __init__(self, table: UsageTable, wake: Callable[[], None]) -> None:
+        self._table = table
+        self._wake = wake
+        self._guard = threading.Lock()
+        # Bounded: a ledger that cannot be written must not fill the memory of a server that only reads.
+        self._recalls: deque[Recall] = deque(maxlen=_WAITING_ROWS)
+        self._reads: deque[tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
+
+    def recalled(self, recall: Recall) -> None:
+        """Note a retrieval."""
+        with self._guard:
+            self._recalls.append(recall)
+        self._wake()
+
+    def read(self, uri: str, at: datetime) -> None:
+        """Note that a file was read."""
+        with self._guard:
+            self._reads.append((uri, at))
+        self._wake()
+
+    def flush(self) -> None:
+        """Write what was noted; what cannot be written now is kept for the next time."""
+        with self._guard:
+            recalls, reads = list(self._recalls), list(self._reads)
+            self._recalls.clear()
+            self._reads.clear()
+        if not recalls and not reads:
+            return
+        try:
+            self._table.record(recalls, reads)
+        except RunebookError as error:
+            _log.warning("what was used is not counted yet: %s", error.message)
+            with self._guard:
+                self._recalls.extendleft(reversed(recalls))
+                self._reads.extendleft(reversed(reads))
+
+
+def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Let a renamed file, and its turns, keep their counts; within the transaction of the commit that says so."""
+    rows = connection.execute(
+        "DELETE FROM usage WHERE uri = ? OR (uri > ? AND uri < ?) RETURNING uri, access_count, last_accessed_at",
+        (old, f"{old}#", f"{old}$"),  # "$" is the character after "#"
+    ).fetchall()
+    connection.executemany(_COUNT, [(new + uri.removeprefix(old), count, at) for uri, count, at in rows])
+
+
+def counts_as_access(uri: str) -> bool:
+    """Whether returning or reading this is an access: a memory, or one turn or page of a session."""
+    parts = uri.split("/")  # viking: · · scope · space · memories
+    if uri.startswith(_SESSIONS):
+        return "#" in parts[-1]
+    return len(parts) > 5 and parts[4] == "memories" and not parts[-1].startswith(".")
+
+
+def _counts(recalls: Iterable[Recall], reads: Iterable[tuple[str, datetime]]) -> dict[str, tuple[int, datetime]]:
+    found: dict[str, tuple[int, datetime]] = {}
+    hits = [
+        (uri, recall.at) for recall in recalls if recall.asked for uri in dict.fromkeys(uri for uri, _ in recall.hits)
+    ]
+    for uri, moment in (*hits, *reads):
+        if counts_as_access(uri):
+            at = moment.astimezone(UTC)
+            count, last = found.get(uri, (0, at))
+            found[uri] = (count + 1, max(last, at))
+    return found
+
+
+def _extend_trail(connection: sqlite3.Connection, recalls: Iterable[Recall]) -> None:
+    rows = [
+        (
+            recall.at.astimezone(UTC).isoformat(),
+            _storable(recall.query[:QUERY_CHARS]),
+            recall.kind,
+            json.dumps(recall.hits[:TRAIL_HITS], ensure_ascii=False, separators=(",", ":")),
+            round(recall.milliseconds, 3),
+            int(recall.cached),
+            recall.rank,
+            _storable(recall.session_id),
+            _storable(recall.project),
+            recall.space,
+        )
+        for recall in recalls
+    ]
+    if not rows:
+        return
+    marks = ", ".join("?" * len(rows[0]))
+    connection.executemany(f"INSERT INTO trail ({_COLUMNS}) VALUES ({marks})", rows)
+    connection.execute("DELETE FROM trail WHERE id <= (SELECT max(id) FROM trail) - ?", (TRAIL_ROWS,))
+
+
+def _recall(
+    at: str,
+    query: str,
+    kind: Literal["find", "retrieve"],
+    hits: str,
+    milliseconds: float,
+    cached: int,
+    rank: str,
+    session_id: str | None,
+    project: str | None,
+    space: str,
+) -> Recall:
+    found = tuple((str(uri), float(score)) for uri, score in json.loads(hits))
+    moment = datetime.fromisoformat(at)
+    return Recall(moment, query, kind, found, milliseconds, bool(cached), rank, session_id, project, space)
+
+
+def _storable(text: str | None) -> str | None:
+    """The text without lone surrogates, which no database takes: one of them must not cost the whole batch."""
+    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _usage(count: int, at: str) -> Usage:
+    return Usage(int(count), datetime.fromisoformat(at))

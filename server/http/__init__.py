@@ -1,0 +1,1 @@
+"""Serving over HTTP: who may come in, and what a request may cost."""
