@@ -344,9 +344,9 @@ def test_a_dry_run_tells_and_writes_nothing(memory: Memory, tmp_path: Path) -> N
 
 
 def test_many_files_are_several_commits_and_all_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memory_core.lifecycle import transfer_import
+    from memory_core.lifecycle.transfer import importing
 
-    monkeypatch.setattr(transfer_import, "_BATCH_FILES", 7)
+    monkeypatch.setattr(importing, "_BATCH_FILES", 7)
     notes = tmp_path / "source/user/default/memories/notes"
     notes.mkdir(parents=True)
     for number in range(30):
