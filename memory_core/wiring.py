@@ -1,4 +1,4 @@
-"""What ``open_memory`` puts together: the registry of types, and the update loop over one store."""
+"""What ``open_memory`` puts together: the registry of types, the update loop over one store, and its maintenance."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from memory_core.config import Config
 from memory_core.index.catalog import Catalog
 from memory_core.lifecycle.extraction import Extractor
+from memory_core.lifecycle.maintenance.capacity import KnowledgeCapacity
+from memory_core.lifecycle.maintenance.expiry import Expiry, FinishedTasks
+from memory_core.lifecycle.maintenance.maintainer import Maintainer
+from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.lifecycle.sessions import SessionReader
 from memory_core.model.changes import CommitReceipt
 from memory_core.model.hits import FindResult
@@ -93,6 +97,11 @@ def build_extractor(
         within=within,
         sessions=SessionReader(store, ProjectChoice(config.project), config.extraction.language),
     )
+
+
+def build_maintainer(upkeep: Upkeep) -> Maintainer:
+    """The passes over one user's memories, in the order in which they run."""
+    return Maintainer((Expiry(upkeep), FinishedTasks(upkeep), KnowledgeCapacity(upkeep)))
 
 
 @dataclass(frozen=True, slots=True)

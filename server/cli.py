@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from memory_core.version import program_version
 from server import hooks
-from server.commands import past, portability, recovery, remembering, searching, serving, tokens, upkeep
+from server.commands import maintaining, past, portability, recovery, remembering, searching, serving, tokens, upkeep
 from server.commands.opening import Commands
 from server.log_lines import LogLine
 from server.terminal import plain
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"runebook {program_version()}")
     commands = Commands(parser)
-    for module in (remembering, searching, past, upkeep, recovery, portability, tokens, hooks, serving):
+    for module in (remembering, searching, maintaining, past, upkeep, recovery, portability, tokens, hooks, serving):
         module.register(commands)
     return parser
 

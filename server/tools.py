@@ -90,6 +90,8 @@ def build_tools(session: MemorySession) -> list[Tool]:
         fields: Annotated[
             Fields | None, Field(description="The type's fields, e.g. {topic: …} for preferences.")
         ] = None,
+        pinned: Annotated[bool | None, Field(description="Never condense or archive it by itself.")] = None,
+        expires_at: Annotated[str | None, Field(description="ISO date or time from which it no longer holds.")] = None,
         messages: Annotated[
             list[dict[str, Any]] | None,
             Field(
@@ -130,6 +132,8 @@ def build_tools(session: MemorySession) -> list[Tool]:
             "priority": priority,
             "category": category,
             "fields": fields,
+            "pinned": pinned,
+            "expires_at": expires_at,
             "messages": messages,
             "session_id": session_id,
             "operations": operations,
@@ -157,8 +161,8 @@ def build_tools(session: MemorySession) -> list[Tool]:
             dict[str, Any] | None,
             Field(
                 description='{"and"|"or": [...]}, {"not": {...}} or {field: {eq|ne|in|gt|gte|lt|lte|contains: value}} '
-                "over memory_type, category, tags, project, salience, time, created_at, updated_at, role, speaker, "
-                "session_id."
+                "over memory_type, category, tags, project, salience, confidence, active, pinned, expires_at, time, "
+                "created_at, updated_at, role, speaker, session_id."
             ),
         ] = None,
         rank: Annotated[

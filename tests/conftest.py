@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-# A shell that runs the suite in its background lets it ignore Ctrl-C, and the servers that tests start would inherit it;
-# heeding it is what some of them are about.
+# A shell that runs the suite in its background has it ignore Ctrl-C, and servers that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

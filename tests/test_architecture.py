@@ -21,6 +21,7 @@ FLOORS = (
     {"memory_core.lifecycle"},
     {"memory_core.wiring", "memory_core.opened"},
     {"memory_core.reading"},
+    {"memory_core.keeping"},
     {"memory_core.memory"},
     {"server"},
     {"bench"},

@@ -1,5 +1,6 @@
 """Settings: what can be set (``sections``), and where it comes from (``loading``)."""
 
+from memory_core.config.lifetime import ChatConfig, MaintenanceConfig, TiersConfig
 from memory_core.config.loading import CONFIG_NAME, environment_name, example, load, settings
 from memory_core.config.sections import (
     Config,
@@ -16,6 +17,7 @@ from memory_core.config.sections import (
 
 __all__ = [
     "CONFIG_NAME",
+    "ChatConfig",
     "Config",
     "EmbeddingConfig",
     "ExtractionConfig",
@@ -23,9 +25,11 @@ __all__ = [
     "IndexConfig",
     "LLMConfig",
     "LimitsConfig",
+    "MaintenanceConfig",
     "ProjectConfig",
     "RetrieveConfig",
     "SearchConfig",
+    "TiersConfig",
     "environment_name",
     "example",
     "load",

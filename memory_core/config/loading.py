@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from memory_core.config.sections import Config, Section
+from memory_core.config.section import Section
+from memory_core.config.sections import Config
 from memory_core.errors import ConfigInvalid
 
 ENV_PREFIX = "RUNEBOOK_"

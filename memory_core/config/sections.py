@@ -9,8 +9,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
+from memory_core.config.lifetime import ChatConfig, MaintenanceConfig, TiersConfig
+from memory_core.config.section import Section
 from memory_core.errors import ConfigInvalid
 
 _DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
@@ -23,12 +25,6 @@ def _no_device(space: str) -> str:
 
 
 SpaceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"), AfterValidator(_no_device)]
-
-
-class Section(BaseModel):
-    """A frozen group of settings that refuses unknown names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class IndexConfig(Section):
@@ -90,6 +86,12 @@ class SearchConfig(Section):
     )
     floor: bool = Field(
         True, description="Leave out hits that match too weakly, so that nothing relevant gives nothing."
+    )
+    decay_lambda: float = Field(
+        0.05,
+        gt=0.0,
+        le=10.0,
+        description="How fast balanced and decay forget what is not used, a day: at 0.05 half is left after 14 days.",
     )
     rerank_model: str = Field(
         "",
@@ -188,6 +190,25 @@ class LLMConfig(Section):
 class ExtractionConfig(Section):
     """How conversations become memories."""
 
+    trigger: Literal["commit", "session_end", "heat"] = Field(
+        "commit",
+        description="When: commit is as conversations are recorded; session_end when one has been idle; heat when a "
+        "segment of it is used so much that its pages are promoted.",
+    )
+    every_exchanges: int = Field(
+        10,
+        ge=0,
+        le=1_000,
+        description="With trigger commit, new exchanges of a session that wait for each other, so that a model is not "
+        "asked about each; the first commit of a session does not wait. 0 never waits.",
+    )
+    idle_minutes: float = Field(
+        30.0,
+        ge=0.0,
+        le=525_600.0,
+        description="Time without a message after which a session has ended, and what waits of it is extracted at the "
+        "next commit or by runebook maintain.",
+    )
     max_iterations: int = Field(3, ge=0, le=10, description="Rounds of reading that the model may take.")
     prompt_tokens: int = Field(
         12_000, ge=6_000, le=200_000, description="Tokens of one prompt; a longer conversation is taken in parts."
@@ -268,6 +289,16 @@ class Config(Section):
     )
     extraction: ExtractionConfig = Field(ExtractionConfig(), description="How conversations become memories.")
     llm: LLMConfig = Field(LLMConfig(), description="The language model that the server may call.")
+    review: Literal["off", "automatic"] = Field(
+        "off",
+        description="automatic holds back what a model or a cue would remember until the owner accepts it "
+        "(runebook review); what a person or agent stores explicitly takes effect at once.",
+    )
+    tiers: TiersConfig = Field(TiersConfig(), description="Short-term pages, mid-term segments, and their heat.")
+    maintenance: MaintenanceConfig = Field(
+        MaintenanceConfig(), description="What is expired, condensed and archived, and when."
+    )
+    chat: ChatConfig = Field(ChatConfig(), description="runebook chat.")
     limits: LimitsConfig = Field(LimitsConfig(), description="Size limits of one request.")
     secrets: Literal["refuse", "redact", "warn", "off"] = Field(
         "redact",

@@ -66,6 +66,13 @@ class Entry(NamedTuple):
     private: bool
     contested_by: str
     signature: str
+    confidence: float
+    active: bool
+    expires_at: str | None
+
+    def in_use(self, now: str) -> bool:
+        """Whether it was not put to rest and is not past its time; ``now`` as the catalog writes times."""
+        return bool(self.active) and (self.expires_at is None or self.expires_at > now)
 
 
 class Saying(NamedTuple):
@@ -162,6 +169,10 @@ class Catalog:
             "private": document.private,
             "contested_by": json.dumps(document.contested_by, ensure_ascii=False),
             "signature": document.signature,
+            "confidence": document.confidence,
+            "active": document.active,
+            "pinned": document.pinned,
+            "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
             "role": document.role,
             "speaker": document.speaker,
             "session_id": document.session_id,

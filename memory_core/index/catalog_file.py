@@ -38,7 +38,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 """
 #: Vectors outlive every other table: what an older catalog embedded need not be embedded again.
 _SCHEMA_1 = VECTORS_DDL
-_SCHEMA_2 = (
+_SCHEMA_3 = (
     """
 DROP TABLE IF EXISTS meta;
 DROP TABLE IF EXISTS spaces;
@@ -67,6 +67,10 @@ CREATE TABLE documents (
     private INTEGER NOT NULL,
     contested_by TEXT NOT NULL,
     signature TEXT NOT NULL,
+    confidence REAL NOT NULL,
+    active INTEGER NOT NULL,
+    pinned INTEGER NOT NULL,
+    expires_at TEXT,
     role TEXT,
     speaker TEXT,
     session_id TEXT,
@@ -79,7 +83,8 @@ CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS
     + WORDS_DDL
     + WAITING_DDL
 )
-_MIGRATIONS = (_SCHEMA_1, _SCHEMA_2)
+#: A catalog is made anew rather than altered: the ledger and the files fill it.
+_MIGRATIONS = (_SCHEMA_1, "", _SCHEMA_3)
 
 
 class CatalogFile:

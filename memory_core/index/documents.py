@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from memory_core.index.embedder import passages
 from memory_core.index.tokenizer import date_words
+from memory_core.model.availability import expiry, is_active, is_pinned
 from memory_core.model.conversation import Message, search_text, transcript_line
 from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS
 from memory_core.model.daily_log import LogEntry, entries, log_day
@@ -47,7 +48,8 @@ class Document:
 
     ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
     shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
-    or an event, or as much of it as is known. ``contested_by`` names the memories that contradict or replace this
+    or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
+    recalled unless it is asked for. ``contested_by`` names the memories that contradict or replace this
     one; documents with the same ``signature`` say the same thing.
     """
 
@@ -65,6 +67,10 @@ class Document:
     updated_at: str | None = None
     happened: str | None = None
     salience: float = 0.5
+    confidence: float = 1.0
+    active: bool = True
+    pinned: bool = False
+    expires_at: datetime | None = None
     tags: tuple[str, ...] = ()
     category: str | None = None
     project: str | None = None
@@ -127,6 +133,10 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
         updated_at=_text(record.meta.get("updated_at")),
         happened=happened,
         salience=_unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
+        confidence=_unit(record.meta.get("confidence"), 1.0),
+        active=is_active(record.meta),
+        pinned=is_pinned(record.meta),
+        expires_at=None if is_pinned(record.meta) else expiry(record.meta),
         tags=tags,
         category=_text(record.meta.get("category")),
         project=stored_project(memory_type, record.meta),

@@ -7,7 +7,7 @@ ops eq, ne, in, gt, gte, lt, lte, contains. Values only ever become bound parame
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +22,10 @@ FIELDS: Mapping[str, str] = {
     "tags": "tags",
     "project": "project",
     "salience": "salience",
+    "confidence": "confidence",
+    "active": "active",
+    "pinned": "pinned",
+    "expires_at": "expires_at",
     "created_at": "created_at",
     "updated_at": "updated_at",
     "time": "created_at",
@@ -32,7 +36,9 @@ FIELDS: Mapping[str, str] = {
 }
 _COMPARISONS: Mapping[str, str] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _OPERATORS = ("eq", "ne", "in", *_COMPARISONS, "contains")
-_TIMES = frozenset({"created_at", "updated_at"})
+_SHARES = frozenset({"salience", "confidence"})
+_FLAGS = frozenset({"active", "pinned"})
+_TIMES = frozenset({"created_at", "updated_at", "expires_at"})
 #: A year, a month or a day: compared with as much of a time as it gives.
 _PERIOD = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
 _DEPTH_LIMIT = 16
@@ -58,6 +64,11 @@ ANYTHING = Condition("1")
 def private_elsewhere(project: str | None) -> Condition:
     """That a document is private to another project than the one somebody looks from."""
     return Condition("(d.private AND d.project IS NOT NULL AND d.project IS NOT ?)", (project,))
+
+
+def in_use(now: datetime) -> Condition:
+    """That a document was not put to rest and is not past its time."""
+    return Condition("(d.active AND (d.expires_at IS NULL OR d.expires_at > ?))", (utc(now.isoformat()),))
 
 
 def every(parts: Sequence[Condition | None]) -> Condition | None:
@@ -97,6 +108,13 @@ def compile_filter(tree: Mapping[str, Any] | None, depth: int = 0) -> Condition 
     if len(found.parameters) > _TESTS_LIMIT:  # SQLite takes no expression that is deeper than 1,000
         raise InvalidFilter(f"the filter compares more than {_TESTS_LIMIT} values.", hint="Ask in several searches.")
     return found
+
+
+def mentions(tree: Any, names: Collection[str]) -> bool:
+    """Whether a filter of a sound shape tests any of these fields."""
+    if isinstance(tree, Mapping):
+        return any(name in names or mentions(value, names) for name, value in tree.items())
+    return isinstance(tree, list) and any(mentions(item, names) for item in tree)
 
 
 def _node(name: str, value: Any, depth: int) -> Condition:
@@ -150,10 +168,14 @@ def _comparison(name: str, op: str, operand: Any) -> Condition:
 def _scalar(name: str, value: Any) -> str | float | None:
     if value is None:
         return None
-    if FIELDS[name] == "salience":
+    if name in _FLAGS:
+        if not isinstance(value, bool):
+            raise InvalidFilter(f"{name} is true or false.", hint=_EXAMPLE)
+        return float(value)
+    if name in _SHARES:
         sound = isinstance(value, int | float) and not isinstance(value, bool)
         if not sound or not 0.0 <= value <= 1.0:
-            raise InvalidFilter("salience is compared with a number from 0 to 1.", hint=_EXAMPLE)
+            raise InvalidFilter(f"{name} is compared with a number from 0 to 1.", hint=_EXAMPLE)
         return float(value)
     if not isinstance(value, str):
         raise InvalidFilter(f"the value for {name!r} must be text.", hint=_EXAMPLE)

@@ -48,17 +48,29 @@ class Link(LenientModel):
     strength: Unit = 0.5
 
 
-class MemoryData(LenientModel):
+class Standing(LenientModel):
+    """What may be said of a memory beside its content; a member that is left out stays as it is.
+
+    ``pinned`` keeps it from ever being condensed or archived by itself; ``expires_at`` is an ISO date or time, empty
+    for never; ``active: false`` puts it to rest: kept and readable, but neither found nor recalled.
+    """
+
+    salience: Unit | None = None
+    confidence: Unit | None = None
+    tags: list[str] | None = None
+    pinned: bool | None = None
+    expires_at: str | None = None
+    active: bool | None = None
+
+
+class MemoryData(Standing):
     """The content of a memory to create or replace."""
 
     memory_type: str
     fields: dict[str, Scalar | None] = Field(default_factory=dict)
     abstract: str | None = None
     overview: str | None = None
-    salience: Unit | None = None
-    confidence: Unit | None = None
     category: str | None = None
-    tags: list[str] | None = None
     links: list[Link] | None = None
     _source: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -80,11 +92,11 @@ class WriteOp(LenientModel):
     memory_data: MemoryData
 
 
-class EditOp(LenientModel):
-    """Patch named fields of an existing memory."""
+class EditOp(Standing):
+    """Patch named fields of an existing memory, or change its standing, or both."""
 
     uri: str
-    patches: dict[str, Patch]
+    patches: dict[str, Patch] = Field(default_factory=dict)
     links: list[Link] | None = None
 
 

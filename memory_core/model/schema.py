@@ -38,6 +38,8 @@ RESERVED_KEYS = (
     "private",
     "pinned",
     "expires_at",
+    "active",
+    "archived",
     "links",
     "rendered_sha256",
 )
@@ -149,6 +151,7 @@ class MemoryType(BaseModel):
     operation_mode: OperationMode = OperationMode.UPSERT
     project: ProjectMode = ProjectMode.NAMED
     salience: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    expires_after_days: Annotated[float, Field(gt=0.0, le=36_500.0)] | None = None
     half_life_days: Annotated[float, Field(gt=0.0)] | None = None
     overview_template: str | None = None
 

@@ -35,7 +35,7 @@ def newest_in(connection: sqlite3.Connection, directory: str, limit: int, projec
     """
     # "0" is the character after "/", so the range is what begins with "directory/"; no further slash: no subfolders.
     start = len(directory) + 2
-    where = "uri > ? AND uri < ? AND part = 0 AND instr(substr(uri, ?), '/') = 0"
+    where = "active AND uri > ? AND uri < ? AND part = 0 AND instr(substr(uri, ?), '/') = 0"
     arguments = (f"{directory}/", f"{directory}0", start)
     (total,) = connection.execute(f"SELECT count(*) FROM documents WHERE {where}", arguments).fetchone()
     elsewhere = private_elsewhere(project)

@@ -108,7 +108,7 @@ class ContextEngine:
             return [memory.uri for memory in self._insight.hot(None, project)][:limit]
 
         def holding(limit: int) -> list[str]:
-            return self._insight.standing(limit, project)
+            return self._insight.standing(limit, project, now)
 
         pack = self._builder.build(request, find, hot, holding, fit)
         self._insight.note(

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.index.catalog import Position
+from memory_core.index.filter import in_use
 from memory_core.index.indexer import Indexer
 from memory_core.model.project import ProjectScope
 from memory_core.storage.tables.usage import Usage, UsageTable
@@ -130,10 +131,11 @@ class HotMemories:
         """Read what they say now; one that is gone is dropped."""
         # Before the rows: what is committed in between is then read once more, never missed.
         self._position = self._indexer.catalog.position()
+        used = in_use(datetime.now(UTC))
         rows = self._indexer.catalog.connection().execute(
-            "SELECT uri, memory_type, abstract, project, private FROM documents "
-            "WHERE uri IN (SELECT value FROM json_each(?)) AND part = 0",
-            (json.dumps(list(self._counts)),),
+            "SELECT uri, memory_type, abstract, project, private FROM documents d "
+            f"WHERE uri IN (SELECT value FROM json_each(?)) AND part = 0 AND {used.sql}",
+            (json.dumps(list(self._counts)), *used.parameters),
         )
         said = {uri: rest for uri, *rest in rows}
         self._memories = tuple(

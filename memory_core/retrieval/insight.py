@@ -179,10 +179,10 @@ class Insight:
         self._store.usage.flush()
         return self._store.ledger.usage_table.trail(limit, uri, self._config.user_space)
 
-    def standing(self, limit: int, project: ProjectScope) -> list[str]:
+    def standing(self, limit: int, project: ProjectScope, now: datetime | None = None) -> list[str]:
         """What holds whatever is asked; see ``retrieval.standing``."""
         self._indexer.follow()
-        return standing(self._indexer.catalog.connection(), self._spaces, limit, project)
+        return standing(self._indexer.catalog.connection(), self._spaces, limit, project, now or datetime.now(UTC))
 
     def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
         """The memories used most; see ``HotMemories.hot``.

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.index import lexical
-from memory_core.index.filter import Condition, compile_filter, every, private_elsewhere
+from memory_core.index.catalog import Entry
+from memory_core.index.filter import Condition, compile_filter, every, mentions, private_elsewhere, utc
 from memory_core.index.indexer import Indexer
 from memory_core.index.tokenizer import distinct_words, query_terms, says_something
 from memory_core.model.changes import Similar
@@ -45,6 +47,8 @@ _SIMILAR_TERMS = 6
 _MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
 #: Share of words in common from which a receipt names the neighbour.
 _SIMILAR_FROM = 0.5
+#: Fields of a filter that asks for what is otherwise left out.
+_STANDINGS = ("active", "expires_at")
 _EVERYWHERE = ProjectScope()
 
 
@@ -119,7 +123,7 @@ class Retriever:
             time_only=bool(spans) and not says_something(_without(query, spans)),
         )
         lookup = Lookup(
-            self._catalog.entries,
+            self._catalog.entries if mentions(filter, _STANDINGS) else partial(self._in_use, now),
             self._ledger.usage_table.usage,
             lambda uris: self._catalog.changed_at(uris, self._not_private(project)),
             self._judge(query, notes),
@@ -185,7 +189,7 @@ class Retriever:
             nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
                 : 2 * limit
             ]
-            entries = self._catalog.entries([item.document for item in nearest])
+            entries = self._in_use(datetime.now(UTC), [item.document for item in nearest])
             owns = self._catalog.texts(list(entries))
         words = distinct_words(text)
         scored: dict[str, float] = {}
@@ -195,6 +199,11 @@ class Retriever:
                 scored[entries[item.document].uri] = round(max(item.candidate.cosine or 0.0, shared), 3)
         best = sorted(scored.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best[:limit])
+
+    def _in_use(self, now: datetime, documents: Sequence[int]) -> dict[int, Entry]:
+        """Documents by id, without those that were put to rest or are past their time."""
+        at = utc(now.isoformat()) or ""
+        return {number: entry for number, entry in self._catalog.entries(documents).items() if entry.in_use(at)}
 
     def _meaning(self, query: str, notes: list[str]) -> tuple[Vectors, ...]:
         """The query's vectors, one for each way to put it; none where words alone must do, with a note why."""

@@ -32,6 +32,7 @@ class Draft:
         self._keys: dict[MemoryUri, tuple[str, str]] = {}
         self._aliases: dict[MemoryUri, MemoryUri] = {}
         self._by_key: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
+        self._came_from: dict[MemoryUri, MemoryUri] = {}
         self._by_name: dict[tuple[MemoryUri, str], set[MemoryUri]] = {}
 
     def owned(self, text: str) -> MemoryUri:
@@ -109,6 +110,21 @@ class Draft:
         self._after[uri] = text
         self._by_name.setdefault((uri.parent, filename.fold(uri.name)), set()).add(uri)
 
+    def move(self, source: MemoryUri, target: MemoryUri, text: str) -> None:
+        """Move a file; its history, its counts and what the ledger knows of it go along."""
+        file = parse(text)
+        memory_type = self.context.registry.type_at(source, file.type_name)
+        self.put(source, None)
+        self.put(target, text)
+        self._came_from[target] = self._came_from.pop(source, source)
+        if memory_type is not None:
+            record = read_record(memory_type, file, source.name.removesuffix(".md"))
+            self.identify(target, memory_type.name, record_key(memory_type, record))
+
+    def is_taken(self, uri: MemoryUri) -> bool:
+        """Whether a file, or a twin of its name, is there."""
+        return self._taken(uri.parent, uri.name)
+
     def identify(self, uri: MemoryUri, memory_type: str, key: str) -> None:
         """Note which memory a file holds."""
         self._keys[uri] = (memory_type, key)
@@ -117,7 +133,9 @@ class Draft:
     def changes(self) -> tuple[FileChange, ...]:
         """All net changes; a file that ends as it began is none."""
         return tuple(
-            FileChange(uri, self._before[uri], after, *self._keys.get(uri, ("", "")))
+            FileChange(
+                uri, self._before[uri], after, *self._keys.get(uri, ("", "")), moved_from=self._came_from.get(uri)
+            )
             for uri, after in self._after.items()
             if after != self._before[uri]
         )

@@ -48,6 +48,7 @@ from memory_core.update.bounds import Context
 from memory_core.update.conflicts import check_fields, check_removal, check_summary
 from memory_core.update.draft import Draft
 from memory_core.update.links import link, link_replacement
+from memory_core.update.metadata import edited, first_meta, given_meta
 from memory_core.update.naming import named, numbered
 from memory_core.update.soundness import check_text, shown
 from memory_core.update.summaries import refresh
@@ -226,7 +227,7 @@ class _Planner:
         check_text(op)
         uri = self._draft.owned(op.uri)
         memory_type = self._draft.type_of(uri)
-        return self._update(uri, memory_type, op.patches, MemoryData(memory_type=memory_type.name), edit_fields)
+        return self._update(uri, memory_type, op.patches, edited(op, memory_type), edit_fields)
 
     def delete(self, op: DeleteOp) -> _Outcome:
         """Remove a memory; its text stays in history."""
@@ -285,14 +286,7 @@ class _Planner:
         note = check_new(self._context.belonging, memory_type)
         uri = self._draft.free_name(directory, memory_type, fields)
         self._draft.expect_never_seen(uri)
-        meta = {
-            "version": 1,
-            "created_at": self._context.now,
-            "salience": memory_type.salience,
-            "confidence": 1.0,
-            "source": {**self._context.source, **data.source} or None,
-            **self._context.belonging.meta(memory_type),
-        }
+        meta = first_meta(memory_type, data, self._context)
         created = self._render(uri, memory_type, MemoryRecord(fields, meta), data, {})
         return created if note is None else replace(created, notes=(*created.notes, note))
 
@@ -309,7 +303,7 @@ class _Planner:
         check_existing(belonging, memory_type, uri, record.meta, replaces=merge is write_fields)
         merged = merge(memory_type, record.fields, given)
         check_fields(self._draft, uri, memory_type, given, merged)
-        meta = {**record.meta, **_given_meta(data), **privacy(belonging, memory_type, record.meta)}
+        meta = {**record.meta, **given_meta(data), **privacy(belonging, memory_type, record.meta)}
         same_fields = all(record.fields.get(name) == value for name, value in merged.values.items())
         if same_fields and all(record.meta.get(name) == value for name, value in meta.items()):
             return _Outcome(uri, text, merged.rejected, (_ignored(merged),) if merged.ignored else ())
@@ -330,7 +324,7 @@ class _Planner:
         data: MemoryData,
         rejected: Mapping[str, RunebookError],
     ) -> _Outcome:
-        meta = {**record.meta, **_given_meta(data), "updated_at": self._context.now}
+        meta = {**record.meta, **given_meta(data), "updated_at": self._context.now}
         notes: tuple[str, ...] = ()
         if not memory_type.template_mode:
             body = str(record.fields.get(CONTENT) or "")
@@ -363,18 +357,6 @@ class _Planner:
                 f"{str(uri)!r} is of type '{found.name}', not '{memory_type.name}'.",
                 hint=f"Write it as '{found.name}', or leave the uri out to create a new memory.",
             )
-
-
-def _given_meta(data: MemoryData) -> dict[str, Any]:
-    given = {
-        "abstract": data.abstract,
-        "overview": data.overview,
-        "salience": data.salience,
-        "confidence": data.confidence,
-        "category": data.category,
-        "tags": data.tags,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _with_note(note: str | None, more: str | None) -> str | None:

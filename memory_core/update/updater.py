@@ -238,6 +238,8 @@ class MemoryUpdater:
         category: str | None = None,
         priority: str | float | None = None,
         fields: Mapping[str, Any] | None = None,
+        pinned: bool | None = None,
+        expires_at: str | None = None,
         session_id: str | None = None,
         request_id: str | None = None,
         dry_run: bool = False,
@@ -273,7 +275,14 @@ class MemoryUpdater:
             )
         try:
             name = DAILY_LOGS if known is None else known.name
-            data = MemoryData(memory_type=name, fields=values, salience=salience_of(priority), category=category)
+            data = MemoryData(
+                memory_type=name,
+                fields=values,
+                salience=salience_of(priority),
+                category=category,
+                pinned=pinned,
+                expires_at=expires_at,
+            )
         except ValidationError as error:
             first = error.errors()[0]
             raise InvalidInput(

@@ -1,0 +1,67 @@
+"""Whether a memory is in use: not put to rest, and not past its time. Pure; the moment is passed in.
+
+A trailer says so with ``active: false``, ``expires_at`` (an ISO date or time) and ``pinned: true``; a hand edit may
+have left anything there, and what cannot be read is as if it were not said: a memory is rather shown than lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+from memory_core.errors import InvalidInput
+
+ACTIVE, EXPIRES_AT, PINNED, ARCHIVED = "active", "expires_at", "pinned", "archived"
+
+
+def is_active(meta: Mapping[str, Any]) -> bool:
+    """Whether a memory was not put to rest."""
+    return meta.get(ACTIVE) is not False
+
+
+def is_pinned(meta: Mapping[str, Any]) -> bool:
+    """Whether it is never expired, condensed or archived by itself."""
+    return meta.get(PINNED) is True
+
+
+def expiry(meta: Mapping[str, Any]) -> datetime | None:
+    """The moment from which it no longer holds, aware; None is never. A day is over when it is over in UTC."""
+    value = meta.get(EXPIRES_AT)
+    return _moment(value) if isinstance(value, str) else None
+
+
+def is_expired(meta: Mapping[str, Any], now: datetime) -> bool:
+    """Whether its time is over; a pinned memory's never is."""
+    moment = expiry(meta)
+    return moment is not None and moment <= now and not is_pinned(meta)
+
+
+def expiry_text(given: str) -> str:
+    """An expiry as a trailer keeps it; empty stays empty, which takes one away.
+
+    Raises:
+        InvalidInput: If it is neither an ISO date nor a time.
+    """
+    text = given.strip()
+    if text and _moment(text) is None:
+        raise InvalidInput(
+            f"expires_at {text[:40]!r} is no date.",
+            hint="Use an ISO date or time, e.g. 2027-03-31 or 2027-03-31T12:00Z.",
+        )
+    return text
+
+
+def expires_after(now: str, days: float) -> str:
+    """The expiry of a memory made now that holds for so many days, to the second in UTC."""
+    return (datetime.fromisoformat(now) + timedelta(days=days)).astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        if len(text) == len("2027-03-31"):
+            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
