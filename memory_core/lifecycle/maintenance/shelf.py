@@ -74,8 +74,10 @@ class Shelf:
         wanted = words.casefold().split()
         config = self._upkeep.config
         places = [*self._upkeep.spaces, f"{Scope.SESSION.value}/{config.user_space}"]
-        for place in places:
-            for entry in self._upkeep.store.files.walk(MemoryUri((Scope.ARCHIVE.value, *place.split("/")))):
+        files = self._upkeep.store.files
+        shelves = [MemoryUri((Scope.ARCHIVE.value, *place.split("/"))) for place in places]
+        for shelf in filter(files.is_dir, shelves):
+            for entry in files.walk(shelf):
                 uri = entry.uri
                 if uri.is_summary or not uri.name.endswith(".md"):
                     continue
