@@ -6,12 +6,13 @@ Everything here works on what is stored already; what comes in is ``memory``'s.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memory_core.config import Config
+from memory_core.config import Config, is_space
 from memory_core.errors import AccessDenied, InvalidInput, RunebookError
 from memory_core.index.following import Behind
 from memory_core.lifecycle.doctor import doctor
@@ -21,6 +22,7 @@ from memory_core.lifecycle.history.forget import Forgetter
 from memory_core.lifecycle.history.history import LAST
 from memory_core.lifecycle.history.purge import Doomed, Purger
 from memory_core.lifecycle.history.undo import Undoer
+from memory_core.lifecycle.maintenance.automatic import AutomaticMaintenance
 from memory_core.lifecycle.maintenance.maintainer import Done
 from memory_core.lifecycle.maintenance.shelf import Archived, Shelf
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
@@ -29,7 +31,7 @@ from memory_core.model.access import Access
 from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.hits import FindResult
 from memory_core.model.project import ProjectScope
-from memory_core.model.uri import MemoryUri
+from memory_core.model.uri import MemoryUri, Scope
 from memory_core.opened import OpenedStore
 from memory_core.reading import ADOPTION_SECONDS, MemoryReader
 from memory_core.update.bounds import Context
@@ -60,6 +62,7 @@ class MemoryKeeper(MemoryReader):
         )
         self.maintainer = build_maintainer(upkeep)
         self.shelf = Shelf(upkeep, self.browser.visible)
+        self._tender: AutomaticMaintenance | None = None
 
     def undo(
         self,
@@ -154,6 +157,42 @@ class MemoryKeeper(MemoryReader):
         self._writable()
         self.opened.adopted.wait(ADOPTION_SECONDS)
         return self.maintainer.run(now or datetime.now(UTC), dry_run=dry_run, only=only, light=light)
+
+    def tend(self) -> None:
+        """Do maintenance by itself from now on, as the settings say, for all users; safe to call twice."""
+        if self._tender is None and (automatic := self.automatic_maintenance()) is not None:
+            self._tender = automatic
+            self._tender.start()
+
+    def automatic_maintenance(self) -> AutomaticMaintenance | None:
+        """What does maintenance by itself once it is started; None where the settings or the view's rights forbid."""
+        settings = self.config.maintenance
+        if settings.automatic == "off" or self.access is not Access.READ_WRITE:
+            return None
+        return AutomaticMaintenance(self.store.files.state, timedelta(hours=settings.every_hours), self._tend)
+
+    def close(self) -> None:
+        """End maintenance; safe to call twice."""
+        if self._tender is not None:
+            self._tender.stop()
+
+    def _tend(self, now: datetime, stopping: threading.Event) -> None:
+        for user_space in self._users():
+            config = self.config.with_spaces(user_space, self.config.agent_space)
+            keeper = MemoryKeeper(config, self.opened, self.access)
+            for done in keeper.maintain(now=now, light=self.config.maintenance.automatic == "light"):
+                if done.receipts:
+                    _log.info("maintenance %s of %s: %d files", done.name, user_space, done.changed)
+                if stopping.is_set():
+                    return
+
+    def _users(self) -> list[str]:
+        """The user spaces of this folder, this view's own first."""
+        files, found = self.store.files, [self.config.user_space]
+        for scope in (Scope.USER, Scope.SESSION):
+            place = MemoryUri((scope.value,))
+            found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []
+        return [name for name in dict.fromkeys(found) if is_space(name)]
 
     def archived(self, words: str = "") -> Iterator[Archived]:
         """Files of the archive, all or those that hold these words; see ``Shelf.archived``."""

@@ -101,6 +101,7 @@ class Memory(MemoryKeeper):
 
     def close(self) -> None:
         """Finish background work and release the store, if this view opened it; safe to call twice."""
+        super().close()
         if self._owner:
             self.opened.close()
 

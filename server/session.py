@@ -96,6 +96,7 @@ class MemorySession:
         if self._memory is None:
             self._memory = self._opener()
             self._memory.opened.watch()
+            self._memory.tend()
         return self._memory
 
     def warm(self) -> None:

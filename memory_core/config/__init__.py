@@ -13,6 +13,7 @@ from memory_core.config.sections import (
     ProjectConfig,
     RetrieveConfig,
     SearchConfig,
+    is_space,
 )
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "TiersConfig",
     "environment_name",
     "example",
+    "is_space",
     "load",
     "settings",
 ]

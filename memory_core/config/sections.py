@@ -24,7 +24,13 @@ def _no_device(space: str) -> str:
     return space
 
 
-SpaceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"), AfterValidator(_no_device)]
+_SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+SpaceName = Annotated[str, Field(pattern=_SPACE), AfterValidator(_no_device)]
+
+
+def is_space(name: str) -> bool:
+    """Whether a user or agent space can have this name."""
+    return re.fullmatch(_SPACE, name) is not None and _DEVICE.fullmatch(name) is None
 
 
 class IndexConfig(Section):

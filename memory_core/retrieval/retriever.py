@@ -121,6 +121,7 @@ class Retriever:
             floor=self._config.search.floor,
             project=project.current,
             time_only=bool(spans) and not says_something(_without(query, spans)),
+            rate_per_day=self._config.search.decay_lambda,
         )
         lookup = Lookup(
             self._catalog.entries if mentions(filter, _STANDINGS) else partial(self._in_use, now),

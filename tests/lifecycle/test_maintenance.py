@@ -15,6 +15,7 @@ from memory_core.memory import Memory, open_memory
 from memory_core.model.access import Access
 from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.uri import MemoryUri
+from memory_core.storage.lock import StoreLock
 from memory_core.storage.tables.usage import Recall
 
 NOW = datetime(2027, 1, 15, 9, 0, tzinfo=UTC)
@@ -277,3 +278,40 @@ def test_killed_in_the_middle_the_archive_holds_the_memory_or_its_place_does(tmp
         maintained(memory)
         assert text(memory, uri) is None
         assert "仅此一次" in (text(memory, away(uri)) or "")
+
+
+def test_running_server_maintains_all_users_once_in_its_time(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path)) as memory:
+        gone = [
+            kept(memory.view(space), "Old offer 旧优惠", 30, expires_at="2027-01-01") for space in ("default", "bob")
+        ]
+        automatic = memory.automatic_maintenance()
+        assert automatic is not None
+        assert automatic.run_if_due(NOW)
+        assert [text(memory, uri) for uri in gone] == [None, None]
+        kept(memory, "Another 另一个", 30, expires_at="2027-01-01")
+        assert not automatic.run_if_due(NOW + timedelta(hours=23))
+        assert automatic.run_if_due(NOW + timedelta(hours=24))
+        assert len(list(memory.archived())) == 2
+
+
+def test_maintenance_that_another_process_is_at_is_left_to_it(memory: Memory) -> None:
+    automatic = memory.automatic_maintenance()
+    assert automatic is not None
+    with StoreLock(memory.store.files.state / "locks" / "maintenance.lock").held():
+        assert not automatic.run_if_due(NOW)
+    assert automatic.run_if_due(NOW)
+
+
+@pytest.mark.parametrize("mark", ["", "yesterday", "2099-01-01T00:00:00+00:00"])
+def test_mark_that_cannot_be_right_puts_maintenance_off_for_one_turn_at_most(memory: Memory, mark: str) -> None:
+    (memory.store.files.state / "maintained-at").write_text(mark, encoding="utf-8")
+    automatic = memory.automatic_maintenance()
+    assert automatic is not None
+    assert automatic.due_in(NOW) <= timedelta(hours=24)
+
+
+def test_switched_off_it_never_runs_by_itself(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path, maintenance={"automatic": "off"})) as memory:
+        assert memory.automatic_maintenance() is None
+        assert memory.view(access=Access.READ_ONLY).automatic_maintenance() is None
