@@ -19,7 +19,7 @@ def register(commands: Commands) -> None:
         "--only", action="append", default=[], metavar="PASS", help="this pass alone; may be given several times"
     )
     archive_command = commands.add("archive", "List the archive, put memories into it, or bring them back.", archive)
-    archive_command.add_argument("what", choices=("list", "add", "restore"), help="what to do")
+    archive_command.add_argument("action", choices=("list", "add", "restore"), help="what to do")
     archive_command.add_argument(
         "names", nargs="*", metavar="URI", help="memories to put away or bring back; with list: words they hold"
     )
@@ -58,7 +58,7 @@ def archive(arguments: argparse.Namespace) -> int:
     from server.render import receipt_text
 
     with open_memory_of(arguments, warm=False) as memory:
-        if arguments.what == "list":
+        if arguments.action == "list":
             found = list(memory.archived(" ".join(arguments.names)))
             lines = [
                 f"{each.uri}\n    {each.abstract} ({each.at or '?'}: {each.reason or 'not said'})" for each in found
@@ -67,7 +67,7 @@ def archive(arguments: argparse.Namespace) -> int:
                 arguments, {"archived": [each.as_dict() for each in found]}, "\n".join(lines) or "Nothing is archived."
             )
             return 0
-        move = memory.archive if arguments.what == "add" else memory.restore
+        move = memory.archive if arguments.action == "add" else memory.restore
         receipt = move(arguments.names, dry_run=arguments.dry_run)
     show(arguments, receipt.as_dict(), receipt_text(receipt))
     return 0 if receipt.changed_uris else 1

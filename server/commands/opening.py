@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,16 +40,35 @@ class Commands:
         )
         self._output = argparse.ArgumentParser(add_help=False, parents=[self._common])
         self._output.add_argument("--json", action="store_true", help="print JSON")
+        self._parser = parser
+        self._parsers: dict[str, argparse.ArgumentParser] = {}
         self._subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def add(
-        self, name: str, about: str, run: Callable[[argparse.Namespace], int], *, json_output: bool = True
+        self,
+        name: str,
+        about: str,
+        run: Callable[[argparse.Namespace], int],
+        *,
+        json_output: bool = True,
+        aliases: Sequence[str] = (),
     ) -> argparse.ArgumentParser:
-        """A command that calls ``run``."""
+        """A command that calls ``run``, also under other names."""
         parent = self._output if json_output else self._common
-        command = self._subparsers.add_parser(name, help=about, description=about, parents=[parent])
+        command = self._subparsers.add_parser(
+            name, help=about, description=about, parents=[parent], aliases=list(aliases)
+        )
         command.set_defaults(run=run)
+        self._parsers.update(dict.fromkeys((name, *aliases), command))
         return command
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Read a command line; ends the program with a word on what is wrong.
+
+        Options may stand between the words of a command, which argparse allows where it reads one command alone.
+        """
+        command = self._parsers.get(argv[0]) if argv else None
+        return self._parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
 
 
 def settings_of(arguments: argparse.Namespace) -> Config:

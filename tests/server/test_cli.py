@@ -395,3 +395,28 @@ def test_what_is_nearly_said_already_is_shown_and_nothing_merged(run: Run) -> No
     assert near["uri"] == "viking://user/default/memories/facts/Evening.md"
     assert "threshold" in refused(run("similar", "x", "--threshold", "2"))
     assert "limit 0" in refused(run("trail", "--limit", "0"))
+
+
+def test_options_may_stand_between_the_words_of_a_command(run: Run) -> None:
+    _, out, _ = run("commit", "Plum cake 李子蛋糕", "--json")
+    uri = json.loads(out)["results"][0]["uri"]
+    assert run("archive", "add", "--json", uri)[0] == 0
+    assert uri not in run("ls", "--json", uri.rpartition("/")[0])[1]
+    _, out, _ = run("archive", "list", "--json", "李子")
+    assert [each["original"] for each in json.loads(out)["archived"]] == [uri]
+    assert run("archive", "--json", "restore", uri)[0] == 0
+    assert "restored" in run("history", "--limit", "1")[1]
+
+
+def test_memory_is_pinned_and_expires_from_the_command_line(run: Run) -> None:
+    _, out, _ = run("commit", "Gate code 门禁密码", "--json")
+    uri = json.loads(out)["results"][0]["uri"]
+    assert run("expire", uri, "2020-01-01")[0] == 0
+    assert run("pin", uri)[0] == 0
+    assert "nothing to do" in run("maintain", "--only", "expiry")[1]
+    assert run("pin", "--off", uri)[0] == 0
+    assert "would change 1" in run("maintain", "--dry-run")[1]
+    assert "changed 1" in run("maintain")[1]
+    assert run("expire", uri, "tomorrow")[0] == 1
+    status, _, err = run("maintain", "--only", "nonsense")
+    assert (status, "expiry" in err) == (1, True)

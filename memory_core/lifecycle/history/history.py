@@ -338,11 +338,14 @@ def _line(commit: Commit) -> str:
     """What a commit did, on one line."""
     memories = [step for step in commit.files if not step.uri.is_summary] or list(commit.files)
     left = {step.moved_from for step in memories}
-    named: dict[str, list[str]] = {verb: [] for verb in ("moved", *_VERBS.values(), *sorted(_CHANGED))}
+    named: dict[str, list[str]] = {
+        verb: [] for verb in ("moved", "archived", "restored", *_VERBS.values(), *sorted(_CHANGED))
+    }
     for step in memories:
         name = _short(step.uri)
         if step.moved_from is not None:
-            named["moved"].append(f"{_short(step.moved_from)} to {name}")
+            verb, moved = _moved(step.moved_from, step.uri)
+            named[verb].append(moved)
         elif step.uri not in left:
             named[_verb(commit.kind, step)].append(name)
     said = []
@@ -351,6 +354,13 @@ def _line(commit: Commit) -> str:
         said += [f"{verb} {', '.join(names[:_SHOWN_FILES])}{more}"] if names else []
     lead = "" if commit.undoes is None else f"undid {commit.undoes}: "
     return lead + "; ".join(said)
+
+
+def _moved(source: MemoryUri, target: MemoryUri) -> tuple[str, str]:
+    """What a move is called, and how it reads."""
+    if Scope.ARCHIVE in (source.scope, target.scope) and source.scope is not target.scope:
+        return ("archived", _short(source)) if target.scope is Scope.ARCHIVE else ("restored", _short(target))
+    return "moved", f"{_short(source)} to {_short(target)}"
 
 
 def _verb(kind: str, step: FileStep) -> str:
