@@ -8,7 +8,7 @@ extraction can be done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -232,13 +232,18 @@ class _Plan:
             hint = f"Undo {later[-1].commit_id} first, or: {_HINT[0].lower()}{_HINT[1:]}"
         return OperationResult(KIND, str(row.uri), Action.REJECTED, f"not undone: {reason}.", hint, conflict=True)
 
-    def _old_summaries(self, rows: Iterable[ChangeRow]) -> dict[MemoryUri, FileChange]:
-        """Summaries that nothing has touched since: with every memory as it was, they are right as they were."""
-        return {
+    def _old_summaries(self, rows: Sequence[ChangeRow]) -> dict[MemoryUri, FileChange]:
+        """Summaries that nothing has touched since: with every memory as it was, they are right as they were.
+
+        Not those of a directory with another below it that has changed since: what holds that one is not gone.
+        """
+        old = {
             row.uri: FileChange(row.uri, row.after, row.before)
             for row in rows
             if str(row.uri) not in self._purged and self._snapshot.text(row.uri) == row.after
         }
+        moved = {row.uri.parent for row in rows if row.uri not in old}
+        return {uri: change for uri, change in old.items() if not any(uri.parent.contains(each) for each in moved)}
 
     def _authored(self, row: ChangeRow, *, restored: bool) -> tuple[FileChange | None, OperationResult] | None:
         """What a person or a model wrote into a summary, taken back; None where that did not change."""
