@@ -1,8 +1,8 @@
 """A year in the life of a store, on a clock of its own: what stays, what leaves, and whether what matters is found.
 
-Each made-up day brings a piece of a conversation, entries of the day's log, a memory that nobody will ever ask for,
-and now and then a fact. Most facts are asked for again every few weeks, by a question that gives only part of what
-they say; some never. Once a week maintenance runs. The same year without maintenance is the floor.
+Each made-up day brings a piece of a conversation, entries of the day's log, a fact, and as many memories that nobody
+will ever ask for. Most facts are asked for again every few weeks, by a question that gives only part of what they say;
+some never. Once a week maintenance runs. The same year without maintenance is the floor.
 
     python -m bench.lifetime [--days 365] [--seed 7] [--noise 1] [--no-floor]
 
@@ -27,7 +27,7 @@ from bench.synthetic import Told, conversation, told
 from memory_core.config import Config
 from memory_core.memory import Memory, open_memory
 from memory_core.model.access import Access
-from memory_core.model.changes import CommitReceipt
+from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.uri import MemoryUri
 
 FOUND_SHARE, NOISE_SHARE = 0.95, 0.30
@@ -35,10 +35,14 @@ _BEGIN = datetime(2026, 1, 1, 8, 0, tzinfo=UTC)
 _WEEK, _MONTH = 7, 30.4375
 _TOP = 10
 #: Facts that are asked for again, and facts that nobody asks for, for each day of the year.
-_USED_A_DAY, _UNUSED_A_DAY = 0.65, 0.15
+_USED_A_DAY, _UNUSED_A_DAY = 1.0, 0.1
 #: Days between two questions about a fact in use.
-_ASKED_DAYS = (7, 28)
-_EXCHANGES_A_DAY = 6
+_ASKED_DAYS = (20, 60)
+_EXCHANGES_A_DAY = 4
+#: Days between two entries of the log that matter.
+_DECIDED_DAYS = 10
+#: Passes that make memories of what was said or logged.
+_PROMOTING = frozenset({"logs", "promotion"})
 #: Numbers of made-up statements, so that no two kinds share one.
 _FACTS, _NOISE, _TALK, _LOG = 0, 100_000, 200_000, 300_000
 
@@ -140,7 +144,7 @@ class Year:
             self._commit(noise.text, "notes", {"title": noise.name}, now)
         entry = told(_LOG + day)
         self.memory.commit(entry.text, memory_type="daily_logs", priority="low", now=now)
-        if day % 5 == 0:
+        if day % _DECIDED_DAYS == 0:
             self.memory.commit(
                 f"Decided: {entry.name}.", memory_type="daily_logs", category="facts", priority=0.9,
                 fields={"kind": "auto_extract"}, now=now,
@@ -168,8 +172,8 @@ class Year:
         for done in self.memory.maintain(now=_moment(day)):
             if done.failure is not None:
                 raise done.failure
-            for receipt in done.receipts:
-                self.promoted |= _promoted(receipt)
+            if done.name in _PROMOTING:
+                self.promoted |= {uri for receipt in done.receipts for uri in _created(receipt)}
 
     def _month(self, number: int, day: int) -> Month:
         memory = self.memory
@@ -241,8 +245,10 @@ def _due(a_day: float, day: int) -> range:
     return range(int(day * a_day), int((day + 1) * a_day))
 
 
-def _promoted(receipt: CommitReceipt) -> set[str]:
-    return {result.uri for result in receipt.results if result.op == "promote" and result.action == "created"}
+def _created(receipt: CommitReceipt) -> set[str]:
+    """Memories that a commit made."""
+    made = (result.uri for result in receipt.results if result.action is Action.CREATED)
+    return {uri for uri in made if "/memories/" in uri}
 
 
 def _megabytes(folder: Path) -> float:

@@ -25,19 +25,25 @@ from memory_core.lifecycle.history.undo import Undoer
 from memory_core.lifecycle.maintenance.automatic import AutomaticMaintenance
 from memory_core.lifecycle.maintenance.maintainer import Done
 from memory_core.lifecycle.maintenance.shelf import Archived, Shelf
+from memory_core.lifecycle.maintenance.summaries import SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.lifecycle.migrate import Migration, migrate
+from memory_core.lifecycle.review import Reviewer
+from memory_core.lifecycle.tiers.tiers import build_tiers
+from memory_core.llm.client import LLMClient
 from memory_core.model.access import Access
-from memory_core.model.changes import Action, CommitReceipt
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.model.hits import FindResult
 from memory_core.model.project import ProjectScope
+from memory_core.model.rolling_summary import RollingSummary, read_rolling_summary, rolling_summary_uri
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.opened import OpenedStore
 from memory_core.reading import ADOPTION_SECONDS, MemoryReader
+from memory_core.storage.store import Snapshot
 from memory_core.update.bounds import Context
 from memory_core.update.soundness import is_sound
 from memory_core.update.updater import MemoryUpdater
-from memory_core.wiring import build_maintainer
+from memory_core.wiring import build_extractor, build_maintainer
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID_CHARS = 256
@@ -60,8 +66,18 @@ class MemoryKeeper(MemoryReader):
             self._moment,
             lambda receipt: self._indexed(receipt, ProjectScope(), compare=False),
         )
-        self.maintainer = build_maintainer(upkeep)
+        self.extractor = build_extractor(
+            config, self.registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
+        )
+
+        def llm() -> LLMClient | None:
+            return opened.model_for(config.user_space)
+
+        writer = SummaryWriter(config, llm)
+        self.tiers = build_tiers(upkeep, self.extractor, llm, writer)
+        self.maintainer = build_maintainer(upkeep, self.tiers, writer)
         self.shelf = Shelf(upkeep, self.browser.visible)
+        self.reviewer = Reviewer(self.store, config.user_space, self._moment, upkeep.indexed)
         self._tender: AutomaticMaintenance | None = None
 
     def undo(
@@ -78,6 +94,7 @@ class MemoryKeeper(MemoryReader):
         self.opened.adopted.wait(ADOPTION_SECONDS)
         request_id = self._request(request_id)
         receipt = self._undoer.undo(commit_id, author=author, request_id=request_id, dry_run=dry_run, now=now)
+        self.tiers.overflow.after(receipt, now or datetime.now(UTC))
         return self._indexed(receipt, ProjectScope(), compare=False)
 
     def forget(
@@ -99,9 +116,15 @@ class MemoryKeeper(MemoryReader):
                 self.browser.visible(MemoryUri.parse(target_uri))
             return self.retriever.find(query, target_uri, limit, filter=filter, project=scope)
 
-        forgetter = Forgetter(self.store, self.browser, search, self._moment)
+        def waiting(query: str) -> Iterator[tuple[MemoryUri, str]]:
+            for each in self.reviewer.mentioning(query):
+                if scope.finds(each.belonging.project, private=each.private):
+                    yield each.uri, each.title
+
+        forgetter = Forgetter(self.store, self.browser, search, self._moment, waiting)
         request_id = self._request(request_id)
         receipt = forgetter.forget(request, request_id=request_id, dry_run=dry_run, now=now)
+        self.tiers.overflow.after(receipt, now or datetime.now(UTC))
         return self._indexed(receipt, scope, compare=False)
 
     def purge(self, uri: str | None = None, *, commit_id: str | None = None) -> CommitReceipt:
@@ -194,6 +217,23 @@ class MemoryKeeper(MemoryReader):
             found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []
         return [name for name in dict.fromkeys(found) if is_space(name)]
 
+    def rolling_summary(self) -> RollingSummary | None:
+        """The page that each new session begins with, if there is one; see ``model.rolling_summary``."""
+        return read_rolling_summary(self.store.text(rolling_summary_uri(self.config.user_space)))
+
+    def clear_summary(self, *, now: datetime | None = None, dry_run: bool = False) -> CommitReceipt:
+        """Remove the rolling summary, whoever wrote it: the next maintenance may make it anew."""
+        self._writable()
+        uri = rolling_summary_uri(self.config.user_space)
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            before = snapshot.text(uri)
+            if before is None:
+                return ChangeSet((), (OperationResult("summary", str(uri), Action.UNCHANGED, note="there is none"),))
+            return ChangeSet((FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED),))
+
+        return self.store.commit(planned, kind="summary", now=now, dry_run=dry_run)
+
     def archived(self, words: str = "") -> Iterator[Archived]:
         """Files of the archive, all or those that hold these words; see ``Shelf.archived``."""
         return self.shelf.archived(words)
@@ -207,6 +247,25 @@ class MemoryKeeper(MemoryReader):
         """Bring files back from the archive; see ``Shelf.restore``."""
         self._writable()
         return self.shelf.restore(uris, now or datetime.now(UTC), dry_run=dry_run)
+
+    def accept(
+        self, names: Sequence[str], *, now: datetime | None = None, dry_run: bool = False
+    ) -> list[CommitReceipt]:
+        """Do what proposals that wait for review propose; see ``Reviewer.accept``."""
+        self._writable()
+        return self.reviewer.accept(names, now or datetime.now().astimezone(), dry_run=dry_run)
+
+    def reject(
+        self, names: Sequence[str], *, now: datetime | None = None, dry_run: bool = False
+    ) -> list[CommitReceipt]:
+        """Drop proposals that wait for review; see ``Reviewer.reject``."""
+        self._writable()
+        return self.reviewer.reject(names, now or datetime.now().astimezone(), dry_run=dry_run)
+
+    def reword(self, name: str, text: str, *, now: datetime | None = None) -> CommitReceipt:
+        """Word otherwise what a proposal would store; see ``Reviewer.rewrite``."""
+        self._writable()
+        return self.reviewer.rewrite(name, text, now or datetime.now().astimezone())
 
     def migrate(self, *, dry_run: bool = False) -> Migration:
         """Give the files of an older store semantic names and our trailer; see ``lifecycle.migrate``."""

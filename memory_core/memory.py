@@ -15,17 +15,20 @@ from typing import Any, Self
 from memory_core.config import Config
 from memory_core.errors import InvalidInput
 from memory_core.keeping import MemoryKeeper
+from memory_core.lifecycle.chat import Chat, Setting, Side, exchanges, new_session_id, no_model
 from memory_core.lifecycle.compaction import Compactor
+from memory_core.lifecycle.counted_model import counted
 from memory_core.lifecycle.intake import ConversationIntake
 from memory_core.llm.client import Completion, LLMClient, LLMRequest
 from memory_core.model.access import Access
 from memory_core.model.changes import CommitReceipt
 from memory_core.model.project import ProjectScope
 from memory_core.opened import OpenedStore
+from memory_core.react.prompts import PromptLibrary
 from memory_core.reading import ADOPTION_SECONDS
 from memory_core.storage.store import Step
 from memory_core.update.recorder import MessageRecorder
-from memory_core.wiring import build_extractor, load_registry
+from memory_core.wiring import load_registry
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID_CHARS = 256
@@ -78,16 +81,15 @@ class Memory(MemoryKeeper):
             queues=config.extractor != "none",
             keeps_corrections=config.llm.provider == "none" and opened.llm is None,
         )
-        self.extractor = build_extractor(
-            config, registry, self.store, self.updater, self.browser, self.retriever, self.indexer.catalog
-        )
         scope = self.updater.context(datetime.now(UTC), "", None)
         self._intake = ConversationIntake(
             self.store,
             self.extractor,
+            self.tiers.trigger,
+            self.tiers.promoter,
             Compactor(self.store, registry, scope),
             self._indexed,
-            lambda: opened.llm,
+            lambda: opened.model_for(config.user_space),
             config.llm.deadline_seconds,
         )
 
@@ -199,7 +201,8 @@ class Memory(MemoryKeeper):
                 messages, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now, belonging=belonging
             )
             receipt = self._indexed(receipt, scope)
-            return self._intake.take_in(receipt) if extract and not dry_run else receipt
+            self.tiers.overflow.after(receipt, now or datetime.now(UTC))
+            return self.take_in(receipt, now) if extract and not dry_run else receipt
         if operations is not None:
             receipt = self.extractor.hand_in(
                 operations,
@@ -226,9 +229,50 @@ class Memory(MemoryKeeper):
             )
         return self._indexed(receipt, scope)
 
+    def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
+        """What ``commit(messages=…)`` does once it is recorded; see ``ConversationIntake.take_in``."""
+        return self._intake.take_in(recorded, now)
+
+    def conversation(
+        self,
+        session_id: str | None = None,
+        *,
+        instructions: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        here: str | None = None,
+    ) -> Chat:
+        """A conversation with the configured model, which recalls before each answer and remembers after it.
+
+        Args:
+            session_id: The session to go on with or to begin; default a new one.
+            instructions: Added to the system prompt.
+            metadata: What the model is told about the conversation with each message.
+            here: As for ``commit``.
+
+        Raises:
+            ModelUnavailable: If there is no model that the server itself may call.
+            InvalidInput: If the session's name is none.
+            ConfigInvalid: If a prompt template cannot be used.
+        """
+        model, uncounted = self.opened.model_for(self.config.user_space), self.opened.llm
+        if model is None or uncounted is None:
+            raise no_model(self.config.llm.provider)
+        session = session_id or new_session_id()
+        log = self.updater.session_uri(session)
+        scope = self.projects.scope(None, here)
+        stored = self.extractor.sessions.messages(log) if session_id else ()
+        seen = [message for message in stored if scope.sees(message.project, private=message.private)]
+        return Chat(
+            Setting(session, self.config.chat, self.config.llm.deadline_seconds, instructions, metadata, here),
+            PromptLibrary(self.config.prompt_dirs),
+            Side(self, model) if self.access is Access.READ_WRITE else None,
+            Side(self.view(access=Access.PRIVATE), uncounted),
+            exchanges([(message.role, message.text) for message in seen]),
+        )
+
     def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """The update loop over the receipt of ``commit(messages=…, extract=False)``; see ``ConversationIntake``."""
-        return self._intake.extraction(recorded)
+        return counted(self._intake.extraction(recorded), self.store.usage.asked, self.config.user_space)
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""

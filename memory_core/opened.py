@@ -15,6 +15,7 @@ from memory_core.errors import RunebookError
 from memory_core.index.indexer import Indexer
 from memory_core.index.providers import open_embedder, open_reranker
 from memory_core.index.sealing import SealedIndex
+from memory_core.lifecycle.counted_model import CountedModel
 from memory_core.llm.client import Closeable, LLMClient
 from memory_core.llm.providers import open_client
 from memory_core.registry import MemoryTypeRegistry
@@ -112,6 +113,15 @@ class OpenedStore:
             if self._llm is None:
                 self._llm = open_client(self._llm_settings)
             return self._llm
+
+    def model_for(self, user_space: str) -> LLMClient | None:
+        """The same model with its calls counted for a user, or None.
+
+        Raises:
+            ModelUnavailable: If the settings name one that cannot be used.
+        """
+        client = self.llm
+        return None if client is None else CountedModel(client, self.store.usage.asked, user_space)
 
     def _adopt(self) -> None:
         """Take in what people changed while nobody was looking."""

@@ -27,6 +27,7 @@ from memory_core.retrieval.engine import ContextEngine
 from memory_core.retrieval.hot import HotMemory
 from memory_core.retrieval.insight import SIMILAR_FROM, SIMILAR_LIMIT, Insight, SimilarMemories
 from memory_core.retrieval.metrics import Metrics
+from memory_core.retrieval.metrics_page import is_metrics, metrics_listing, read_metrics
 from memory_core.retrieval.pieces import PieceReader, Spaces
 from memory_core.retrieval.privacy import private_elsewhere
 from memory_core.retrieval.retriever import Retriever
@@ -132,13 +133,17 @@ class MemoryReader:
     def read(
         self, uri: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None, here: str | None = None
     ) -> ReadResult:
-        """Lines of one file, see ``Browser.read``, or of a page of history, see ``history_page``."""
+        """Lines of one file, see ``Browser.read``, of a page of history, see ``history_page``, or of the metrics."""
         if is_history(uri):
             history = self.history.seen_from(self.projects.current(here))
             return read_history(history, uri, offset, limit, limit_chars)
+        if is_metrics(uri):
+            return read_metrics(self.metrics(wait=False), offset, limit, limit_chars)
         page = self.browser.read(uri, offset, limit, limit_chars)
         if offset == 0:
             self.insight.note_read(page.uri)
+            links = self.browser.seen_from(self.projects.current(here)).linked(MemoryUri.parse(page.uri))
+            return replace(page, links=links)
         return page
 
     @healed
@@ -155,13 +160,15 @@ class MemoryReader:
         self.opened.look()
         self.indexer.follow()
         browser = self.browser.seen_from(self.projects.current(here))
-        if is_history(uri):
+        if is_history(uri) or is_metrics(uri):
             raise _not_listed(uri)
         listings = browser.ls(uri, output, abs_limit, show_all_hidden, node_limit)
         if MemoryUri.parse(uri).parts:
             return listings
-        past = history_listing(self.history, abs_limit if output == "agent" else None)
-        return replace(listings, entries=(*listings.entries, *past))
+        shown = abs_limit if output == "agent" else None
+        past = history_listing(self.history, shown)
+        figures = [metrics_listing(entry.updated_at, shown) for entry in past]
+        return replace(listings, entries=(*listings.entries, *past, *figures))
 
     @healed
     def tree(
@@ -178,7 +185,7 @@ class MemoryReader:
         self.opened.look()
         self.indexer.follow()
         browser = self.browser.seen_from(self.projects.current(here))
-        if is_history(uri):
+        if is_history(uri) or is_metrics(uri):
             raise _not_listed(uri)
         return browser.tree(uri, output, abs_limit, show_all_hidden, node_limit, level_limit)
 
@@ -268,10 +275,10 @@ class MemoryReader:
         return self.insight.trail(limit, uri)
 
     @healed
-    def metrics(self) -> Metrics:
+    def metrics(self, *, whole: bool = False, wait: bool = True) -> Metrics:
         """What the store holds, how it is used and how fast it answers; see ``Insight.metrics``."""
-        return self.insight.metrics()
+        return self.insight.metrics(whole=whole, wait=wait)
 
 
 def _not_listed(uri: str) -> InvalidUri:
-    return InvalidUri(f"{uri!r} is a page of history, not a directory.", hint=f'Read it: read("{uri}").')
+    return InvalidUri(f"{uri!r} is a page, not a directory.", hint=f'Read it: read("{uri}").')

@@ -9,10 +9,15 @@ from memory_core.config import Config
 from memory_core.index.catalog import Catalog
 from memory_core.lifecycle.extraction import Extractor
 from memory_core.lifecycle.maintenance.capacity import KnowledgeCapacity
+from memory_core.lifecycle.maintenance.compression import Compression
 from memory_core.lifecycle.maintenance.expiry import Expiry, FinishedTasks
+from memory_core.lifecycle.maintenance.log_archive import LogArchive
 from memory_core.lifecycle.maintenance.maintainer import Maintainer
+from memory_core.lifecycle.maintenance.rolling import RollingPass, SummaryImprovement
+from memory_core.lifecycle.maintenance.summaries import SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.lifecycle.sessions import SessionReader
+from memory_core.lifecycle.tiers.tiers import Tiers
 from memory_core.model.changes import CommitReceipt
 from memory_core.model.hits import FindResult
 from memory_core.model.operations import MemoryOperations
@@ -99,9 +104,26 @@ def build_extractor(
     )
 
 
-def build_maintainer(upkeep: Upkeep) -> Maintainer:
-    """The passes over one user's memories, in the order in which they run."""
-    return Maintainer((Expiry(upkeep), FinishedTasks(upkeep), KnowledgeCapacity(upkeep)))
+def build_maintainer(upkeep: Upkeep, tiers: Tiers, writer: SummaryWriter) -> Maintainer:
+    """The passes over one user's memories, in the order in which they run.
+
+    Args:
+        upkeep: Their access to the store.
+        tiers: Of the user's conversations.
+        writer: Has the configured model summarise.
+    """
+    return Maintainer(
+        (
+            *tiers.passes,
+            Expiry(upkeep),
+            FinishedTasks(upkeep),
+            KnowledgeCapacity(upkeep),
+            LogArchive(upkeep),
+            Compression(upkeep, writer),
+            RollingPass(upkeep),
+            SummaryImprovement(upkeep, writer),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

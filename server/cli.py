@@ -17,7 +17,22 @@ from collections.abc import Sequence
 
 from memory_core.version import program_version
 from server import hooks
-from server.commands import maintaining, past, portability, recovery, remembering, searching, serving, tokens, upkeep
+from server.commands import (
+    chat,
+    importing,
+    maintaining,
+    past,
+    portability,
+    recovery,
+    remembering,
+    review,
+    searching,
+    serving,
+    stats,
+    summary,
+    tokens,
+    upkeep,
+)
 from server.commands.opening import Commands
 from server.log_lines import LogLine
 from server.terminal import plain
@@ -29,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.setdefault(variable, "1")  # on contended cores two BLAS threads are slower than one
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
-    arguments = _parser().parse_args(argv)
+    arguments = _commands().parse(sys.argv[1:] if argv is None else argv)
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(LogLine("runebook: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
@@ -59,7 +74,7 @@ def _speak_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stdout else "strict")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _commands() -> Commands:
     parser = argparse.ArgumentParser(
         prog="runebook",
         description="Long-term memory for any MCP client, kept as Markdown files you own.",
@@ -67,9 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"runebook {program_version()}")
     commands = Commands(parser)
-    for module in (remembering, searching, maintaining, past, upkeep, recovery, portability, tokens, hooks, serving):
+    kept = (remembering, searching, maintaining, review, past, upkeep, recovery, portability, importing)
+    for module in (*kept, chat, summary, stats, tokens, hooks, serving):
         module.register(commands)
-    return parser
+    return commands
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ _BRIEF_ELSEWHERE = (
 _REASON_LIMIT_CHARS = 1_000
 _LEFT_OUT_SHOWN = 10
 _ALSO_SHOWN = 5
+_RIVALS_SHOWN = 3
+_LINKS_SHOWN = 20
 _LEAST_BUDGET_TOKENS = 200
 
 T = TypeVar("T")
@@ -40,9 +42,9 @@ def failure(message: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
-def result(text: str, facts: dict[str, Any], *, is_error: bool = False) -> CallToolResult:
-    """A result with the same facts in both forms."""
-    content = [TextContent(type="text", text=text)]
+def result(text: str, facts: dict[str, Any], *more: str, is_error: bool = False) -> CallToolResult:
+    """A result with the same facts in both forms; ``more`` are texts that stand apart from the first."""
+    content = [TextContent(type="text", text=each) for each in (text, *filter(None, more))]
     return CallToolResult(content=content, structured_content=facts, is_error=is_error)
 
 
@@ -132,8 +134,10 @@ def find_text(found: FindResult) -> str:
     for rank, hit in enumerate(found.hits, 1):
         why = ", ".join(f"{name} {value:.2f}" for name, value in hit.why.items())
         lines.append(f"{rank}. {hit.abstract}\n   {hit.uri} [{_kind(hit)}, score {hit.score:.2f}: {why}]")
-        if hit.contested_by:
-            lines.append(f"   contradicted or replaced by {', '.join(hit.contested_by)}")
+        if hit.confidence < 1.0:
+            lines.append(f"   confidence {hit.confidence:.2f}")
+        for rival in hit.rivals[:_RIVALS_SHOWN]:
+            lines.append(f"   {rival.verb} {rival.uri} (strength {rival.strength:.2f}): {rival.abstract}")
         if hit.also:
             shown = ", ".join(hit.also[:_ALSO_SHOWN])
             lines.append(f"   the same {len(hit.also)} more times: {shown}{', …' if hit.also[_ALSO_SHOWN:] else ''}")
@@ -178,6 +182,17 @@ def listing_result(listings: Listings) -> CallToolResult:
     )
 
 
+def links_text(page: ReadResult) -> str:
+    """The memories that a memory relates to, one a line; empty for none."""
+    lines: list[str] = []
+    for link in page.links[:_LINKS_SHOWN]:
+        state = "" if link.state == "in use" else f", {link.state}"
+        what = f": {link.abstract}" if link.abstract else ""
+        lines.append(f"- {link.relation.replace('_', ' ')} {link.uri} (strength {link.strength:.2f}{state}){what}")
+    more = [f"- and {len(page.links) - _LINKS_SHOWN} more"] if len(page.links) > _LINKS_SHOWN else []
+    return "\n".join(["This memory", *lines, *more]) if lines else ""
+
+
 def read_text(page: ReadResult) -> str:
     """The lines themselves, and where to go on."""
     if page.next_offset is None:
@@ -199,9 +214,10 @@ def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
     while True:
         page = read(limit_chars)
         text, facts = read_text(page), page.as_dict()
-        size = _size(text, facts)
+        links = links_text(page)
+        size = _size(text + links, facts)
         if size < RESULT_LIMIT_CHARS or limit_chars < _NOTE_CHARS:
-            return result(text, facts)
+            return result(text, facts, links)
         limit_chars = int(limit_chars * 0.95 * RESULT_LIMIT_CHARS / size)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memory_core.retrieval.hot import HotMemory
@@ -41,11 +41,21 @@ def metrics_text(metrics: Metrics) -> str:
     """A line for each figure."""
     lines: list[str] = []
     for name, value in metrics.as_dict().items():
-        if isinstance(value, dict):
+        if isinstance(value, list):
+            lines += [f"{name}:" if value else f"{name}: -", *(f"    {_call_line(call)}" for call in value)]
+        elif isinstance(value, dict):
             lines += [f"{name}:", *(f"    {part or '(none)'}: {_figure(figure)}" for part, figure in value.items())]
         else:
             lines.append(f"{name}: {_figure(value)}")
     return "\n".join(lines)
+
+
+def _call_line(call: Mapping[str, Any]) -> str:
+    failures = f", {call['failures']:,} failed" if call["failures"] else ""
+    cached = f" ({call['cached_tokens']:,} cached)" if call["cached_tokens"] else ""
+    model = f" ({call['model']})" if call["model"] else ""
+    tokens = f"{call['prompt_tokens']:,} tokens read{cached}, {call['completion_tokens']:,} written"
+    return f"{call['purpose']}{model}: {call['calls']:,} calls{failures}, {tokens}"
 
 
 def _figure(value: float | None) -> str:

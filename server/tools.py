@@ -82,7 +82,8 @@ def build_tools(session: MemorySession) -> list[Tool]:
             Field(
                 description="profile, preferences, entities, events, cases, patterns, tools, skills, facts, tasks, "
                 "reflections, assistant_knowledge, notes (default), daily_logs (an entry of today's log; fields kind: "
-                "event, auto_extract or reflection, tool, error), or a type of the owner's."
+                "event, auto_extract or reflection, tool, error), rolling_summary (the page that sessions begin with, "
+                "written anew), or a type of the owner's."
             ),
         ] = None,
         priority: Annotated[str | float | None, Field(description="low, normal, high, critical, or 0 to 1.")] = None,
@@ -269,7 +270,7 @@ _DESCRIPTIONS = {
         "preference, a decision, a correction ('don't do that again', 下次不要这样), or when you solved a problem "
         "worth repeating. Send exactly one of: memory_content (one memory, optionally with memory_type and fields); "
         "operations (several changes: write_operations create or replace by key, edit_operations patch fields with "
-        "SEARCH/REPLACE, delete_operations remove); messages (a whole conversation, kept verbatim). A receipt says for "
+        "SEARCH/REPLACE or set pinned, expires_at, active, confidence, links; delete_operations remove); messages (a whole conversation, kept verbatim). A receipt says for "
         "each operation whether it was created, updated, deleted, unchanged, queued or rejected and why, and names "
         "similar memories; it never merges or drops by itself. A queued receipt may hold a brief: follow it and "
         "hand in operations with its session_id. Do not store secrets."

@@ -86,10 +86,18 @@ def test_scores_and_order_are_those_of_a_store_without_the_other(
 
 def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other(stores: dict[str, Memory]) -> None:
     def answers(view: Memory) -> list[str]:
-        copy = view.commit("The doctor in Chengdu 成都 spoke of diabetes again.", fields={"title": "Again"})
+        view.store.usage.flush()  # what was used counts from now on, in both stores
+        # No question matches it as well as it matches bob's first: moments of last use would decide.
+        text = "The doctor in Chengdu 成都 called again late in May and spoke of sugar, diabetes, bread and long walks."
+        copy = view.commit(text, fields={"title": "Again"})
         facts: list[Any] = [copy.as_dict(), view.tree(level_limit=9, show_all_hidden=True).as_dict()]
-        facts += [view.retrieve(question).as_dict() for question in QUESTIONS]
-        facts += [view.retrieve("What of the cello 大提琴?", session_id="chat").as_dict() for _ in range(2)]
+        for question, session_id in [
+            *((question, None) for question in QUESTIONS),
+            ("What of the cello 大提琴?", "chat"),
+        ]:
+            for _ in range(1 if session_id is None else 2):
+                facts.append(view.retrieve(question, session_id=session_id).as_dict())
+                view.store.usage.flush()
         facts += [view.similar("The doctor in Chengdu spoke of diabetes 成都.", 0.1).as_dict()]
         return [plain(fact) for fact in facts]
 

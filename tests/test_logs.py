@@ -6,8 +6,6 @@ import contextlib
 import io
 import logging
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from memory_core.config import Config, EmbeddingConfig, LLMConfig
 from memory_core.errors import RunebookError
 from memory_core.memory import Memory, open_memory
 from server.log_lines import LogLine, without_content
+from tests.fork_server import starter
 
 WORDS = ("zanzibar", "quokkafish", "桑给巴尔", "marmaladeqx")
 TOPIC, TEXT, CHINESE, QUESTION = WORDS
@@ -124,24 +123,10 @@ def test_no_word_of_a_question_is_on_stderr_of_a_command(tmp_path: Path) -> None
         memory.commit(messages=[{"role": "user", "content": TEXT}], session_id=f"{TOPIC} chat", extract=False)
     damage(tmp_path)
     for arguments in (["find", QUESTION], ["ls", "viking://user/default"]):
-        ran = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "server.cli",
-                *arguments,
-                "--home",
-                str(tmp_path),
-                "--set",
-                "embedding.provider=none",
-            ],
-            env=os.environ | {"ANTHROPIC_API_KEY": KEY},
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-        )
+        home = ("--home", str(tmp_path), "--set", "embedding.provider=none")
+        ran = starter().call(*arguments, *home, env=os.environ | {"ANTHROPIC_API_KEY": KEY})
         for word in (*WORDS, TOKEN, KEY):
-            assert word not in ran.stderr
+            assert word not in ran.stderr.decode("utf-8")
 
 
 @pytest.mark.parametrize(

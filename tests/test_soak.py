@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="fi
 def test_nothing_acknowledged_is_lost_while_processes_are_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--minutes", "0.7", "--seed", "7", "--kills-per-minute", "40", "--damage-seconds", "12"]
+    options = ["--minutes", "0.4", "--seed", "7", "--kills-per-minute", "60", "--damage-seconds", "8"]
     code = soak.main([*options, "--home", str(tmp_path / "soak")])
     said = capsys.readouterr().out
     assert code == 0, said

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from memory_core.index import waiting
+from memory_core.index import resting, waiting
 from memory_core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
@@ -49,8 +49,8 @@ class Position:
 class Entry(NamedTuple):
     """A document as ranking sees it; times are ISO 8601 in UTC.
 
-    ``contested_by`` is a JSON list of the memories that contradict or replace this one. Documents with the same
-    ``signature`` say the same thing.
+    ``contested_by`` is a JSON list of the memories that contradict or replace this one, each with relation and
+    strength; ``support`` what others lend it, in [0, 1]. Documents with the same ``signature`` say the same thing.
     """
 
     id: int
@@ -69,10 +69,20 @@ class Entry(NamedTuple):
     confidence: float
     active: bool
     expires_at: str | None
+    support: float
 
     def in_use(self, now: str) -> bool:
         """Whether it was not put to rest and is not past its time; ``now`` as the catalog writes times."""
         return bool(self.active) and (self.expires_at is None or self.expires_at > now)
+
+
+class Voice(NamedTuple):
+    """A memory as one that speaks for or against another: its address and line, how far it is trusted, since when."""
+
+    uri: str
+    abstract: str
+    confidence: float
+    updated_at: str
 
 
 class Saying(NamedTuple):
@@ -135,6 +145,7 @@ class Catalog:
         connection.execute("DROP TABLE words")  # a torn full-text table could not be emptied
         connection.execute(WORDS_DDL)
         waiting.clear(connection)
+        resting.clear(connection)
         connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
         self._fill(connection)
 
@@ -173,6 +184,7 @@ class Catalog:
             "active": document.active,
             "pinned": document.pinned,
             "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
+            "support": document.support,
             "role": document.role,
             "speaker": document.speaker,
             "session_id": document.session_id,
@@ -281,15 +293,15 @@ class Catalog:
             found |= dict(self.connection().execute(f"SELECT id, own FROM documents WHERE id IN ({marks})", chunk))
         return found
 
-    def changed_at(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, str]:
-        """When memories were last changed; those that are gone, or whose time nobody knows, are left out."""
+    def voices(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, Voice]:
+        """Memories by URI; those that are gone, or whose time nobody knows, are left out."""
         condition = condition or ANYTHING
         rows = self.connection().execute(
-            "SELECT d.uri, d.updated_at FROM documents d WHERE d.part = 0 AND d.updated_at IS NOT NULL "
-            f"AND d.uri IN (SELECT value FROM json_each(?)) AND {condition.sql}",
+            "SELECT d.uri, d.abstract, d.confidence, d.updated_at FROM documents d WHERE d.part = 0 "
+            f"AND d.updated_at IS NOT NULL AND d.uri IN (SELECT value FROM json_each(?)) AND {condition.sql}",
             (json.dumps(list(uris)), *condition.parameters),
         )
-        return dict(rows.fetchall())
+        return {row[0]: Voice(*row) for row in rows}
 
     def count(self) -> int:
         """How many documents there are."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from memory_core.errors import StorageFailed
+from memory_core.index.resting import DDL as RESTING_DDL
 from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.storage import atomic
@@ -38,12 +39,14 @@ CREATE VIRTUAL TABLE words USING fts5 (
 """
 #: Vectors outlive every other table: what an older catalog embedded need not be embedded again.
 _SCHEMA_1 = VECTORS_DDL
-_SCHEMA_3 = (
+_SCHEMA_4 = (
     """
 DROP TABLE IF EXISTS meta;
 DROP TABLE IF EXISTS spaces;
 DROP TABLE IF EXISTS documents;
 DROP TABLE IF EXISTS passages;
+DROP TABLE IF EXISTS models;
+DROP TABLE IF EXISTS waiting;
 DROP TABLE IF EXISTS words;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE spaces (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -71,6 +74,7 @@ CREATE TABLE documents (
     active INTEGER NOT NULL,
     pinned INTEGER NOT NULL,
     expires_at TEXT,
+    support REAL NOT NULL,
     role TEXT,
     speaker TEXT,
     session_id TEXT,
@@ -84,7 +88,7 @@ CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS
     + WAITING_DDL
 )
 #: A catalog is made anew rather than altered: the ledger and the files fill it.
-_MIGRATIONS = (_SCHEMA_1, "", _SCHEMA_3)
+_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL)
 
 
 class CatalogFile:

@@ -8,7 +8,7 @@ its neighbours. Pure; the catalog stores what is built here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -24,8 +24,12 @@ from memory_core.model.han import simplified
 from memory_core.model.memory_file import parse
 from memory_core.model.project import is_private, stored_project
 from memory_core.model.record import CONTENT, MemoryRecord, read_record, summary_line
+from memory_core.model.relations import CONTESTING, confidence_in, relations_in, unit
+from memory_core.model.rolling_summary import is_rolling_summary
 from memory_core.model.schema import MemoryType
+from memory_core.model.segment import is_segment
 from memory_core.model.uri import MemoryUri, Scope
+from memory_core.scoring.evidence import support_of
 
 ABSTRACT_LIMIT_CHARS = 256
 #: Turns on each side whose text is embedded with a message.
@@ -37,8 +41,6 @@ PREVIOUS_CHARS = 600
 MESSAGES_NAME = "messages.jsonl"
 #: The field that says when something happened.
 EVENT_TIME = "event_time"
-#: Relations of a memory to one that says otherwise.
-_CONTESTING = frozenset({"contradicts", "replaced_by"})
 _DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
@@ -49,8 +51,9 @@ class Document:
     ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
     shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
     or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
-    recalled unless it is asked for. ``contested_by`` names the memories that contradict or replace this
-    one; documents with the same ``signature`` say the same thing.
+    recalled unless it is asked for. ``contested_by`` gives the memories that contradict or replace this one: URI,
+    relation and strength; ``support`` is what others lend it, in [0, 1]. Documents with the same ``signature`` say the
+    same thing.
     """
 
     uri: MemoryUri
@@ -75,7 +78,8 @@ class Document:
     category: str | None = None
     project: str | None = None
     private: bool = False
-    contested_by: tuple[str, ...] = ()
+    contested_by: tuple[tuple[str, str, float], ...] = ()
+    support: float = 0.0
     signature: str = ""
     role: str | None = None
     speaker: str | None = None
@@ -88,8 +92,8 @@ def is_session_log(uri: MemoryUri) -> bool:
 
 
 def is_searchable(uri: MemoryUri) -> bool:
-    """Whether the file is indexed at all; directory summaries and the archive are not."""
-    if uri.is_summary or uri.scope is Scope.ARCHIVE:
+    """Whether the file is indexed at all: not summaries (but those of logs), the archive, proposals."""
+    if uri.is_summary or uri.scope is Scope.ARCHIVE or is_segment(uri) or uri.is_proposal or is_rolling_summary(uri):
         return False
     return is_session_log(uri) or uri.name.endswith(".md")
 
@@ -118,6 +122,7 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
     if len(pieces) > 1:
         pieces = [pieces[0], *(f"{simplified(name)}\n{piece}" for piece in pieces[1:])]
     happened = _happened(record.fields.get(EVENT_TIME))
+    relations = tuple(relations_in(record.meta))
     return Document(
         uri=uri,
         part=0,
@@ -132,8 +137,8 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
         created_at=_text(record.meta.get("created_at")),
         updated_at=_text(record.meta.get("updated_at")),
         happened=happened,
-        salience=_unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
-        confidence=_unit(record.meta.get("confidence"), 1.0),
+        salience=unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
+        confidence=confidence_in(record.meta),
         active=is_active(record.meta),
         pinned=is_pinned(record.meta),
         expires_at=None if is_pinned(record.meta) else expiry(record.meta),
@@ -141,7 +146,10 @@ def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -
         category=_text(record.meta.get("category")),
         project=stored_project(memory_type, record.meta),
         private=is_private(memory_type, record.meta),
-        contested_by=tuple(_contesting(record.meta.get("links"))),
+        contested_by=tuple(
+            (known.uri, known.relation, known.strength) for known in relations if known.relation in CONTESTING
+        ),
+        support=support_of(known.strength for known in relations if known.relation == "supported_by"),
         signature=signature(record.body),
     )
 
@@ -284,17 +292,5 @@ def _date_heading(happened: str | None) -> str:
         return ""
 
 
-def _contesting(links: Any) -> Iterator[str]:
-    """URIs of linked memories that say otherwise; a hand edit may have left anything there."""
-    for link in _sequence(links):
-        if isinstance(link, Mapping) and link.get("relation") in _CONTESTING and isinstance(link.get("uri"), str):
-            yield link["uri"]
-
-
 def _sequence(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _unit(value: Any, default: float) -> float:
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
-    return float(value) if sound else default

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from memory_core.errors import StoreBusy
+from memory_core.index import resting
 from memory_core.index.catalog import Catalog, Position
 from memory_core.index.documents import (
     is_searchable,
@@ -32,6 +33,7 @@ from memory_core.model.conversation import Message, parse_lines
 from memory_core.model.daily_log import log_day
 from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
+from memory_core.model.segment import is_archived_segment
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
@@ -224,6 +226,8 @@ class Follower:
             self._files.popleft()
 
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
+        if is_archived_segment(row.uri):
+            resting.put(connection, row.uri, row.after)
         if not is_searchable(row.uri):
             return
         if row.appended and (filling or log_day(row.uri) is not None):
@@ -236,6 +240,8 @@ class Follower:
 
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
+        if is_archived_segment(uri):
+            resting.put(connection, uri, self._ledger.text_at(uri, seq))
         if is_searchable(uri):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
 
@@ -257,6 +263,7 @@ class Follower:
     ) -> None:
         messages = [(first + line, message) for line, message in numbered(text)]
         self._catalog.grow(connection, uri, session_growth(uri, earlier, messages))
+        resting.apply(connection, str(uri))
 
 
 def numbered(text: str) -> Iterator[tuple[int, Message]]:

@@ -11,8 +11,9 @@ Does not embed anything, and does not read a clock: times are given, in seconds 
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 DDL = """
@@ -41,6 +42,8 @@ _NO_VECTOR = (
     "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.space = p.space AND v.uri = p.uri AND v.part = p.part "
     "AND v.content_sha256 = p.content_sha256 AND v.fingerprint = m.fingerprint)"
 )
+#: The row of ``meta`` that counts texts which needed no vector.
+_REUSED = "vectors_reused"
 _MODEL = "(SELECT id FROM models WHERE fingerprint = ?)"
 
 
@@ -65,6 +68,7 @@ def put(
     ).fetchone()
     if held is not None:
         if held[1] == content_sha256:
+            _note_reuse(connection)
             connection.execute("UPDATE passages SET document_id = ? WHERE id = ?", (document_id, held[0]))
             return
         _forget(connection, "id = ?", held[0])
@@ -72,10 +76,12 @@ def put(
         "INSERT INTO passages (document_id, space, uri, part, text, content_sha256) VALUES (?, ?, ?, ?, ?, ?)",
         (document_id, space, uri, part, text, content_sha256),
     )
-    connection.execute(
+    added = connection.execute(
         f"INSERT INTO waiting SELECT m.id, p.id FROM models m, passages p WHERE p.id = ? AND {_NO_VECTOR}",
         (cursor.lastrowid,),
     )
+    if added.rowcount == 0:
+        _note_reuse(connection)
 
 
 def remove(connection: sqlite3.Connection, uri: str) -> None:
@@ -96,6 +102,33 @@ def clear(connection: sqlite3.Connection) -> None:
     """Drop all passages; the models stay registered."""
     connection.execute("DELETE FROM waiting")
     connection.execute("DELETE FROM passages")
+
+
+def standing(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str | None) -> tuple[int, int]:
+    """How many passages some spaces hold, and how many of them wait for the model; 0 wait for none."""
+    row = connection.execute(
+        "SELECT count(*), coalesce(sum(EXISTS (SELECT 1 FROM waiting w WHERE w.passage_id = p.id AND w.model_id = "
+        f"{_MODEL})), 0) FROM passages p WHERE p.space IN (SELECT value FROM json_each(?))",
+        (fingerprint, json.dumps(list(spaces))),
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def effort(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many vectors were computed, and how often a text came again that had its vector, since the index was made."""
+    row = connection.execute(
+        "SELECT (SELECT count(*) FROM vectors), coalesce((SELECT value FROM meta WHERE name = ?), 0)", (_REUSED,)
+    ).fetchone()
+    return int(row[0]), int(row[1])
+
+
+def _note_reuse(connection: sqlite3.Connection) -> None:
+    """Count a text that needs no vector of any model in use; without one nothing is counted."""
+    connection.execute(
+        "INSERT INTO meta SELECT ?, '1' WHERE EXISTS (SELECT 1 FROM models) "
+        "ON CONFLICT (name) DO UPDATE SET value = value + 1",
+        (_REUSED,),
+    )
 
 
 def is_registered(connection: sqlite3.Connection, fingerprint: str, since: float) -> bool:

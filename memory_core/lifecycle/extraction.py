@@ -11,18 +11,15 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.lifecycle.receipts import EXTRACTION, summed
 from memory_core.lifecycle.sessions import Part, SessionReader
+from memory_core.lifecycle.tiers.trigger import ExtractionTrigger, retry_at
 from memory_core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
-from memory_core.model.changes import (
-    Action,
-    CommitReceipt,
-    OperationResult,
-)
+from memory_core.model.changes import Action, CommitReceipt, OperationResult
 from memory_core.model.filename import short_hash
 from memory_core.model.operations import MemoryOperations
 from memory_core.model.project import NO_PROJECT, Belonging
@@ -35,16 +32,12 @@ from memory_core.react.review import without_counts
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.store import Store
 from memory_core.storage.tables.extractions import Extraction, ExtractionQueue
-from memory_core.update.updater import MemoryUpdater, Span, parse_operations
+from memory_core.update.updater import MemoryUpdater, Settlement, Span, parse_operations
 
 #: Older conversations that one commit takes up beside its own.
 _TAKEN_UP = 2
 #: Of these, the first that may be taken up.
 _LOOKED_AT = 8
-#: The first failures may be tried again at once; then each waits twice as long as the one before.
-_PATIENCE = 2
-_RETRY_AFTER = timedelta(minutes=1)
-_RETRY_LIMIT = timedelta(hours=6)
 #: Conversations after which a model that fails each time is left alone.
 _FAILURES_IN_A_ROW = 2
 _RETRIED = "It is taken up by the next commit of a conversation, or by: runebook extract."
@@ -52,6 +45,9 @@ _RETRIED = "It is taken up by the next commit of a conversation, or by: runebook
 
 #: The update loop and the writer of briefs for conversations that belong to a project.
 Within = Callable[[Belonging], tuple[MemoryReActOrchestrator, BriefWriter]]
+#: What is extracted next, and what the commit of its memories settles where that is not the queue's next span.
+_Taken = tuple[Part, Settlement | None]
+COMMIT, PROMOTION = "commit", "promotion"
 
 
 class Extractor:
@@ -93,36 +89,85 @@ class Extractor:
         """What waits."""
         return self._store.ledger.extractions
 
-    def extraction(self, log: MemoryUri) -> Generator[LLMRequest, Completion, CommitReceipt]:
+    @property
+    def sessions_directory(self) -> MemoryUri:
+        """Where this user's conversations are."""
+        return self._updater.sessions
+
+    def extraction(
+        self, log: MemoryUri, now: datetime | None = None, *, again: bool = False
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """Extract what waits of one session.
 
         Yields requests to a language model and is sent its completions; a ``ModelFailed`` may be thrown in. Nothing
         is locked while the model thinks but this session's extraction, against a second one.
 
+        Args:
+            log: Of the session.
+            now: Time of the commits; default the clock's.
+            again: Whether what a promotion took is taken once more.
+
         Returns:
             What was committed, and a ``queued`` result with the reason for what was not.
         """
+
+        def next_part() -> _Taken | None:
+            row = self.queue.get(log)
+            if row is None or not row.waiting:
+                return None
+            return self.sessions.part(row, self.orchestrator.conversation_tokens, again=again), None
+
+        return (yield from self._alone(log, lambda: self._extract(log, next_part, now)))
+
+    def promotion(
+        self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract some messages of a session out of their order; see ``extraction``.
+
+        Args:
+            log: Of the session.
+            next_part: What is to be extracted next, with what it changes beside memories; None where nothing is left.
+            now: Time of the commits.
+        """
+        return (yield from self._alone(log, lambda: self._extract(log, next_part, now)))
+
+    def _alone(
+        self, log: MemoryUri, extract: Callable[[], Generator[LLMRequest, Completion, CommitReceipt]]
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract while nobody else extracts the same session."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._lock(log).held())
             except StoreBusy:
                 note = "another client is extracting this conversation at this moment"
                 return summed([], [OperationResult(EXTRACTION, str(log), Action.QUEUED, note=note)], TokenUsage())
-            return (yield from self._extract(log))
+            return (yield from extract())
 
     def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
         return self.queue.waiting(self._updater.sessions, limit, due_at)
 
-    def due(self, recorded: CommitReceipt, now: datetime | None = None) -> list[MemoryUri]:
-        """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again."""
+    def due(self, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> list[MemoryUri]:
+        """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again.
+
+        Args:
+            recorded: Of that commit.
+            trigger: Which of them are extracted by now.
+            now: Aware.
+        """
         own = [MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION]
         project = self.sessions.project_of(own[0]) if own else None
-        at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+        at = now.astimezone(UTC).isoformat(timespec="seconds")
         waiting = (row for row in self.waiting(_LOOKED_AT + len(own), at) if row.log not in own)
         # What it would say in the receipt is not for another project.
-        older = [row.log for row in waiting if self.sessions.is_seen(row.log, project)]
-        return own + older[:_TAKEN_UP]
+        seen = (row for row in waiting if self.sessions.is_seen(row.log, project))
+        older = [row.log for row in seen if trigger.takes_other(row, now)]
+        return [log for log in own if self._takes(log, recorded, trigger, now)] + older[:_TAKEN_UP]
+
+    def _takes(self, log: MemoryUri, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> bool:
+        row = self.queue.get(log)
+        began = any(result.op == "messages" and result.action is Action.CREATED for result in recorded.results)
+        return row is not None and row.waiting > 0 and trigger.takes_own(row, now, first=began)
 
     def extract_waiting(
         self, client: LLMClient, deadline_seconds: float, session_id: str | None = None
@@ -139,9 +184,9 @@ class Extractor:
         """
         failures = 0
         for log in [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]:
-            receipt = drive(self.extraction(log), client, deadline_seconds)
+            receipt = drive(self.extraction(log, again=session_id is not None), client, deadline_seconds)
             yield receipt
-            failed = any(result.action is Action.QUEUED for result in receipt.results)
+            failed = any(result.op == EXTRACTION and result.action is Action.QUEUED for result in receipt.results)
             failures = failures + 1 if failed else 0
             if failures == _FAILURES_IN_A_ROW:
                 return
@@ -268,36 +313,51 @@ class Extractor:
         except RunebookError:
             return False
 
-    def _extract(self, log: MemoryUri) -> Generator[LLMRequest, Completion, CommitReceipt]:
+    def _extract(
+        self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
         receipts: list[CommitReceipt] = []
         results: list[OperationResult] = []
         notes: list[str] = []
         meter = Meter()
-        while (row := self.queue.get(log)) is not None and row.waiting:
+        before: Span | None = None
+        while (row := self.queue.get(log)) is not None:
             try:
-                part = self.sessions.part(row, self.orchestrator.conversation_tokens)
+                if (taken := next_part()) is None:
+                    break
+                part, settlement = taken
+                if part.span == before:  # the commit left it as it was
+                    moved = any(result.conflict for receipt in receipts for result in receipt.results)
+                    why = "memories changed meanwhile" if moved else "none of the model's operations could be applied"
+                    results.append(self._postponed(row, now, why))
+                    break
+                before = part.span
+                if not part.conversation.messages:
+                    receipts.append(self._passed_over(part.span, now))
+                    continue
                 loop, _ = self._within(part.belonging)
                 outcome = yield from meter.read(loop.extract(part.conversation))
-                receipt = self._commit(outcome, part)
+                receipt = self._commit(outcome, part, settlement, now)
                 receipts.append(receipt)
                 if any(result.conflict for result in receipt.results):
                     mended = yield from meter.read(loop.mend(part.conversation, outcome, receipt))
                     if mended is not None:
                         notes += mended.dropped
                         if len(mended.operations):
-                            receipts.append(self._commit(mended, part))
+                            receipts.append(self._commit(mended, part, settlement, now))
             except RunebookError as error:
-                results.append(self._postponed(row, error.message, error.hint))
-                break
-            after = self.queue.get(log)
-            if after is None or after.extracted <= row.extracted:
-                moved = any(result.conflict for receipt in receipts for result in receipt.results)
-                why = "memories changed meanwhile" if moved else "none of the model's operations could be applied"
-                results.append(self._postponed(row, why))
+                results.append(self._postponed(row, now, error.message, error.hint))
                 break
         return replace(whole := summed(receipts, results, meter.usage), notes=(*whole.notes, *notes))
 
-    def _commit(self, outcome: Outcome, part: Part) -> CommitReceipt:
+    def _passed_over(self, span: Span, now: datetime | None) -> CommitReceipt:
+        """Messages that a promotion took leave the queue."""
+        done = MemoryOperations(reasoning="promotions of their topics took them already")
+        return self._updater.apply_operations(done, session_id=span.log.parent.name, span=span, now=now)
+
+    def _commit(
+        self, outcome: Outcome, part: Part, settlement: Settlement | None, now: datetime | None
+    ) -> CommitReceipt:
         span = part.span
         operations = outcome.operations
         if not operations.reasoning:
@@ -306,7 +366,10 @@ class Extractor:
             operations,
             session_id=span.log.parent.name,
             expected=outcome.expected,
-            span=span,
+            span=span if settlement is None else None,
+            settlement=settlement,
+            kind=COMMIT if settlement is None else PROMOTION,
+            now=now,
             belonging=part.belonging,
         )
         kept = [
@@ -317,11 +380,8 @@ class Extractor:
         summary = None if outcome.summary is None else {"open_tasks": [], "summary": outcome.summary}
         return replace(receipt, notes=(*receipt.notes, *outcome.dropped, *kept), working_memory=summary)
 
-    def _postponed(self, row: Extraction, reason: str, hint: str = _RETRIED) -> OperationResult:
-        beyond = row.attempts + 1 - _PATIENCE
-        wait = None if beyond <= 0 else min(_RETRY_AFTER * 2 ** min(beyond - 1, 10), _RETRY_LIMIT)
-        retry_at = None if wait is None else (datetime.now(UTC) + wait).isoformat(timespec="seconds")
-        self.queue.postpone(row.log, reason, retry_at)
+    def _postponed(self, row: Extraction, now: datetime | None, reason: str, hint: str = _RETRIED) -> OperationResult:
+        self.queue.postpone(row.log, reason, retry_at(row.attempts + 1, now or datetime.now(UTC)))
         note = f"the conversation is stored and waits: {reason}"
         return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note, hint=hint)
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from memory_core.errors import ModelFailed, ModelUnavailable
 from memory_core.lifecycle.compaction import Compactor
 from memory_core.lifecycle.extraction import Extractor
-from memory_core.lifecycle.receipts import EXTRACTION, merged
+from memory_core.lifecycle.receipts import EXTRACTION, added, merged
+from memory_core.lifecycle.tiers.promotion import Promoter
+from memory_core.lifecycle.tiers.trigger import ExtractionTrigger
 from memory_core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.model.changes import Action, CommitReceipt
 from memory_core.model.project import ProjectScope
@@ -26,6 +29,8 @@ class ConversationIntake:
     Args:
         store: Keeps the final receipts.
         extractor: Runs the update loop over one session.
+        trigger: Says what is extracted by now.
+        promoter: Finds what is hot.
         compactor: Adds what must stay in a compressed context.
         indexed: Brings the index up to date with a receipt, for whoever works in a project.
         client: Opens the configured model, or returns None; raises ``ModelFailed`` if it cannot be used.
@@ -36,6 +41,8 @@ class ConversationIntake:
         self,
         store: Store,
         extractor: Extractor,
+        trigger: ExtractionTrigger,
+        promoter: Promoter,
         compactor: Compactor,
         indexed: Callable[[CommitReceipt, ProjectScope], CommitReceipt],
         client: Callable[[], LLMClient | None],
@@ -43,46 +50,91 @@ class ConversationIntake:
     ) -> None:
         self._store = store
         self._extractor = extractor
+        self._trigger = trigger
+        self._promoter = promoter
         self._compactor = compactor
         self._indexed = indexed
         self._client = client
         self._deadline_seconds = deadline_seconds
 
-    def take_in(self, recorded: CommitReceipt) -> CommitReceipt:
-        """Make of a conversation what can be made at once: memories by the configured model, else a brief."""
+    def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
+        """Make of a conversation what is made of it by now: memories by the configured model, else a brief."""
         if not _waits(recorded):
             return self._compactor.completed(recorded)
+        moment = now or datetime.now().astimezone()
         try:
             client = self._client()
         except ModelFailed as error:
             recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
             return self._compactor.completed(recorded)
         if client is None:
-            return self._compactor.completed(self._extractor.briefed(recorded))
-        return drive(self.extraction(recorded), client, self._deadline_seconds)
+            own = _log_of(recorded)
+            is_due = own in self._extractor.due(recorded, self._trigger, moment)
+            receipt = self._extractor.briefed(recorded) if is_due else self._left_waiting(recorded)
+            return self._compactor.completed(receipt)
+        return drive(self.extraction(recorded, now), client, self._deadline_seconds)
 
-    def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Extract the conversation that was just recorded, then the oldest that still waits.
+    def extraction(
+        self, recorded: CommitReceipt, now: datetime | None = None
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract the conversation that was just recorded, then the oldest that still waits, as far as they are due.
 
         Yields requests to a language model and is sent its completions; see ``llm.client.drive``.
+
+        Args:
+            recorded: The receipt of the conversation's commit.
+            now: The moment; default the clock's.
 
         Returns:
             The receipt of everything together.
         """
+        moment = now or datetime.now().astimezone()
         receipt = recorded
         if not _waits(recorded):
             return self._compactor.completed(receipt)
         own = _log_of(recorded)
         scope = ProjectScope(None if own is None else self._extractor.sessions.project_of(own))
-        for log in self._extractor.due(recorded):
-            done = yield from self._extractor.extraction(log)
+        due = self._extractor.due(recorded, self._trigger, moment)
+        if own not in due:
+            receipt = self._left_waiting(receipt)
+        failed = False
+        for log in due:
+            done = yield from self._extractor.extraction(log, now)
             receipt = merged(receipt, log, self._indexed(done, scope))
-            if any(result.action is Action.QUEUED for result in done.results):
+            failed = any(result.op == EXTRACTION and result.action is Action.QUEUED for result in done.results)
+            if failed:
                 break
+        if not failed:
+            receipt = yield from self._promoted(receipt, own, scope, moment)
         receipt = self._compactor.completed(receipt)
         if REPEATED not in recorded.notes:
             self._store.finish(receipt)
         return receipt
+
+    def _promoted(
+        self, receipt: CommitReceipt, own: MemoryUri | None, scope: ProjectScope, now: datetime
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """The receipt with what became of the hottest segment; others wait for the next commit, or maintenance."""
+        hot = (
+            hot
+            for hot in self._promoter.after(own, now)
+            if self._extractor.sessions.is_seen(hot.stored.log, scope.current)
+        )
+        hottest = next(hot, None)
+        if hottest is None:
+            return receipt
+        done = yield from self._promoter.promotion(hottest, now)
+        return added(receipt, self._indexed(done, scope))
+
+    def _left_waiting(self, recorded: CommitReceipt) -> CommitReceipt:
+        """The receipt with what the conversation waits for."""
+        results = tuple(
+            replace(result, note=f"{result.note}; {self._trigger.why(row)}")
+            if result.op == EXTRACTION and (row := self._extractor.queue.get(MemoryUri.parse(result.uri))) is not None
+            else result
+            for result in recorded.results
+        )
+        return replace(recorded, results=results)
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits, conversation by conversation, with the configured model.

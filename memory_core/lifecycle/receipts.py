@@ -16,8 +16,14 @@ EXTRACTION = "extraction"
 def merged(recorded: CommitReceipt, log: MemoryUri, extracted: CommitReceipt) -> CommitReceipt:
     """The receipt of a recorded conversation together with what was made of the session ``log``."""
     own = any((result.op, result.uri) == ("messages", str(log)) for result in recorded.results)
-    waited = [result for result in recorded.results if (result.op, result.uri) != (EXTRACTION, str(log))]
-    results = (*waited, *extracted.results)
+    waited = tuple(result for result in recorded.results if (result.op, result.uri) != (EXTRACTION, str(log)))
+    whole = added(replace(recorded, results=waited), extracted)
+    return replace(whole, working_memory=extracted.working_memory) if own else whole
+
+
+def added(recorded: CommitReceipt, extracted: CommitReceipt) -> CommitReceipt:
+    """The receipt of a recorded conversation together with what was made of some of its messages, or of others."""
+    results = (*recorded.results, *extracted.results)
     notes = (*recorded.notes, *extracted.notes)
     if recorded.commit_id and extracted.commit_id:
         notes = (*notes, f"the memories are commit {extracted.commit_id}")
@@ -32,7 +38,6 @@ def merged(recorded: CommitReceipt, log: MemoryUri, extracted: CommitReceipt) ->
         similar=(*recorded.similar, *extracted.similar),
         notes=notes,
         usage=usage or None,
-        working_memory=extracted.working_memory if own else recorded.working_memory,
     )
 
 

@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 from memory_core.errors import ModelUnavailable
 from memory_core.llm.client import Completion, LLMRequest, StopReason, Structure, TokenUsage
-from memory_core.llm.endpoint import CONNECT_SECONDS, Connection, Endpoint, failed
+from memory_core.llm.endpoint import CONNECT_SECONDS, Connection, Endpoint, failed, refuses_temperature
 from memory_core.llm.retrying import AttemptFailed, Deadline, Fault, persist
 from memory_core.llm.strict_schema import strict, system_text
 
 _OWN_URL = "https://api.anthropic.com"
+#: Of Claude; the setting goes further, for others.
+_HOTTEST = 1.0
 _STOPS = {
     "max_tokens": StopReason.LENGTH,
     "model_context_window_exceeded": StopReason.LENGTH,
@@ -58,6 +60,7 @@ class AnthropicClient:
         self._retries = retries
         self._environment = environment
         self._sleep = sleep
+        self._takes_no_temperature = False
         self._lock = threading.Lock()
         self._connection: Connection | None = None
 
@@ -95,9 +98,10 @@ class AnthropicClient:
             return self._connection
 
     def _asked(self, connection: Connection, request: LLMRequest, deadline: Deadline) -> Any:
-        structure = self._structure
+        structure: Structure = self._structure if request.schema else "text"
         sdk = connection.sdk
         schema = {"format": {"type": "json_schema", "schema": strict(request.schema, "anthropic")}}
+        temperature = None if self._takes_no_temperature else request.temperature
         text = system_text(request, structure, shown=not connection.endpoint.is_own)
         system = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
         left = deadline.left()
@@ -108,6 +112,8 @@ class AnthropicClient:
                 system=[system],
                 messages=[{"role": turn.role, "content": turn.text} for turn in request.turns],
                 output_config=schema if structure == "json_schema" else sdk.omit,
+                # The SDK has no name for it any more; models that take it, and compatible servers, still do.
+                extra_body=None if temperature is None else {"temperature": min(temperature, _HOTTEST)},
                 # Naming a time also keeps the SDK from refusing a large max_tokens without streaming.
                 timeout=sdk.Timeout(left, connect=min(left, CONNECT_SECONDS)),
             )
@@ -115,6 +121,9 @@ class AnthropicClient:
             attempt = failed(error, sdk)
             if self._adapts and structure == "json_schema" and _is_about_schema(attempt.fault):
                 self._structure = "text"
+                return self._asked(connection, request, deadline)
+            if temperature is not None and refuses_temperature(attempt.fault):
+                self._takes_no_temperature = True
                 return self._asked(connection, request, deadline)
             raise attempt from None
         if not isinstance(message, sdk.types.Message) or not isinstance(message.content, list):

@@ -35,9 +35,11 @@ class LLMRequest:
     Attributes:
         system: The static part: rules, memory types. The same for every conversation, so that providers can cache it.
         turns: The dynamic part, ending with a ``user`` turn.
-        schema: JSON schema of the answer, as pydantic writes it.
+        schema: JSON schema of the answer, as pydantic writes it; empty asks for plain text.
         schema_name: A short name for it: letters, digits, ``_``.
         max_tokens: Most tokens of the answer.
+        temperature: Of the answer; None is the endpoint's own. An endpoint that takes none is asked without.
+        purpose: What the answer is for, as metrics count it.
     """
 
     system: str
@@ -45,6 +47,8 @@ class LLMRequest:
     schema: Mapping[str, Any]
     schema_name: str
     max_tokens: int
+    temperature: float | None = None
+    purpose: str = "extraction"
 
 
 class StopReason(StrEnum):

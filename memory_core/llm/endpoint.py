@@ -161,6 +161,11 @@ def is_exhausted(text: str) -> bool:
     return any(words in text.casefold() for words in ("insufficient_quota", "credit balance", "insufficient balance"))
 
 
+def refuses_temperature(fault: Fault) -> bool:
+    """Whether the endpoint takes no temperature, or not this one, as models that reason at length do."""
+    return fault.status in (400, 422) and "temperature" in fault.text.casefold()
+
+
 def fault_of(error: Exception, sdk: Any) -> Fault:
     """What an exception of the ``anthropic`` or ``openai`` package says; both have the same tree."""
     if isinstance(error, sdk.APIStatusError):

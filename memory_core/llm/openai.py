@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from memory_core.errors import ModelUnavailable
 from memory_core.llm.client import Completion, LLMRequest, StopReason, Structure, TokenUsage
-from memory_core.llm.endpoint import CONNECT_SECONDS, Connection, Endpoint, failed, is_exhausted
+from memory_core.llm.endpoint import CONNECT_SECONDS, Connection, Endpoint, failed, is_exhausted, refuses_temperature
 from memory_core.llm.retrying import AttemptFailed, Deadline, Fault, is_transient, persist
 from memory_core.llm.strict_schema import strict, system_text
 
@@ -57,6 +57,7 @@ class OpenAIClient:
         self._adapts = structure == "auto"
         self._structure: Structure = "json_schema" if structure == "auto" else structure
         self._limit_name: str | None = None
+        self._takes_no_temperature = False
         self._retries = retries
         self._environment = environment
         self._sleep = sleep
@@ -98,17 +99,18 @@ class OpenAIClient:
     def _asked(self, connection: Connection, request: LLMRequest, deadline: Deadline) -> Completion:
         """One attempt, asked again at once in another form where the endpoint does not know the first."""
         own = connection.endpoint.is_own
-        tried: set[tuple[str, str]] = set()
+        tried: set[tuple[str, str, bool]] = set()
         while True:
-            structure = self._structure
+            structure: Structure = self._structure if request.schema else "text"
             limit = self._limit_name or ("max_completion_tokens" if own else "max_tokens")
-            tried.add((structure, limit))
+            tried.add((structure, limit, self._takes_no_temperature))
             try:
                 answer = self._sent(connection, request, structure, limit, own, deadline.left())
             except AttemptFailed as error:
-                if not self._adapt(error.fault, structure, limit) or (
-                    (self._structure, self._limit_name or limit) in tried
-                ):
+                if not self._adapt(error.fault, structure, limit):
+                    raise
+                known = self._structure if request.schema else structure
+                if (known, self._limit_name or limit, self._takes_no_temperature) in tried:
                     raise
             else:
                 return answer
@@ -117,6 +119,9 @@ class OpenAIClient:
         """Whether the endpoint's words name something to leave out; it is remembered."""
         if fault.status in (400, 422) and _ABOUT_LIMIT.search(fault.text) and _UNKNOWN.search(fault.text):
             self._limit_name = _OTHER_LIMIT[limit]
+            return True
+        if refuses_temperature(fault):
+            self._takes_no_temperature = True
             return True
         about_format = fault.status in (400, 404, 422, 500, 501) and _ABOUT_FORMAT.search(fault.text)
         if self._adapts and about_format and structure in _WEAKER:
@@ -129,12 +134,14 @@ class OpenAIClient:
     ) -> Completion:
         sdk = connection.sdk
         system = system_text(request, structure, shown=not own)
+        temperature = None if self._takes_no_temperature else request.temperature
         try:
             answer = connection.client.chat.completions.create(
                 model=self._model,
                 messages=[{"role": "system", "content": system}]
                 + [{"role": turn.role, "content": turn.text} for turn in request.turns],
                 response_format=_response_format(request, structure) or sdk.omit,
+                temperature=sdk.omit if temperature is None else temperature,
                 timeout=sdk.Timeout(left, connect=min(left, CONNECT_SECONDS)),
                 **{limit: request.max_tokens},
             )

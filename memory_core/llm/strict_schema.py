@@ -40,6 +40,8 @@ def system_text(request: LLMRequest, structure: Structure, *, shown: bool = Fals
         structure: How the client makes the model keep to the schema; ``json_schema`` needs no description of it.
         shown: The schema is enforced but the model never sees it, as in servers that compile it to a grammar.
     """
+    if not request.schema:
+        return request.system
     plain = inlined(request.schema)
     if structure != "json_schema":
         return f"{request.system}\n\n{_ANSWER}\n{outline(plain)}\n"

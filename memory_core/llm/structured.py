@@ -42,15 +42,21 @@ class JSONAdapter(Generic[M]):
         name: A short name of the schema, letters, digits and ``_``; default the model's.
         choices: Values that text members of a name may take, such as the memory types that there are. They guide
             the model; an answer with another value is still read.
+        purpose: What the answers are for, as metrics count them.
     """
 
     def __init__(
-        self, model: type[M], name: str | None = None, choices: Mapping[str, Sequence[str]] | None = None
+        self,
+        model: type[M],
+        name: str | None = None,
+        choices: Mapping[str, Sequence[str]] | None = None,
+        purpose: str = "extraction",
     ) -> None:
         self.model = model
         self.name = name or model.__name__
         self.schema: Mapping[str, Any] = _with_choices(model.model_json_schema(), choices or {})
         self._keys = known_keys(model)
+        self._purpose = purpose
 
     def format(self, system: str, turns: Sequence[Turn], max_tokens: int) -> LLMRequest:
         """A request for one answer.
@@ -61,7 +67,7 @@ class JSONAdapter(Generic[M]):
             turns: The dynamic part, ending with a user's turn.
             max_tokens: Most tokens of the answer.
         """
-        return LLMRequest(system, tuple(turns), self.schema, self.name, max_tokens)
+        return LLMRequest(system, tuple(turns), self.schema, self.name, max_tokens, purpose=self._purpose)
 
     def parse(self, answer: Completion | str) -> Parsed[M]:
         """Read an answer.

@@ -8,6 +8,34 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class Rival:
+    """A newer memory that says otherwise, as it is shown beside the one that it contests.
+
+    Attributes:
+        relation: What the contested one has to it: ``contradicts`` or ``replaced_by``.
+        strength: Of the relation, in [0, 1].
+        confidence: How far the rival is trusted, in [0, 1].
+        abstract: Its one line.
+    """
+
+    uri: str
+    relation: str
+    strength: float
+    confidence: float
+    abstract: str
+    updated_at: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
+    def verb(self) -> str:
+        """How it contests: ``contradicted by`` or ``replaced by``."""
+        return "replaced by" if self.relation == "replaced_by" else "contradicted by"
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One found item.
 
@@ -16,7 +44,8 @@ class Hit:
             ``salience``, and 1.0 for each of ``exact``, ``speaker``, ``date``, ``project`` that speaks for it.
         project: The project it belongs to, if any.
         also: Near-identical items that are folded into this one.
-        contested_by: Newer memories that contradict or replace it.
+        confidence: How far it is trusted, in [0, 1].
+        rivals: Newer memories that contradict or replace it, the weightiest first.
     """
 
     uri: str
@@ -28,11 +57,22 @@ class Hit:
     why: Mapping[str, float]
     project: str | None = None
     also: tuple[str, ...] = ()
-    contested_by: tuple[str, ...] = ()
+    confidence: float = 1.0
+    rivals: tuple[Rival, ...] = ()
+
+    @property
+    def contested_by(self) -> tuple[str, ...]:
+        """The rivals' addresses."""
+        return tuple(rival.uri for rival in self.rivals)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form, without members that say nothing."""
-        optional = {"project": self.project, "also": list(self.also), "contested_by": list(self.contested_by)}
+        optional = {
+            "project": self.project,
+            "also": list(self.also),
+            "contested_by": list(self.contested_by),
+            "rivals": [rival.as_dict() for rival in self.rivals],
+        }
         return {
             "uri": self.uri,
             "context_type": self.context_type,
@@ -40,6 +80,7 @@ class Hit:
             "score": self.score,
             "abstract": self.abstract,
             "updated_at": self.updated_at,
+            "confidence": self.confidence,
             "why": dict(self.why),
             **{name: value for name, value in optional.items() if value},
         }
@@ -117,23 +158,53 @@ class Listings:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkedMemory:
+    """Another memory that the one that is read relates to.
+
+    Attributes:
+        relation: How the one that is read relates to it.
+        strength: Of the relation, in [0, 1].
+        at: Since when.
+        abstract: Its one line; empty where it is gone.
+        state: ``in use``, ``at rest``, ``archived`` (``uri`` is where it is now) or ``gone``.
+    """
+
+    uri: str
+    relation: str
+    strength: float
+    abstract: str
+    state: str = "in use"
+    at: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form without an absent time."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Lines of a file; ``first_line`` is 0-based, ``next_offset`` names where to go on when lines were left."""
+    """Lines of a file; ``first_line`` is 0-based, ``next_offset`` names where to go on when lines were left.
+
+    ``links`` are the memories that this one relates to, given with its first lines.
+    """
 
     uri: str
     content: str
     first_line: int
     total_lines: int
     next_offset: int | None = None
+    links: tuple[LinkedMemory, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON form without an absent ``next_offset``."""
+        """JSON form without an absent ``next_offset``, and without ``links`` where there are none."""
         result: dict[str, Any] = {
             "uri": self.uri,
             "content": self.content,
             "first_line": self.first_line,
             "total_lines": self.total_lines,
         }
+        if self.links:
+            result["links"] = [link.as_dict() for link in self.links]
         return result if self.next_offset is None else {**result, "next_offset": self.next_offset}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 Scalar = str | int | float | bool
@@ -52,15 +53,17 @@ class Standing(LenientModel):
     """What may be said of a memory beside its content; a member that is left out stays as it is.
 
     ``pinned`` keeps it from ever being condensed or archived by itself; ``expires_at`` is an ISO date or time, empty
-    for never; ``active: false`` puts it to rest: kept and readable, but neither found nor recalled.
+    for never; ``active: false`` puts it to rest: kept and readable, but neither found nor recalled. A person or a
+    client says so; the schema that a model's answer is held to leaves most of it out, for providers bound how much is
+    optional.
     """
 
-    salience: Unit | None = None
-    confidence: Unit | None = None
-    tags: list[str] | None = None
-    pinned: bool | None = None
-    expires_at: str | None = None
-    active: bool | None = None
+    salience: Annotated[Unit | None, SkipJsonSchema()] = None
+    confidence: Annotated[Unit | None, SkipJsonSchema()] = None
+    tags: Annotated[list[str] | None, SkipJsonSchema()] = None
+    pinned: Annotated[bool | None, SkipJsonSchema()] = None
+    expires_at: Annotated[str | None, SkipJsonSchema()] = None
+    active: Annotated[bool | None, SkipJsonSchema()] = None
 
 
 class MemoryData(Standing):
@@ -70,18 +73,29 @@ class MemoryData(Standing):
     fields: dict[str, Scalar | None] = Field(default_factory=dict)
     abstract: str | None = None
     overview: str | None = None
+    salience: Unit | None = None
+    confidence: Unit | None = None
+    expires_at: str | None = None
+    tags: list[str] | None = None
     category: str | None = None
     links: list[Link] | None = None
     _source: dict[str, str] = PrivateAttr(default_factory=dict)
+    _said_at: str | None = PrivateAttr(default=None)
 
     @property
     def source(self) -> Mapping[str, str]:
         """What Runebook itself knows about where a new memory comes from; never part of the JSON."""
         return self._source
 
-    def sourced(self, source: Mapping[str, str]) -> Self:
+    @property
+    def said_at(self) -> str | None:
+        """When a memory from elsewhere was made, ISO 8601 in UTC; None is now. Never part of the JSON."""
+        return self._said_at
+
+    def sourced(self, source: Mapping[str, str], said_at: str | None = None) -> Self:
         """The same with a source: kind, tool, error type and the like."""
         self._source = dict(source)
+        self._said_at = said_at
         return self
 
 

@@ -20,6 +20,8 @@ from memory_core.errors import InvalidUri
 SCHEME = "viking://"
 ABSTRACT_NAME = ".abstract.md"
 OVERVIEW_NAME = ".overview.md"
+#: Below a user's space: what waits for its owner.
+REVIEW_FOLDER = "review"
 PART_LIMIT_BYTES = 255
 URI_LIMIT_BYTES = 2048
 
@@ -91,6 +93,11 @@ class MemoryUri:
     def is_summary(self) -> bool:
         """Whether it is a directory's L0 or L1, which are made from what is beside them."""
         return self.name in (ABSTRACT_NAME, OVERVIEW_NAME)
+
+    @property
+    def is_proposal(self) -> bool:
+        """Whether this is a change that waits for its owner, or their folder."""
+        return self.scope is Scope.USER and self.parts[2:3] == (REVIEW_FOLDER,)
 
     @property
     def name(self) -> str:

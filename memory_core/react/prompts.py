@@ -82,6 +82,25 @@ PHASES: Mapping[str, Phase] = {
         },
         frozenset({"types", "call", "schema", "conversation"}),
     ),
+    "chat": Phase(
+        "The system prompt of `runebook chat`.",
+        {
+            "relationship": "What the assistant is to the user; the setting `chat.relationship`.",
+            "style": "A hint at the style; the setting `chat.style`, or empty.",
+            "instructions": "What `--system` adds; may be empty.",
+        },
+    ),
+    "chat_turn": Phase(
+        "One message of the user in `runebook chat`.",
+        {
+            "recalled": "What memory holds for it, in a fenced block; may be empty.",
+            "metadata": "What the caller says about the conversation, in a fenced block; may be empty.",
+            "time": "Date and time.",
+            "words": "What the user said.",
+        },
+        frozenset({"recalled", "words"}),
+    ),
+    "summaries": Phase("Summaries of old memories, logs and conversations, many in one request, during maintenance."),
 }
 
 

@@ -8,16 +8,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from memory_core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.model.availability import is_active
 from memory_core.model.daily_log import entries, log_day
 from memory_core.model.directory_summary import abstract_line
-from memory_core.model.hits import Listing, Listings, ReadResult
+from memory_core.model.hits import LinkedMemory, Listing, Listings, ReadResult
+from memory_core.model.memory_file import parse
 from memory_core.model.record import summary_line
+from memory_core.model.relations import Relation, relations_in
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
 from memory_core.retrieval.privacy import is_elsewhere
 from memory_core.storage.file_store import Entry, FileStore
 
 _FRAGMENT = re.compile(r"(?P<uri>.*/(?:messages\.jsonl|logs/\d{4}-\d\d-\d\d\.md))#(?P<line>\d{1,9})")
 _NAMES_SHOWN = 8
+_LINKED_LINE_CHARS = 160
 #: A file that is in no catalog is opened for its abstract up to this size.
 _ABSTRACT_BYTES = 1024 * 1024
 
@@ -116,6 +120,47 @@ class Browser:
         text = self._files.text(uri) if log_day(uri) is not None else None
         return next((entry.lines for entry in entries(text or "") if entry.line == line), 1)
 
+    def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
+        """The memories that a memory relates to, the strongest relations first.
+
+        Those in other spaces, and those private to another project, are not named.
+        """
+        text = self._files.text(self.visible(uri)) if uri.name.endswith(".md") else None
+        relations = () if text is None else relations_in(parse(text).trailer or {})
+        ends = (self._end(relation) for relation in relations)
+        return tuple(sorted((end for end in ends if end is not None), key=lambda end: -end.strength))
+
+    def _end(self, relation: Relation) -> LinkedMemory | None:
+        """The other end of a relation as it is now; None where it may not be named."""
+        try:
+            uri = MemoryUri.parse(relation.uri)
+        except InvalidUri:
+            return None
+        if not self._may_see(uri):
+            return None
+        text = self._files.text(uri)
+        if text is None and uri.scope is not Scope.ARCHIVE:
+            archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
+            text = self._files.text(archived)
+            uri = uri if text is None else archived
+        if text is None:
+            return LinkedMemory(str(uri), relation.relation, relation.strength, "", "gone", relation.at)
+        if is_elsewhere(uri, text, self._project):
+            return None
+        resting = "in use" if is_active(parse(text).trailer or {}) else "at rest"
+        return LinkedMemory(
+            str(uri),
+            relation.relation,
+            relation.strength,
+            self._abstract(uri, text),
+            "archived" if uri.scope is Scope.ARCHIVE else resting,
+            relation.at,
+        )
+
+    def _abstract(self, uri: MemoryUri, text: str) -> str:
+        """A memory's one line, by the catalog where it is indexed."""
+        return summary_line(self._abstracts([str(uri)]).get(str(uri)) or _line_of(text), _LINKED_LINE_CHARS)
+
     def ls(
         self,
         uri_text: str,
@@ -203,8 +248,8 @@ class Browser:
             text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
-                if text is not None and is_elsewhere(entry.uri, text, self._project):
-                    text = _PRIVATE_LINE
+                if text is not None:
+                    text = _PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else _line_of(text)
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
 
@@ -229,6 +274,13 @@ class Browser:
         names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
         more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
         return names + more
+
+
+def _line_of(text: str) -> str:
+    """What a file that is in no catalog says of itself, else how it begins."""
+    file = parse(text)
+    given = (file.trailer or {}).get("abstract")
+    return given if isinstance(given, str) and given.strip() else file.body
 
 
 def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:

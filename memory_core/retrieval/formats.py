@@ -26,6 +26,7 @@ _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 _TITLES: Mapping[str, str] = {
     "profile": "Who the user is",
+    "summary": "Summary of what is known",
     "directory": "What is stored",
     "constraints": "Active constraints",
     "memories": "Memories",
@@ -38,6 +39,7 @@ _TITLES: Mapping[str, str] = {
 #: Headings of a system prompt, in order, and the parts or memory types below them.
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "User Profile": ("profile",),
+    "Summary": ("summary",),
     "User Preferences": ("preferences",),
     "Known Facts": (),
     "User Patterns": ("patterns",),

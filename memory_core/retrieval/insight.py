@@ -20,7 +20,7 @@ from memory_core.model.secrets import Discreet
 from memory_core.model.uri import SCHEME, MemoryUri
 from memory_core.retrieval.browse import Browser
 from memory_core.retrieval.hot import HotMemories, HotMemory
-from memory_core.retrieval.metrics import Metrics, collect
+from memory_core.retrieval.metrics import Metrics, collect, spaces_of
 from memory_core.retrieval.retriever import Retriever
 from memory_core.retrieval.standing import standing
 from memory_core.storage.store import Store
@@ -194,12 +194,21 @@ class Insight:
             _check_limit(limit, self._config.search.hot_limit)
         return self._hot.hot(limit, project)
 
-    def metrics(self) -> Metrics:
-        """All figures; see ``retrieval.metrics``."""
+    def metrics(self, *, whole: bool = False, wait: bool = True) -> Metrics:
+        """All figures; see ``retrieval.metrics``.
+
+        Args:
+            whole: Of all users' and agents' spaces, with the size of ledger and index: for the folder's owner.
+            wait: Whether to wait for a model that loads; without it, nobody knows yet which vectors are missing.
+        """
         self._store.usage.flush()
         self._indexer.follow()
-        self._loaded()
-        return collect(self._store.ledger, self._indexer, self._spaces, self._config.user_space)
+        if wait:
+            self._loaded()
+        if not whole:
+            return collect(self._store.ledger, self._indexer, self._spaces, self._config.user_space)
+        spaces = tuple(dict.fromkeys((*self._spaces, *spaces_of(self._indexer))))
+        return collect(self._store.ledger, self._indexer, spaces, None, self._store.files.state)
 
     def similar(
         self,

@@ -1,109 +1,214 @@
-"""Metrics: what a store holds, how it is used, and how fast it answers. Counts; changes nothing."""
+"""Metrics: what a store holds, how it is used, how fast it answers, and what models cost. Counts; changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
+from memory_core.index import waiting
 from memory_core.index.indexer import Indexer
 from memory_core.storage.ledger import Ledger
+from memory_core.storage.tables.model_calls import ModelCalls
+
+_ARCHIVE = "viking://archive"
+_SEGMENTS = "*/segments/*.md"
+_MEMORIES = "*/memories/*.md"
+_SUMMARIES = "*/.*.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Figures of one user's and one agent's space.
+    """Figures of one user's and one agent's space, or of all spaces of a folder.
 
     Attributes:
-        memories: Memories, of all types.
-        by_type: How many there are of each type, most first.
+        cells: How many memories there are, by space (``user/default``) and type, most first.
         mean_salience: Mean importance of all memories, in [0, 1]; None without any.
+        mean_confidence: Mean confidence of all memories, in [0, 1]; None without any.
+        pinned: Memories that never decay or leave by themselves.
+        archived: Memories in the archive; they are not among ``memories``.
         messages: Messages of conversations.
         sessions: Conversations.
+        segments: What conversations said about one topic, one file each.
+        waiting_sessions: Conversations that wait for extraction.
+        waiting_messages: Their messages that wait.
         directories: Directories that hold memories.
+        size_bytes: Of all files, the archive and conversations included.
+        state_bytes: Of ledger, index and vectors, by name; of the whole folder, empty for one who sees part of it.
         accesses: How often memories and messages were retrieved or read, ever.
         used: How many of them were, once at least.
+        commits: Commits by kind.
+        model_calls: Calls of language models and their tokens, by purpose and model.
         retrievals: Retrievals in the trail, which is bounded.
         p50_ms: Half of them took no longer; None without any.
         p99_ms: All but one in a hundred took no longer.
-        cache_hit_rate: Share that a cache answered, in [0, 1]; None without any.
-        passages: Texts to be found by meaning, of the whole store.
+        cached: How many of them a cache answered.
+        passages: Texts to be found by meaning.
         vectors: How many of them have a vector of the model in use; None while it is not loaded.
         waiting: How many still wait for one; None while it is not loaded.
+        embedded: Vectors that were computed since the index was made, of the whole store.
+        reused: Texts that came again meanwhile and had their vector; likewise.
     """
 
-    memories: int
-    by_type: Mapping[str, int]
+    cells: Mapping[tuple[str, str], int]
     mean_salience: float | None
+    mean_confidence: float | None
+    pinned: int
+    archived: int
     messages: int
     sessions: int
+    segments: int
+    waiting_sessions: int
+    waiting_messages: int
     directories: int
+    size_bytes: int
+    state_bytes: Mapping[str, int]
     accesses: int
     used: int
+    commits: Mapping[str, int]
+    model_calls: tuple[ModelCalls, ...]
     retrievals: int
     p50_ms: float | None
     p99_ms: float | None
-    cache_hit_rate: float | None
+    cached: int
     passages: int
     vectors: int | None
     waiting: int | None
+    embedded: int
+    reused: int
+
+    @property
+    def memories(self) -> int:
+        """Memories, of all types."""
+        return sum(self.cells.values())
+
+    @property
+    def by_type(self) -> Mapping[str, int]:
+        """How many there are of each type, most first."""
+        return self._summed(1)
+
+    @property
+    def by_space(self) -> Mapping[str, int]:
+        """How many there are in each space, most first."""
+        return self._summed(0)
+
+    @property
+    def cache_hit_rate(self) -> float | None:
+        """Share of retrievals that a cache answered, in [0, 1]; None without any."""
+        return round(self.cached / self.retrievals, 4) if self.retrievals else None
+
+    @property
+    def embedding_cache_hit_rate(self) -> float | None:
+        """Share of texts to embed that had their vector, in [0, 1]; None without any."""
+        asked = self.embedded + self.reused
+        return round(self.reused / asked, 4) if asked else None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {
+        facts: dict[str, Any] = {
             "memories": self.memories,
             "by_type": dict(self.by_type),
+            "by_space": dict(self.by_space),
             "mean_salience": self.mean_salience,
+            "mean_confidence": self.mean_confidence,
+            "pinned": self.pinned,
+            "archived": self.archived,
             "messages": self.messages,
             "sessions": self.sessions,
+            "segments": self.segments,
+            "waiting_extractions": {"sessions": self.waiting_sessions, "messages": self.waiting_messages},
             "directories": self.directories,
+            "size_bytes": {"files": self.size_bytes, **self.state_bytes},
             "accesses": self.accesses,
             "used": self.used,
+            "commits": dict(self.commits),
             "retrieval": {
                 "count": self.retrievals,
                 "p50_ms": self.p50_ms,
                 "p99_ms": self.p99_ms,
                 "cache_hit_rate": self.cache_hit_rate,
             },
-            "index": {"passages": self.passages, "vectors": self.vectors, "waiting": self.waiting},
+            "index": {
+                "passages": self.passages,
+                "vectors": self.vectors,
+                "waiting": self.waiting,
+                "cache_hit_rate": self.embedding_cache_hit_rate,
+            },
+            "models": [made.as_dict() for made in self.model_calls],
         }
+        return facts
+
+    def _summed(self, part: int) -> Mapping[str, int]:
+        found: Counter[str] = Counter()
+        for cell, count in self.cells.items():
+            found[cell[part]] += count
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def collect(ledger: Ledger, indexer: Indexer, spaces: Sequence[str], user_space: str) -> Metrics:
+def collect(
+    ledger: Ledger, indexer: Indexer, spaces: Sequence[str], user_space: str | None, state: Path | None = None
+) -> Metrics:
     """Take all figures; the index must have followed the ledger.
 
     Args:
-        ledger: Usage and the trail.
+        ledger: Usage, the trail, calls of models.
         indexer: What is stored.
         spaces: ``scope/space`` names that count.
-        user_space: Whose retrievals count.
+        user_space: Whose retrievals and calls count; None is everybody's.
+        state: Folder of ledger and index, where their size may be told.
     """
-    memories, by_type, mean_salience = _memories(indexer, spaces)
-    messages, sessions = _conversations(indexer, spaces)
     roots = [f"viking://{space}" for space in spaces]
+    archive = [f"{_ARCHIVE}/{space}" for space in spaces]
+    sessions = [root for root in roots if root.startswith("viking://session/")]
+    cells, mean_salience, mean_confidence, pinned = _memories(indexer, spaces)
+    messages, conversations = _conversations(indexer, spaces)
     used, accesses = ledger.usage_table.totals(roots)
     latencies = ledger.usage_table.latencies(user_space)
-    retrievals = len(latencies.milliseconds)
-    embedder, progress = indexer.embedder, indexer.progress()
+    holdings = ledger.holdings
+    waiting_sessions, waiting_messages = holdings.waiting(sessions)
+    embedder = indexer.embedder
+    indexer.progress()  # what a model has no vectors of begins to wait with its first use
     known = embedder is None or embedder.ready()
+    fingerprint = embedder.fingerprint if embedder is not None and known else None
+    passages, behind = waiting.standing(indexer.catalog.connection(), spaces, fingerprint)
+    embedded, reused = waiting.effort(indexer.catalog.connection())
     return Metrics(
-        memories=memories,
-        by_type=by_type,
+        cells=cells,
         mean_salience=mean_salience,
+        mean_confidence=mean_confidence,
+        pinned=pinned,
+        archived=holdings.files(archive, _MEMORIES)[0] - holdings.files(archive, _SUMMARIES)[0],
         messages=messages,
-        sessions=sessions,
+        sessions=conversations,
+        segments=holdings.files(sessions, _SEGMENTS)[0],
+        waiting_sessions=waiting_sessions,
+        waiting_messages=waiting_messages,
         directories=sum(ledger.directories.total(root) for root in roots),
+        size_bytes=holdings.files([*roots, *archive])[1],
+        state_bytes={} if state is None else dict(_sizes(state)),
         accesses=accesses,
         used=used,
-        retrievals=retrievals,
+        commits=holdings.commits([*roots, *archive]),
+        model_calls=tuple(ledger.model_calls.totals(user_space)),
+        retrievals=len(latencies.milliseconds),
         p50_ms=percentile(latencies.milliseconds, 50),
         p99_ms=percentile(latencies.milliseconds, 99),
-        cache_hit_rate=round(latencies.cached / retrievals, 4) if retrievals else None,
-        passages=progress.total,
-        vectors=progress.done if known else None,
-        waiting=(0 if embedder is None else progress.total - progress.done) if known else None,
+        cached=latencies.cached,
+        passages=passages,
+        vectors=(0 if embedder is None else passages - behind) if known else None,
+        waiting=behind if known else None,
+        embedded=embedded,
+        reused=reused,
     )
+
+
+def spaces_of(indexer: Indexer) -> tuple[str, ...]:
+    """All spaces of a folder that hold anything, as ``scope/space``."""
+    rows = indexer.catalog.connection().execute("SELECT DISTINCT space FROM documents ORDER BY space")
+    return tuple(str(space) for (space,) in rows)
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float | None:
@@ -116,18 +221,26 @@ def percentile(ascending: Sequence[float], percent: float) -> float | None:
     return ascending[ceil(len(ascending) * percent / 100) - 1] if ascending else None
 
 
-def _memories(indexer: Indexer, spaces: Sequence[str]) -> tuple[int, Mapping[str, int], float | None]:
-    """How many memories there are, how many of each type, and their mean salience."""
-    rows = indexer.catalog.connection().execute(
-        "SELECT memory_type, count(*), total(salience) FROM documents "
-        f"WHERE space IN ({_marks(spaces)}) AND part = 0 AND context_type <> 'resource' "
-        "GROUP BY memory_type ORDER BY 2 DESC, 1",
-        tuple(spaces),
+def _memories(
+    indexer: Indexer, spaces: Sequence[str]
+) -> tuple[Mapping[tuple[str, str], int], float | None, float | None, int]:
+    """How many memories there are by space and type, their mean salience and confidence, and how many are pinned."""
+    rows = (
+        indexer.catalog.connection()
+        .execute(
+            "SELECT space, memory_type, count(*), total(salience), total(confidence), total(pinned) FROM documents "
+            f"WHERE space IN ({_marks(spaces)}) AND part = 0 AND context_type <> 'resource' "
+            "GROUP BY space, memory_type ORDER BY 3 DESC, 1, 2",
+            tuple(spaces),
+        )
+        .fetchall()
     )
-    kinds = [(memory_type, int(count), float(salience)) for memory_type, count, salience in rows]
-    memories = sum(count for _, count, _ in kinds)
-    mean = round(sum(salience for _, _, salience in kinds) / memories, 4) if memories else None
-    return memories, {memory_type: count for memory_type, count, _ in kinds}, mean
+    cells = {(str(space), str(memory_type)): int(count) for space, memory_type, count, *_ in rows}
+    memories = sum(cells.values())
+    salience, confidence, pinned = (sum(float(row[column]) for row in rows) for column in (3, 4, 5))
+    if not memories:
+        return cells, None, None, 0
+    return cells, round(salience / memories, 4), round(confidence / memories, 4), int(pinned)
 
 
 def _conversations(indexer: Indexer, spaces: Sequence[str]) -> tuple[int, int]:
@@ -139,6 +252,19 @@ def _conversations(indexer: Indexer, spaces: Sequence[str]) -> tuple[int, int]:
     )
     messages, sessions = row.fetchone()
     return int(messages), int(sessions)
+
+
+def _sizes(state: Path) -> Iterator[tuple[str, int]]:
+    """Bytes of the files beside the memories: ledger, index, vectors of the approximate index."""
+    for name, pattern in (("ledger", "ledger.sqlite3*"), ("index", "index.sqlite3*"), ("chroma", "chroma*/**/*")):
+        yield name, sum(_size(path) for path in state.glob(pattern))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # it went away meanwhile
+        return 0
 
 
 def _marks(values: Sequence[str]) -> str:

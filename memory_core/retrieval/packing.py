@@ -64,17 +64,21 @@ class Part:
 #: In the order in which they are packed; the shares add up to 1.
 PARTS: Mapping[str, Part] = {
     "profile": Part(0.15),
+    "summary": Part(0.05),
     "skill": Part(0.12),
     "constraints": Part(0.14),
-    "memories": Part(0.22),
+    "memories": Part(0.20),
     "tools": Part(0.07),
-    "session": Part(0.15),
-    "log": Part(0.06, newest_last=True),
+    "session": Part(0.13),
+    "log": Part(0.05, newest_last=True),
     "recent": Part(0.05, newest_last=True),
     "directory": Part(0.04, may_cut=False),
 }
 #: In the order in which they are read.
-READING_ORDER = ("profile", "directory", "constraints", "memories", "tools", "skill", "session", "recent", "log")
+READING_ORDER = (
+    *("profile", "summary", "directory", "constraints", "memories"),
+    *("tools", "skill", "session", "recent", "log"),
+)
 
 
 class Costs(Protocol):

@@ -1,7 +1,7 @@
 """Pages of a conversation: what one person asked and what was answered, as one piece.
 
-A page begins where the one who began the conversation speaks after somebody else, so a page of a chat is a question
-with its answers, and a page of a talk between people is a turn with its replies. Pure: lines of a log in, pages out.
+Where one begins is said in ``model.exchange``; shown are the turns that may be shown, a few on each side of the turn
+that was looked for. Pure: lines of a log in, pages out.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from memory_core.model.conversation import Message, parse_lines, transcript_line
+from memory_core.model.exchange import Speaker, begins, opener_of, speaker_of
 
 #: Turns of one page, at most, on each side of the turn that was looked for.
 _REACH_TURNS = 6
 _FOUND_CHARS = 2_000
 _OTHER_CHARS = 400
-_PROMPTS = frozenset({"system", "developer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ConversationLog:
         self._lines = lines
         self._visible = visible
         self._messages: dict[int, Message | None] = {}
-        self._opener = next((key for at in range(len(lines)) if (key := self._speaker(at)) and key[0] == "user"), None)
+        self._opener = opener_of(map(self._speaker, range(len(lines))))
 
     def page_of(self, line: int) -> Page | None:
         """The page that holds a message; None where there is no such message, or none to show."""
@@ -82,16 +82,15 @@ class ConversationLog:
 
     def _begins(self, at: int) -> bool:
         """Whether the opener speaks after somebody else."""
-        return self._speaker(at) == self._opener and self._speaker(at - 1) != self._opener
+        return begins(self._speaker, at, self._opener)
 
-    def _speaker(self, at: int) -> tuple[str, str | None] | None:
-        message = self._message(at)
-        return None if message is None else (message.role, message.name)
+    def _speaker(self, at: int) -> Speaker:
+        return speaker_of(self._message(at))
 
     def _message(self, at: int) -> Message | None:
         """The message of a line; None for a damaged one, a prompt, or one that may not be shown."""
         if at not in self._messages:
             messages, _ = parse_lines(self._lines[at])
-            shown = [each for each in messages if each.role not in _PROMPTS and self._visible(each)]
+            shown = [each for each in messages if speaker_of(each) is not None and self._visible(each)]
             self._messages[at] = shown[0] if shown else None
         return self._messages[at]

@@ -21,10 +21,13 @@ from memory_core.model.hits import Hit
 from memory_core.model.memory_file import parse
 from memory_core.model.project import ProjectScope, is_private, project_key, stored_project
 from memory_core.model.record import CONTENT, summary_line
+from memory_core.model.rolling_summary import rolling_summary_uri
 from memory_core.model.schema import MemoryType
+from memory_core.model.segment import EXTRACT, Segment, parse_segment, segments_of
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.retrieval.browse import Browser
+from memory_core.retrieval.contradictions import rivals_in, with_rivals
 from memory_core.retrieval.packing import Piece
 from memory_core.retrieval.pages import ConversationLog, Page
 from memory_core.retrieval.standing import STANDING_SALIENCE
@@ -35,6 +38,9 @@ _BINDING_TYPES = frozenset({"preferences", "patterns"})
 _KIND_OF_TYPE = {"tools": "tools", "skills": "skill"} | dict.fromkeys(_BINDING_TYPES, "constraints")
 _DIRECTORY_LINE_CHARS = 160
 _DIRECTORIES = 200
+#: Of one conversation that are read.
+_SEGMENTS = 10_000
+_OVERVIEW_CHARS = 160
 #: When an event was, to the day, month or year.
 _DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 #: What joins the words of a name.
@@ -80,6 +86,7 @@ class PieceReader:
         self._spaces = spaces
         self._scope = scope
         self._logs: dict[str, ConversationLog] = {}
+        self._segments: dict[str, list[tuple[str, Segment]]] = {}
 
     @property
     def profile_uri(self) -> str:
@@ -112,14 +119,15 @@ class PieceReader:
         dated = changed[:10] if isinstance(changed, str) else None
         own_type = "" if known is None else known.name
         memory_type = own_type if hit is None else hit.memory_type
+        rivals = rivals_in(meta, self._named) if hit is None else hit.rivals
         return Piece(
             kind=kind or _kind(memory_type, meta.get("salience"), meta.get("pinned")),
             uri=uri,
-            text=text,
+            text=with_rivals(text, rivals),
             score=None if hit is None else hit.score,
             date=dated if happened is None else happened[0],
             memory_type=memory_type,
-            contested_by=() if hit is None else hit.contested_by,
+            contested_by=tuple(rival.uri for rival in rivals),
         )
 
     def named(self, memory_type: str, name: str) -> str | None:
@@ -157,26 +165,41 @@ class PieceReader:
     ) -> list[Piece]:
         """The pages of the turns that were found, best first.
 
+        Turns belong to the segment that holds them; those that are in none yet, to the end of their conversation.
+
         Args:
             hits: Turns, best first.
-            sessions: Conversations that pages are taken from, the best ones.
+            sessions: Segments and ends of conversations that pages are taken from, the best ones.
             most: Pages at most.
-            session_from: Least score of a conversation's best turn.
+            session_from: Least score of the best turn of each.
             page_from: Least score of a page's best turn.
         """
-        best: dict[str, float] = {}
+        best: set[str] = set()
         found: dict[str, Piece] = {}
         for hit in hits:
             log, _, line = hit.uri.rpartition("#")
-            if log not in best and len(best) < sessions and hit.score >= session_from:
-                best[log] = hit.score
-            if log not in best or hit.score < page_from or not line.isdecimal():
+            if hit.score < page_from or not line.isdecimal():
+                continue
+            segment = self._segment(log, int(line))
+            group = log if segment is None else segment[0]
+            if group not in best and len(best) < sessions and hit.score >= session_from:
+                best.add(group)
+            if group not in best:
                 continue
             page = self._log(log).page_of(int(line))
             if page is not None and len(found) < most:
-                piece = _page("session", log, page, hit.score)
+                piece = _page("session", log, page, hit.score, "" if segment is None else _overview(segment[1]))
                 found.setdefault(piece.uri, piece)
         return list(found.values())
+
+    def _segment(self, log: str, line: int) -> tuple[str, Segment] | None:
+        """The segment that holds a turn, with its URI."""
+        if log not in self._segments:
+            directory = segments_of(MemoryUri.parse(log))
+            names = self._ledger.directories.newest(directory, _SEGMENTS)
+            read = ((str(directory.child(name)), parse_segment(self._text(f"{directory}/{name}"))) for name in names)
+            self._segments[log] = [(uri, segment) for uri, segment in read if segment is not None]
+        return next(((uri, segment) for uri, segment in self._segments[log] if segment.holds(line)), None)
 
     def recent(self, own_session: str | None, pages: int) -> list[Piece]:
         """The last pages of the last conversation other than this one, newest first."""
@@ -185,6 +208,12 @@ class PieceReader:
             if pages and (own is None or not own.contains(MemoryUri.parse(log))):
                 return [_page("recent", log, page) for page in self._log(log).last_pages(pages)]
         return []
+
+    def rolling_summary(self) -> Piece | None:
+        """The summary of all that is known, if there is one."""
+        uri = rolling_summary_uri(self._spaces.user)
+        text = parse(self._text(str(uri))).body.strip()
+        return Piece("summary", str(uri), text) if text else None
 
     def daily_logs(self, today: date, days: int) -> list[Piece]:
         """The logs of the last days, newest first."""
@@ -225,6 +254,12 @@ class PieceReader:
         """The directory's L0 without the count."""
         line = abstract_line(self._text(f"{directory}/{ABSTRACT_NAME}"))
         return summary_line(_COUNTED.sub("", line, count=1), _DIRECTORY_LINE_CHARS)
+
+    def _named(self, uri: str) -> str:
+        """The text of a memory that another one names; empty where it may not be seen."""
+        text = self._text(uri)
+        meta = parse(text).trailer or {}
+        return text if self._sees(stored_project(None, meta), private=is_private(None, meta)) else ""
 
     def _text(self, uri: str) -> str:
         try:
@@ -272,5 +307,12 @@ def _directory(uri: str, line: str) -> Piece:
     return Piece("directory", uri, line)
 
 
-def _page(kind: str, log: str, page: Page, score: float | None = None) -> Piece:
-    return Piece(kind, f"{log}#{page.first}", page.text, score, page.date)
+def _page(kind: str, log: str, page: Page, score: float | None = None, overview: str = "") -> Piece:
+    text = f"{overview}\n{page.text}" if overview else page.text
+    return Piece(kind, f"{log}#{page.first}", text, score, page.date)
+
+
+def _overview(segment: Segment) -> str:
+    """What a page's segment is about, in a line; sentences that were only taken from its pages add nothing."""
+    told = "" if segment.summary_by == EXTRACT else summary_line(segment.summary, _OVERVIEW_CHARS)
+    return f"[{told}]" if told else ""

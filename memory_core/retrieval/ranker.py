@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from heapq import nlargest
 from typing import cast, get_args
 
-from memory_core.index.catalog import Entry
+from memory_core.index.catalog import Entry, Voice
 from memory_core.index.embedder import Scale
-from memory_core.model.hits import Hit
+from memory_core.model.hits import Hit, Rival
 from memory_core.retrieval.candidates import Evidence, Gathered
-from memory_core.scoring.decay import Profile, decay, rank_score
+from memory_core.scoring.decay import RATE_PER_DAY, Profile, decay, rank_score
+from memory_core.scoring.evidence import USUAL_CONTEST, contest, contested_share, trusted_share
 from memory_core.scoring.fusion import Calibration, Score, fuse, is_relevant
 from memory_core.storage.tables.usage import Usage
 
@@ -26,9 +27,8 @@ _SECONDS_PER_DAY = 86_400.0
 _BEST_FEW = 10
 #: A hit that scores at most this share of the best one's is noise beside it.
 _TAIL_SHARE = 0.35
-#: What a memory of the current project gains, and what one keeps that a newer memory contradicts or replaces.
+#: What a memory of the current project gains.
 _PROJECT_GAIN = 1.15
-_CONTESTED_SHARE = 0.7
 #: Places that are kept for phrases and identifiers among the hits.
 _EXACT_PLACES = 3
 #: So many of the best by match alone are looked at; the rest cannot come among the first by age or importance.
@@ -48,6 +48,7 @@ class Ranking:
         floor: Whether weak evidence gives no hits.
         project: The project that is preferred, if any.
         time_only: Whether the query asks for a time and nothing else: what is of that time is the answer then.
+        rate_per_day: How fast ``balanced`` and ``decay`` forget what is not used.
     """
 
     rank: str
@@ -56,6 +57,7 @@ class Ranking:
     floor: bool
     project: str | None = None
     time_only: bool = False
+    rate_per_day: float = RATE_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,13 @@ class Lookup:
     Attributes:
         entries: Documents by id; those that are gone are left out.
         usage: Access statistics by URI.
-        changed_at: When memories were last changed, by URI; ISO 8601 in UTC.
+        voices: Memories that may be rivals, by URI; those that may not be named are left out.
         judge: A reranker's opinion, where there is one.
     """
 
     entries: Callable[[Sequence[int]], Mapping[int, Entry]]
     usage: Callable[[Sequence[str]], Mapping[str, Usage]]
-    changed_at: Callable[[Sequence[str]], Mapping[str, str]]
+    voices: Callable[[Sequence[str]], Mapping[str, Voice]]
     judge: Judge | None = None
 
 
@@ -96,7 +98,7 @@ class _Ranked:
     evidence: Evidence
     score: Score
     judged: float | None
-    contested_by: tuple[str, ...] = ()
+    rivals: tuple[Rival, ...] = ()
     also: list[str] = field(default_factory=list)
 
 
@@ -132,7 +134,7 @@ def _ranked(
 ) -> list[_Ranked]:
     """Those that score enough in the profile, best first."""
     entries = lookup.entries([item.document for item, _ in relevant])
-    rivals = _rivals(entries.values(), lookup.changed_at)
+    rivals = _rivals(entries.values(), lookup.voices)
     used = lookup.usage([entry.uri for entry in entries.values()])
     ranked: list[_Ranked] = []
     for item, score in relevant:
@@ -140,19 +142,36 @@ def _ranked(
         if entry is None:
             continue
         opinion = judged.get(entry.id)
-        contested_by = rivals.get(entry.uri, ())
+        contested = rivals.get(entry.uri, ())
         match = score.total
         if judged:
             match += _JUDGED_SHARE * ((opinion or 0.0) - match)
-        if contested_by:
-            match *= _CONTESTED_SHARE
+        if contested:
+            match *= contested_share(_weight(entry, contested[0]))
+        if profile != "relevance":
+            match = min(1.0, match * trusted_share(entry.confidence, entry.support))
         if ranking.project is not None and entry.project == ranking.project:
             match = min(1.0, match * _PROJECT_GAIN)
         age_days = _age_days(entry, used.get(entry.uri), profile, now)
-        total = rank_score(profile, match, entry.salience, age_days)
+        total = rank_score(profile, match, entry.salience, age_days, ranking.rate_per_day)
         if total >= (ranking.score_threshold or 0.0):
-            ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested_by))
-    return sorted(ranked, key=lambda found: (-found.total, found.entry.uri, found.entry.part))
+            ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
+    _lift(ranked)
+    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
+
+
+def _weight(entry: Entry, rival: Rival) -> float:
+    return contest(rival.strength, entry.confidence, rival.confidence)
+
+
+def _lift(ranked: Sequence[_Ranked]) -> None:
+    """Let a rival that also matches come before what it contests, unless it hardly weighs."""
+    places = {found.entry.uri: found for found in ranked}
+    for found in sorted(ranked, key=lambda found: found.entry.updated_at or ""):
+        for rival in found.rivals:
+            above = places.get(rival.uri)
+            if above is not None and _weight(found.entry, rival) >= USUAL_CONTEST:
+                above.total = max(above.total, found.total)
 
 
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:
@@ -194,21 +213,26 @@ def _judged(relevant: Sequence[tuple[Evidence, Score]], judge: Judge | None) -> 
 
 
 def _rivals(
-    entries: Collection[Entry], changed_at: Callable[[Sequence[str]], Mapping[str, str]]
-) -> dict[str, tuple[str, ...]]:
-    """For each memory the ones that say otherwise and were written later."""
-    named: dict[str, list[str]] = {
+    entries: Collection[Entry], voices: Callable[[Sequence[str]], Mapping[str, Voice]]
+) -> dict[str, tuple[Rival, ...]]:
+    """For each memory the ones that say otherwise and were written later, the weightiest first."""
+    named: dict[str, list[tuple[str, str, float]]] = {
         entry.uri: json.loads(entry.contested_by) for entry in entries if entry.contested_by != "[]"
     }
     if not named:
         return {}
-    written = changed_at([rival for several in named.values() for rival in several])
-    rivals: dict[str, tuple[str, ...]] = {}
+    known = voices([uri for several in named.values() for uri, _, _ in several])
+    rivals: dict[str, tuple[Rival, ...]] = {}
     for entry in entries:
-        own = entry.updated_at or ""
-        newer = tuple(uri for uri in named.get(entry.uri, ()) if written.get(uri, "") > own)
+        newer: dict[str, Rival] = {}
+        for uri, relation, strength in named.get(entry.uri, ()):
+            voice = known.get(uri)
+            if voice is None or voice.updated_at <= (entry.updated_at or ""):
+                continue
+            if uri not in newer or strength > newer[uri].strength:
+                newer[uri] = Rival(uri, relation, strength, voice.confidence, voice.abstract, voice.updated_at)
         if newer:
-            rivals[entry.uri] = newer
+            rivals[entry.uri] = tuple(sorted(newer.values(), key=lambda each: (-_weight(entry, each), each.uri)))
     return rivals
 
 
@@ -249,7 +273,7 @@ def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
     if found.judged is not None:
         why["rerank"] = found.judged
     if profile != "relevance":
-        why |= {"recency": decay(found.age_days), "salience": entry.salience}
+        why |= {"recency": decay(found.age_days, ranking.rate_per_day), "salience": entry.salience}
     speaks = {
         "exact": float(found.evidence.exact),
         "speaker": float(found.evidence.candidate.names_speaker),
@@ -267,7 +291,8 @@ def _hit(found: _Ranked, profile: Profile, ranking: Ranking) -> Hit:
         why={name: round(value, 4) for name, value in why.items()},
         project=entry.project,
         also=tuple(found.also),
-        contested_by=found.contested_by,
+        confidence=entry.confidence,
+        rivals=found.rivals,
     )
 
 

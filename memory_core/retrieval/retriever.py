@@ -17,7 +17,7 @@ from memory_core.config import Config
 from memory_core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.index import lexical
 from memory_core.index.catalog import Entry
-from memory_core.index.filter import Condition, compile_filter, every, mentions, private_elsewhere, utc
+from memory_core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.index.indexer import Indexer
 from memory_core.index.tokenizer import distinct_words, query_terms, says_something
 from memory_core.model.changes import Similar
@@ -126,7 +126,7 @@ class Retriever:
         lookup = Lookup(
             self._catalog.entries if mentions(filter, _STANDINGS) else partial(self._in_use, now),
             self._ledger.usage_table.usage,
-            lambda uris: self._catalog.changed_at(uris, self._not_private(project)),
+            lambda uris: self._catalog.voices(uris, every([in_use(now), self._not_private(project)])),
             self._judge(query, notes),
         )
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered

@@ -31,8 +31,11 @@ from memory_core.storage.tables.directories import SCHEMA as _DIRECTORIES
 from memory_core.storage.tables.directories import DirectoryTable
 from memory_core.storage.tables.extractions import SCHEMA as _EXTRACTIONS
 from memory_core.storage.tables.extractions import ExtractionQueue, record_progress
+from memory_core.storage.tables.holdings import Holdings
 from memory_core.storage.tables.injections import SCHEMA as _INJECTIONS
 from memory_core.storage.tables.injections import InjectionTable
+from memory_core.storage.tables.model_calls import SCHEMA as _MODEL_CALLS
+from memory_core.storage.tables.model_calls import ModelCallTable
 from memory_core.storage.tables.past import SCHEMA as _PAST
 from memory_core.storage.tables.past import PastTable, note_progress
 from memory_core.storage.tables.tokens import SCHEMA as _TOKENS
@@ -104,6 +107,7 @@ UPDATE commits SET request_id = coalesce(
     + _TOKENS
     + _PAST
 )
+_SCHEMA_5 = _MODEL_CALLS
 
 
 class Overtaken(StoreBusy):
@@ -143,7 +147,7 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4)
+        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5)
         functions = {"refold": refold, "space_of": _space_of}
         hint = "Stop all programs that use this store, then run runebook doctor --repair."
         self._database = Database(path, migrations, "FULL", functions, keep_before_migrating, damage_hint=hint)
@@ -152,9 +156,11 @@ class Ledger:
         self.usage_table = UsageTable(self._database)
         self.feed = ChangeFeed(self._database)
         self.injections = InjectionTable(self._database)
+        self.model_calls = ModelCallTable(self._database)
         self.tokens = TokenTable(self._database)
         self.past = PastTable(self._database)
         self.movements = MovementTable(self._database)
+        self.holdings = Holdings(self._database)
 
     def close(self) -> None:
         """Close all connections."""

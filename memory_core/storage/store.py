@@ -122,7 +122,7 @@ class Store:
         self._lock = store_lock(self.files.state)
         self._step = step
         self._wake = threading.Event()
-        self.usage = UsageLog(self.ledger.usage_table, self._wake.set)
+        self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
         self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
         self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
         self._closing = threading.Event()

@@ -213,7 +213,7 @@ class Discretion:
         clean = self._discreet.value(members, where, places)
         copied = model.model_copy(update=clean)
         if isinstance(copied, MemoryData) and isinstance(model, MemoryData):
-            copied.sourced(model.source)
+            copied.sourced(model.source, model.said_at)
         return copied
 
     def _patch(self, patch: Any, where: str, places: list[Place], name: str) -> Any:

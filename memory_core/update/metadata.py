@@ -15,7 +15,7 @@ def first_meta(memory_type: MemoryType, data: MemoryData, context: Context) -> d
     """The metadata that a new memory begins with, before what was given counts."""
     meta: dict[str, Any] = {
         "version": 1,
-        "created_at": context.now,
+        "created_at": data.said_at or context.now,
         "salience": memory_type.salience,
         "confidence": 1.0,
         "source": {**context.source, **data.source} or None,

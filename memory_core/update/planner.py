@@ -159,7 +159,7 @@ class _Planner:
                 result,
                 reason=" ".join(filter(None, (result.reason, *lines))) or None,
                 hint=" ".join(dict.fromkeys(filter(None, (result.hint, *(e.hint for _, e in linked.refused))))) or None,
-                note=_with_note(result.note, f"linked with {', '.join(linked.reached)}" if linked.reached else None),
+                note=_with_note(result.note, "; ".join(linked.told()) or None),
             )
         for index, replacement, removed in self._replacements:
             result = self._results[index]
@@ -324,7 +324,7 @@ class _Planner:
         data: MemoryData,
         rejected: Mapping[str, RunebookError],
     ) -> _Outcome:
-        meta = {**record.meta, **given_meta(data), "updated_at": self._context.now}
+        meta = {**record.meta, **given_meta(data), "updated_at": data.said_at or self._context.now}
         notes: tuple[str, ...] = ()
         if not memory_type.template_mode:
             body = str(record.fields.get(CONTENT) or "")

@@ -29,6 +29,7 @@ from memory_core.update.draft import Draft
 from memory_core.update.planner import plan
 from memory_core.update.procedural import lessons
 from memory_core.update.project_choice import ProjectChoice
+from memory_core.update.review import propose
 from memory_core.update.statistics import Growth, call_keys, growth
 from memory_core.update.updater import MemoryUpdater
 
@@ -132,7 +133,7 @@ class MessageRecorder:
                 return ChangeSet((), results, notes=redactions, usage=counts, progress=progress)
             own = replace(context, belonging=self._choice.of_session(project, private=private))
             learned = self._learn(stored, fresh, snapshot, own)
-            decided = plan(learned.operations, snapshot, own)
+            decided = self._decided(learned, snapshot, own, moment)
             action = Action.CREATED if before is None else Action.UPDATED
             change = FileChange(log, before, _joined(before, fresh), "", session, appended=True)
             return ChangeSet(
@@ -149,6 +150,20 @@ class MessageRecorder:
             )
 
         return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
+
+    def _decided(self, learned: _Learned, snapshot: Snapshot, context: Context, moment: datetime) -> ChangeSet:
+        """The plan of what was learned; counts of calls are facts, what cues say may have to wait for the owner."""
+        if not self._updater.reviews:
+            return plan(learned.operations, snapshot, context)
+        writes, known = learned.operations.write_operations, len(learned.growth.writes)
+        counted = plan(MemoryOperations(write_operations=writes[:known]), snapshot, context)
+        waits = propose(MemoryOperations(write_operations=writes[known:]), snapshot, context, moment)
+        return replace(
+            counted,
+            changes=(*counted.changes, *waits.changes),
+            results=(*counted.results, *waits.results),
+            notes=(*counted.notes, *waits.notes),
+        )
 
     def _learn(
         self, stored: Sequence[Message], fresh: Sequence[Message], snapshot: Snapshot, context: Context

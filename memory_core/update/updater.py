@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -26,7 +26,6 @@ from memory_core.model.changes import (
     text_sha256,
 )
 from memory_core.model.conversation import dump_lines, parse_lines
-from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS
 from memory_core.model.memory_file import parse
 from memory_core.model.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras
 from memory_core.model.project import NO_PROJECT, Belonging
@@ -35,10 +34,10 @@ from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
+from memory_core.update.apart import stands_apart
 from memory_core.update.bounds import Context
-from memory_core.update.daily_log import appended, is_log_name, split
 from memory_core.update.discretion import Discretion
-from memory_core.update.planner import plan
+from memory_core.update.review import AUTOMATIC, decide, propose
 from memory_core.update.soundness import shown
 
 DEFAULT_TYPE = "notes"
@@ -145,6 +144,18 @@ class Span:
     sha256: str = ""
 
 
+class Settlement(Protocol):
+    """What operations were made of where that is no ``Span``, and what of it changes in the commit that brings them."""
+
+    def awaits(self, snapshot: Snapshot) -> bool:
+        """Whether it still waits for memories."""
+        ...
+
+    def settled(self, decided: ChangeSet, snapshot: Snapshot) -> ChangeSet:
+        """The change set with what is then done."""
+        ...
+
+
 class MemoryUpdater:
     """Commits to one store on behalf of one user and agent space."""
 
@@ -153,6 +164,7 @@ class MemoryUpdater:
         self._registry = registry
         self._config = config
         self.discretion = Discretion(config.secrets, config.secrets_allowed)
+        self.reviews = config.review == AUTOMATIC
 
     def apply_operations(
         self,
@@ -167,6 +179,8 @@ class MemoryUpdater:
         expected: Mapping[str, str] | None = None,
         reads_elsewhere: bool = False,
         span: Span | None = None,
+        settlement: Settlement | None = None,
+        kind: str = "commit",
         belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
         """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
@@ -183,6 +197,8 @@ class MemoryUpdater:
             reads_elsewhere: Whether the author may have read other files too.
             span: The messages that the operations were made of. They leave the queue with this commit, unless
                 nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
+            settlement: Likewise, for messages out of their order.
+            kind: Of the commit, shown in history.
             belonging: The project of the memories.
 
         Raises:
@@ -190,7 +206,7 @@ class MemoryUpdater:
         """
         parsed, malformed_items = parse_operations(operations)
         dropped = [*dropped, *malformed_items]
-        if not len(parsed) and not dropped and span is None:
+        if not len(parsed) and not dropped and span is None and settlement is None:
             raise InvalidInput(
                 "operations holds no operation.",
                 hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
@@ -202,7 +218,7 @@ class MemoryUpdater:
         cleared = self.discretion.operations(parsed)
         parsed = cleared.operations
         moment = now or datetime.now().astimezone()
-        logged, memories = split(parsed)
+        waits = self.reviews and source_kind != "user_explicit" and (span or settlement or expected) is not None
         context = replace(
             self.context(moment, source_kind, session_id),
             expected=expected,
@@ -216,19 +232,22 @@ class MemoryUpdater:
             )
             + cleared.refused
         )
-
         ignored = flatten_extras(parsed)
         notes = ((shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             if span is not None and not self._awaits(span, snapshot):
-                return _done_meanwhile(span)
-            decided = appended(plan(memories, snapshot, context), logged, snapshot, context, moment)
+                return _done_meanwhile(span.log)
+            if settlement is not None and not settlement.awaits(snapshot):
+                return _done_meanwhile(None)
+            decided = (propose if waits else decide)(parsed, snapshot, context, moment)
             results = tuple(self.discretion.result(result) for result in decided.results + malformed)
             decided = replace(decided, results=results, notes=(*decided.notes, *notes))
+            if settlement is not None and not _spoilt(decided):
+                return settlement.settled(decided, snapshot)
             return decided if span is None else _settled(decided, span, parsed.reasoning)
 
-        return self._store.commit(planned, request_id=request_id, now=moment, dry_run=dry_run)
+        return self._store.commit(planned, kind=kind, request_id=request_id, now=moment, dry_run=dry_run)
 
     def remember(
         self,
@@ -246,14 +265,14 @@ class MemoryUpdater:
         now: datetime | None = None,
         belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
-        """Store one explicit memory as it was given, or an entry of the day's log.
+        """Store one explicit memory as it was given, an entry of the day's log, or the rolling summary.
 
         Raises:
             InvalidInput: If an argument is wrong.
             NotFound: If the memory type is unknown.
         """
-        logged = is_log_name(category if memory_type is None else memory_type)
-        known = None if logged else self._type_named(memory_type, category)
+        apart = stands_apart(category if memory_type is None else memory_type)
+        known = self._type_named(memory_type, category) if apart is None else None
         values = dict(fields or {})
         if content is not None:
             if not content.strip():
@@ -274,7 +293,7 @@ class MemoryUpdater:
                 f"category has {len(category)} characters.", hint=f"A label has at most {_CATEGORY_LIMIT_CHARS}."
             )
         try:
-            name = DAILY_LOGS if known is None else known.name
+            name = apart or DEFAULT_TYPE if known is None else known.name
             data = MemoryData(
                 memory_type=name,
                 fields=values,
@@ -360,8 +379,7 @@ class MemoryUpdater:
 
 def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet:
     """The change set with the session's progress; a conflict, or nothing but refusals, leaves it in the queue."""
-    rejected = [result for result in decided.results if result.action is Action.REJECTED]
-    if any(result.conflict for result in rejected) or (rejected and len(rejected) == len(decided.results)):
+    if _spoilt(decided):
         return decided
     if not decided.results:
         why = shown((reasoning or "").strip()) or "no reason given"
@@ -370,6 +388,12 @@ def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet
     return replace(decided, progress=SessionProgress(span.log, extracted=span.end))
 
 
-def _done_meanwhile(span: Span) -> ChangeSet:
+def _spoilt(decided: ChangeSet) -> bool:
+    """Whether a file changed meanwhile, or nothing could be applied."""
+    rejected = [result for result in decided.results if result.action is Action.REJECTED]
+    return any(result.conflict for result in rejected) or bool(rejected and len(rejected) == len(decided.results))
+
+
+def _done_meanwhile(log: MemoryUri | None) -> ChangeSet:
     note = "these messages were extracted meanwhile, by another client; nothing was changed"
-    return ChangeSet((), (OperationResult("extraction", str(span.log), Action.UNCHANGED, note=note),))
+    return ChangeSet((), (OperationResult("extraction", str(log or ""), Action.UNCHANGED, note=note),))

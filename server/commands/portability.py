@@ -1,4 +1,4 @@
-"""Moving memories: export, import, backup and restore.
+"""Moving memories: export, backup and restore.
 
 Progress goes to stderr, what was done to stdout; no text of a memory is ever printed, but by an export to ``-``.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(commands: Commands) -> None:
-    """Declare ``export``, ``import``, ``backup`` and ``restore``."""
+    """Declare ``export``, ``backup`` and ``restore``."""
     out = commands.add("export", "Write memories to one archive (.zip) or to JSON lines (.jsonl).", export)
     out.add_argument("file", help="FILE.zip, FILE.jsonl, or '-' for JSON lines on standard output")
     out.add_argument("--target-uri", default="viking://", help="only this file, or what lies below this directory")
@@ -28,17 +28,6 @@ def register(commands: Commands) -> None:
     out.add_argument("--history", action="store_true", help="also who changed what when, with the texts before")
     out.add_argument("--messages", action="store_true", help="JSON lines: conversations also one line a message")
     out.add_argument("--force", action="store_true", help="replace a file that is there")
-    into = commands.add("import", "Bring memories in that runebook export wrote; undoable.", import_file)
-    into.add_argument("file", help="a .zip or .jsonl that runebook export wrote")
-    into.add_argument(
-        "--on-conflict",
-        choices=("keep", "replace", "both"),
-        default="keep",
-        help="where a file here differs: keep it (default), replace it, or put the other beside it",
-    )
-    into.add_argument("--into", metavar="USER/AGENT", help="put everything into this user and agent space")
-    into.add_argument("--partial", action="store_true", help="take what is sound of a damaged file")
-    into.add_argument("--dry-run", action="store_true", help="show what would change; store nothing")
     backup_command = commands.add("backup", "Copy everything, verified, while servers run.", backup)
     backup_command.add_argument("destination", help="a folder to put it in, named by the time; or FILE.zip")
     backup_command.add_argument("--keep", type=int, metavar="N", help="then delete this store's oldest but N")
@@ -88,37 +77,6 @@ def export(arguments: argparse.Namespace) -> int:
     lost = [f"left out: {uri} (its text is neither on disk nor in the history)" for uri in done.left_out]
     show(arguments, done.as_dict(), "\n".join([text, *lost]))
     return 1 if lost else 0
-
-
-def import_file(arguments: argparse.Namespace) -> int:
-    """Read an export in."""
-    from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.transfer.importing import import_archive
-    from memory_core.lifecycle.transfer.merging import OnConflict
-
-    into: tuple[str, str] | None = None
-    if arguments.into is not None:
-        user, slash, agent = arguments.into.partition("/")
-        if not user or not slash or not agent or "/" in agent:
-            raise InvalidInput("--into names no spaces.", hint="Write --into USER_SPACE/AGENT_SPACE.")
-        into = (user, agent)
-    with open_memory_of(arguments, warm=False) as memory, Progress(patience=True) as tell:
-        done = import_archive(
-            memory.store,
-            memory.registry,
-            Path(arguments.file),
-            user_space=memory.config.user_space,
-            agent_space=memory.config.agent_space,
-            on_conflict=OnConflict(arguments.on_conflict),
-            into=into,
-            partial=arguments.partial,
-            dry_run=arguments.dry_run,
-            discretion=memory.updater.discretion,
-            progress=lambda taken, total: tell(f"{taken:,} of {total:,} files done"),
-        )
-        memory.indexer.follow()
-    show(arguments, done.as_dict(), "\n".join(done.lines()))
-    return 1 if done.problems or done.outcome.refused else 0
 
 
 def backup(arguments: argparse.Namespace) -> int:

@@ -80,7 +80,6 @@ def _add_insight(commands: Commands) -> None:
     trail_command.add_argument("--limit", type=int, default=20, help="retrievals at most (default 20)")
     hot_command = commands.add("hot", "Show the memories used most.", hot)
     hot_command.add_argument("--limit", type=int, help="memories at most (default: search.hot_limit)")
-    commands.add("metrics", "Show what is stored, how it is used and how fast it is found.", metrics)
 
 
 def find(arguments: argparse.Namespace) -> int:
@@ -103,10 +102,13 @@ def find(arguments: argparse.Namespace) -> int:
 
 
 def read(arguments: argparse.Namespace) -> int:
-    """Print a file."""
+    """Print a file, and below it the memories that it relates to."""
+    from server.render import links_text
+
     with open_memory_of(arguments) as memory:
-        page = memory.read(arguments.uri, arguments.offset, arguments.limit)
-    show(arguments, page.as_dict(), page.content.removesuffix("\n"))
+        page = memory.read(arguments.uri, arguments.offset, arguments.limit, here=here(memory.config))
+    links = links_text(page)
+    show(arguments, page.as_dict(), page.content.removesuffix("\n") + (f"\n\n{links}" if links else ""))
     return 0
 
 
@@ -171,12 +173,4 @@ def hot(arguments: argparse.Namespace) -> int:
     with open_memory_of(arguments, warm=False) as memory:
         memories = memory.hot(arguments.limit, here=here(memory.config))
     show(arguments, {"memories": [found.as_dict() for found in memories]}, report.hot_text(memories))
-    return 0
-
-
-def metrics(arguments: argparse.Namespace) -> int:
-    """Print what the store holds, how it is used and how fast it answers."""
-    with open_memory_of(arguments) as memory:
-        figures = memory.metrics()
-    show(arguments, figures.as_dict(), report.metrics_text(figures))
     return 0

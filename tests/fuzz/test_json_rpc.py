@@ -1,6 +1,7 @@
 """Random JSON-RPC on the real server: every request is answered once, nothing ends the process, nothing leaks.
 
-A seed fixes all frames of a round; a failure names it. The quick rounds run always, the long ones are marked slow.
+A seed fixes all frames of a round; a failure names it. The quick rounds run always, the long ones are marked slow;
+``RUNEBOOK_FUZZ_ROUNDS`` sets how many.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,10 +21,12 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import Process, starter
 from tests.fuzz.random_frames import ENVELOPE, Frame, Frames, dumped
 
 PATIENCE_SECONDS = 60  # never reached by a passing test
 OPTIONS = ("--set", "embedding.provider=none", "--set", "project.detect=false")
+ROUNDS = int(os.environ.get("RUNEBOOK_FUZZ_ROUNDS", "3"))
 
 
 class Wire:
@@ -34,8 +36,8 @@ class Wire:
         self.errors = home.with_name(f"{home.name}.stderr")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
         with self.errors.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "server.cli", "serve", "--home", str(home), *OPTIONS],
+            self.process = starter().program(
+                *("serve", "--home", str(home), *OPTIONS),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -210,7 +212,7 @@ def test_half_a_frame_before_the_end_of_input_ends_the_server(tmp_path: Path, se
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1010))
+@pytest.mark.parametrize("seed", range(1000, 1000 + ROUNDS))
 def test_many_random_frames_are_each_answered_once(wire: Wire, seed: int) -> None:
     wire.play(list(Frames(seed, seed).frames(500)))
     assert_still_at_work(wire, f"long{seed}")
@@ -223,7 +225,7 @@ def test_many_random_frames_are_each_answered_once(wire: Wire, seed: int) -> Non
 class Site:
     """The HTTP server's process."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     port: int
     errors: Path
 
@@ -248,8 +250,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     serve = [*("serve", "--transport", "http", "--port", str(port)), "--home", str(folder / "home"), *OPTIONS]
     unlimited = ("--set", "http.requests_per_minute=0")
     with (folder / "stderr").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "server.cli", *serve, *unlimited],
+        process = starter().program(
+            *(*serve, *unlimited),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -294,6 +296,6 @@ def test_random_bodies_over_http_are_each_answered(site: Site) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2000, 2004))
+@pytest.mark.parametrize("seed", range(2000, 2000 + (ROUNDS + 2) // 3))
 def test_many_random_bodies_over_http_are_each_answered(site: Site, seed: int) -> None:
     assert_bodies_are_answered(site, seed, 500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -90,9 +91,11 @@ values = st.recursive(
 )
 objects = st.dictionaries(keys, values, max_size=6)
 
-#: The fast suite spends a few seconds here; the long profile an hour's worth.
+#: The fast suite spends a few seconds here, the slow one a minute; RUNEBOOK_FUZZ_EXAMPLES=20000 an hour.
 short = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-long = settings(max_examples=20_000, suppress_health_check=list(HealthCheck))
+long = settings(
+    max_examples=int(os.environ.get("RUNEBOOK_FUZZ_EXAMPLES", "1000")), suppress_health_check=list(HealthCheck)
+)
 
 READERS: dict[str, tuple[Any, Callable[[Any], object]]] = {
     "memory file": (texts, lambda text: dump(parse(text))),

@@ -7,11 +7,12 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.fork_server import Process, starter
 
 _OTHER = """
 import json, sys
@@ -34,7 +35,7 @@ with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provid
 class OtherProcess:
     """A process that has the store open and does what it is told."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
         assert self.answer() == "open"
 
@@ -46,7 +47,7 @@ class OtherProcess:
 
     def ask(self, **what: str) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.write(json.dumps(what).encode() + b"\n")
         self._process.stdin.flush()
         return self.answer()
 
@@ -58,9 +59,7 @@ class OtherProcess:
 @contextmanager
 def other_process(home: Path) -> Iterator[OtherProcess]:
     """Another process on the same store, until the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _OTHER, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = starter().script(_OTHER, home, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield OtherProcess(process)
     finally:

@@ -53,7 +53,7 @@ class CountingEmbedder(BundledEmbedder):
 
     def embed(self, texts: Sequence[str]) -> Any:
         if len(texts) > 1:
-            self.allowed.wait(10)  # never for good: a test that fails must end
+            self.allowed.wait(120)  # never for good: a test that fails must end
         self.texts += len(texts)
         return super().embed(texts)
 
@@ -302,7 +302,7 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
         assert memory.indexer.progress() == Progress(0, 30)
     finally:
         model.allowed.set()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while memory.indexer.progress().done < 30 and time.monotonic() < until:
         time.sleep(0.02)
     assert memory.indexer.progress() == Progress(30, 30)
@@ -328,7 +328,7 @@ def test_one_process_at_a_time_embeds_what_is_much(
         first = threading.Thread(target=one.indexer._embedding.in_background, args=(threading.Event(),))
         try:
             first.start()
-            until = time.monotonic() + 30
+            until = time.monotonic() + 120
             while not one.indexer._embedding._turn.locked() and time.monotonic() < until:
                 time.sleep(0.01)
             two.indexer.embedder = free

@@ -306,7 +306,7 @@ def _crc32(path: Path) -> int:
 
 @pytest.mark.slow
 def test_folders_moved_aside_and_outlived_are_bounded(store: Store) -> None:
-    for step in range(4):
+    for step in range(3):
         _overwrite(next(store.folder.rglob("*.pickle")))
         index = store.index()
         assert store.seal(index)

@@ -173,7 +173,7 @@ class Stage:
         for _ in range(WORKERS):
             self.start()
         while time.monotonic() < self.until:
-            time.sleep(self.random.uniform(0.5, 5.0))
+            time.sleep(self.random.uniform(0.5, 3.0))
             self.reap()
             number, victim = self.random.choice(list(self.workers.items()))
             sealing = children(victim.pid)
@@ -255,7 +255,7 @@ def test_kills_while_sealing_neither_crash_another_process_nor_lose_a_row(tmp_pa
     assert index.seal(database.connection(), SPACE, MODEL)
     index.close()
     database.close()
-    stage = Stage(tmp_path, float(os.environ.get("RUNEBOOK_STRESS_SECONDS", "60")))
+    stage = Stage(tmp_path, float(os.environ.get("RUNEBOOK_STRESS_SECONDS", "20")))
     stage.run()
 
     outputs = {path.name: path.read_text(encoding="utf-8", errors="replace") for path in tmp_path.glob("output.*")}

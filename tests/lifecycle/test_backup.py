@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from memory_core.lifecycle.transfer.backup import back_up, backups_in, restore, 
 from memory_core.memory import Memory, open_memory
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.ledger_snapshot import LedgerSnapshot
+from tests.fork_server import starter
 
 USER = "viking://user/default/memories"
 PAYMENTS = f"{USER}/entities/支付系统.md"
@@ -155,8 +155,7 @@ def test_a_killed_backup_never_counts_as_one(memory: Memory, tmp_path: Path, nam
     memory.close()
     (tmp_path / "backups").mkdir()
     for step in (0, 3, 9):
-        command = [sys.executable, "-c", DIE, str(tmp_path / "home"), str(tmp_path / name), str(step)]
-        died = subprocess.run(command, timeout=PATIENCE_SECONDS, check=False)
+        died = starter().run(DIE, tmp_path / "home", tmp_path / name, step)
         assert died.returncode == -signal.SIGKILL
         assert backups_in(tmp_path / "backups") == []
         assert not (tmp_path / "one.zip").exists()
@@ -319,10 +318,9 @@ def test_the_command_line_backs_up_and_restores(memory: Memory, tmp_path: Path) 
     memory.close()
 
     def run(home: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "server.cli", *arguments, "--home", str(tmp_path / home)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
         environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-        return subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False, env=environment)
+        return starter().call(*arguments, "--home", str(tmp_path / home), env=environment)
 
     made = run("home", "backup", str(tmp_path / "backups"), "--keep", "3", "--json")
     assert (made.returncode, made.stderr) == (0, b"")

@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -27,6 +26,7 @@ from memory_core.lifecycle.doctor.findings import Report, Severity
 from memory_core.memory import Memory, open_memory
 from memory_core.model.uri import MemoryUri
 from memory_core.wiring import load_registry
+from tests.fork_server import starter
 from tests.index import damage
 from tests.index.damage import other_process
 
@@ -415,6 +415,14 @@ def chroma(home: Path) -> Config:
     return config(home, index=IndexConfig(mode="chroma", exact_below=1))
 
 
+@pytest.fixture(scope="module")
+def sealed_original(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same store with a snapshot."""
+    home = Path(shutil.copytree(original, tmp_path_factory.mktemp("sealed") / "home"))
+    seal(home)
+    return home
+
+
 def seal(home: Path) -> None:
     with open_memory(chroma(home)) as memory:
         memory.indexer.vectors._seal_rows = 1
@@ -430,8 +438,10 @@ def seal(home: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["manifest", "vectors", "database", "mark", "foreign"])
-def test_a_damaged_snapshot_is_named_moved_aside_and_sealed_again(home: Path, spoil: str) -> None:
-    seal(home)
+def test_a_damaged_snapshot_is_named_moved_aside_and_sealed_again(
+    tmp_path: Path, sealed_original: Path, spoil: str
+) -> None:
+    home = Path(shutil.copytree(sealed_original, tmp_path / "home"))
     assert look(home).of("snapshots") == ()
     embedder = open_embedder(chroma(home).embedding)
     assert embedder is not None
@@ -466,9 +476,9 @@ def dump(memory: Memory) -> list[tuple[Any, ...]]:
     connection = memory.indexer.catalog.connection()
     documents = connection.execute(
         "SELECT d.uri, d.part, d.space, d.context_type, d.memory_type, d.name, d.abstract, d.own, d.created_at, "
-        "d.updated_at, d.happened, d.salience, d.tags, d.category, d.project, d.private, d.contested_by, d.signature, "
-        "d.role, d.speaker, d.session_id, w.own, w.previous, w.scope FROM documents d JOIN words w ON w.rowid = d.id "
-        "ORDER BY d.uri, d.part"
+        "d.updated_at, d.happened, d.salience, d.tags, d.category, d.project, d.private, d.contested_by, d.support, "
+        "d.signature, d.role, d.speaker, d.session_id, w.own, w.previous, w.scope "
+        "FROM documents d JOIN words w ON w.rowid = d.id ORDER BY d.uri, d.part"
     ).fetchall()
     passages = connection.execute("SELECT uri, part, space, text, content_sha256 FROM passages ORDER BY uri, part")
     return [*documents, *passages]
@@ -508,11 +518,13 @@ def test_everything_comes_back_equal(home: Path, reembed: bool) -> None:
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "server.cli", *arguments, "--home", str(home)]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+    done = starter().call(*arguments, "--home", str(home))
+    said, errors = (stream.decode("utf-8") for stream in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, said, errors)
 
 
 def test_the_command_tells_sound_from_broken_by_its_status(home: Path) -> None:
+    words_only = ("--set", "embedding.provider=none")
     assert run(home, "doctor").returncode == 0
     damage.garbage(ledger_of(home))
     found = run(home, "doctor", "--json")
@@ -520,13 +532,13 @@ def test_the_command_tells_sound_from_broken_by_its_status(home: Path) -> None:
     facts = json.loads(found.stdout)
     assert facts["clean"] is False
     assert "ledger" in {finding["check"] for finding in facts["findings"] if finding["severity"] == "error"}
-    refused = run(home, "find", "heron")
+    refused = run(home, "find", "heron", *words_only)
     assert refused.returncode == 1
     assert "doctor --repair" in refused.stderr
     mended = run(home, "doctor", "--repair")
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert "the damaged ledger is kept as .state/ledger.sqlite3.damaged-" in mended.stdout
-    assert "支付系统每周三凌晨备份。" in run(home, "find", "支付系统").stdout
+    assert "支付系统每周三凌晨备份。" in run(home, "find", "支付系统", *words_only).stdout
 
 
 def test_the_command_rebuilds_with_progress_on_stderr(home: Path) -> None:

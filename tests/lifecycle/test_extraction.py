@@ -216,7 +216,7 @@ def test_nothing_worth_remembering_is_a_result_with_its_reason(tmp_path: Path) -
 def test_new_messages_of_a_session_are_extracted_with_the_earlier_ones_as_background(tmp_path: Path) -> None:
     later = {"role": "user", "content": "My sister Lin visits in June.", "time": "2026-05-03T10:00:00Z"}
     visit = answer(write("facts", content="The user's sister Lin visits in June 2026."))
-    with opened(tmp_path, [TEA_ANSWER, visit]) as (memory, llm):
+    with opened(tmp_path, [TEA_ANSWER, visit], extraction=ExtractionConfig(every_exchanges=0)) as (memory, llm):
         memory.commit(messages=ENGLISH, session_id="s1")
         memory.commit(messages=[*ENGLISH, later], session_id="s1")
         second = prompt(llm.requests[1])

@@ -190,7 +190,11 @@ def test_history_is_no_place_on_disk(memory: Memory) -> None:
     (memory.store.files.root / "history").mkdir()
     (memory.store.files.root / "history" / "x.md").write_text("not memory", encoding="utf-8")
     assert memory.store.adopt() == 0
-    assert [entry.uri for entry in memory.ls("viking://").entries] == ["viking://user/", "viking://history"]
+    assert [entry.uri for entry in memory.ls("viking://").entries] == [
+        "viking://user/",
+        "viking://history",
+        "viking://metrics",
+    ]
 
 
 def test_reading_history_counts_as_no_use_and_is_found_by_no_search(memory: Memory) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from memory_core.lifecycle.older_format import day_in, is_random_name
 from memory_core.memory import Memory, open_memory
 from memory_core.model.changes import Action
 from memory_core.model.memory_file import dump, parse
+from tests.fork_server import starter
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -244,7 +242,7 @@ def test_memories_written_here_are_left_alone(tmp_path: Path) -> None:
         memory.commit(memory_type="tools", fields={"tool_name": "cafe2026", "total_calls": 3})
         memory.commit("Launched.", memory_type="events", fields={"event_time": "2026-04-02", "event_name": "Launch"})
         renamed = tmp_path / "user/default/memories/preferences/my own name.md"
-        next(renamed.parent.iterdir()).rename(renamed)
+        next(renamed.parent.glob("[!.]*.md")).rename(renamed)  # not a summary
         before = files(tmp_path)
         result = run(memory)
         assert (result.commits, result.skipped, len(result.unchanged)) == ((), (), 4)
@@ -349,14 +347,9 @@ migrate(memory.store, memory.registry, user_space="default", agent_space="defaul
 
 
 @pytest.mark.parametrize(("stop_at", "nth"), [("planned", 2), ("acknowledged", 2), ("file", 3), ("renamed", 3)])
-def test_killed_between_or_inside_batches_the_next_run_finishes(
-    older: Path, tmp_path: Path, stop_at: str, nth: int
-) -> None:
+def test_killed_between_or_inside_batches_the_next_run_finishes(older: Path, stop_at: str, nth: int) -> None:
     bodies = sorted(parse(text.decode("utf-8")).body for text in files(older).values())
-    script = tmp_path / "killed.py"
-    script.write_text(textwrap.dedent(_KILLED), encoding="utf-8")
-    command = [sys.executable, str(script), str(older), stop_at, str(nth)]
-    stopped = subprocess.run(command, capture_output=True, text=True, check=False)
+    stopped = starter().run(_KILLED, older, stop_at, nth)
     assert stopped.returncode == -signal.SIGKILL, stopped.stderr
     with opened(older) as memory:
         assert sorted(parse(text.decode("utf-8")).body for text in files(older).values()) == bodies

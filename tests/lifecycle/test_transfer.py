@@ -9,7 +9,6 @@ import os
 import sqlite3
 import stat
 import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,6 +23,7 @@ from memory_core.lifecycle.transfer.forms import Selection
 from memory_core.memory import Memory
 from memory_core.model.memory_file import parse
 from memory_core.model.uri import MemoryUri
+from tests.fork_server import starter
 from tests.lifecycle.moving import PAYMENTS, exported, files, imported, opened
 
 USER = "viking://user/default/memories"
@@ -445,8 +445,7 @@ def test_an_export_that_fails_leaves_nothing(memory: Memory, tmp_path: Path, mon
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
     environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-    command = [sys.executable, "-m", "server.cli", *arguments, "--home", str(home)]
-    return subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False, env=environment)
+    return starter().call(*arguments, "--home", str(home), env=environment)
 
 
 def test_the_command_line_moves_a_store(memory: Memory, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from memory_core.config import Config, EmbeddingConfig
 from memory_core.memory import Memory, open_memory
 from memory_core.model.uri import MemoryUri
+from tests.fork_server import starter
 
 USER = "viking://user/default/memories"
 PAYMENTS = f"{USER}/entities/支付系统.md"
@@ -250,10 +250,9 @@ def test_a_store_moves_through_git_with_its_line_ends_changed_both_ways(home: Pa
 
 def test_the_command_line_brings_vanished_files_back(home: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "server.cli", *arguments, "--home", str(tmp_path / "copy")]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
         environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
-        return subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False, env=environment)
+        return starter().call(*arguments, "--home", str(tmp_path / "copy"), env=environment)
 
     shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
     done = run("restore", "--missing")

@@ -24,6 +24,7 @@ from memory_core.model.operations import (
     MemoryOperations,
     OverviewOp,
     SearchReplace,
+    Standing,
     WriteOp,
 )
 from memory_core.model.reasoning import ReasoningAction
@@ -447,7 +448,13 @@ def to_wire(value: ReasoningAction, dialect: Dialect) -> Any:
             return node
         if key in ("fields", "patches"):
             return [{"name": name, "value": written(item)} for name, item in node.items()]
-        return {name: written(item, name) for name, item in node.items() if dialect == "openai" or item is not None}
+        # What a person says of a memory's standing is not a model's to say.
+        unsaid = {"pinned", "active"} if "memory_type" in node else set(Standing.model_fields)
+        return {
+            name: written(item, name)
+            for name, item in node.items()
+            if item is not None or (dialect == "openai" and name not in unsaid)
+        }
 
     return written(value.model_dump())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,69 @@ def test_totals_count_memories_by_type_conversations_and_accesses(memory: Memory
     assert 0.0 < metrics.p50_ms <= metrics.p99_ms
     assert (metrics.passages, metrics.vectors, metrics.waiting) == (5, 0, 0)
     assert metrics.as_dict()["retrieval"]["count"] == 2
+
+
+def test_confidence_pins_archive_queue_commits_and_bytes_are_counted(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory:
+        uri = fact(memory, "茶", "她喝绿茶。", pinned=True)
+        old = fact(memory, "Coffee", "Black, never after noon.")
+        memory.archive([old])
+        memory.commit(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="s1", extract=False)
+        memory.commit(operations={"edit_operations": [{"uri": uri, "confidence": 0.5, "patches": {}}]})
+        memory.store.close()
+    with open_memory(config(tmp_path)) as memory:
+        metrics = memory.metrics()
+        assert (metrics.memories, metrics.archived, metrics.pinned, metrics.mean_confidence) == (1, 1, 1, 0.5)
+        assert dict(metrics.by_space) == {"user/default": 1}
+        assert (metrics.waiting_sessions, metrics.waiting_messages) == (1, 1)
+        assert metrics.commits["messages"] == 1
+        assert sum(metrics.commits.values()) == len(memory.history.commits())
+        on_disk = sum(
+            path.stat().st_size for scope in ("user", "session", "archive") for path in files_of(tmp_path, scope)
+        )
+        assert metrics.size_bytes == on_disk
+        assert metrics.state_bytes == {}
+        whole = memory.metrics(whole=True).state_bytes
+        assert whole["ledger"] >= (tmp_path / ".state" / "ledger.sqlite3").stat().st_size
+
+
+def files_of(home: Path, scope: str) -> list[Path]:
+    return [path for path in (home / scope).rglob("*") if path.is_file()]
+
+
+def test_metrics_are_a_page_that_is_read_but_not_listed_below(memory: Memory) -> None:
+    fact(memory, "茶", "她喝绿茶。")
+    page = memory.read("viking://metrics")
+    assert json.loads(page.content)["by_type"] == {"facts": 1}
+    assert memory.read("viking://metrics", 1, 1).content.strip().startswith('"memories"')
+    assert "viking://metrics" in [entry.uri for entry in memory.ls("viking://").entries]
+    with pytest.raises(InvalidInput, match="not a directory"):
+        memory.ls("viking://metrics")
+    memory.store.usage.flush()
+    assert memory.metrics().accesses == 0  # looking at them is no use of a memory
+
+
+def test_a_text_that_comes_back_is_not_embedded_again_and_counts_as_a_hit(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path)) as memory:
+        assert memory.indexer.embedder is not None
+        assert memory.indexer.embedder.ready(60.0)
+        fact(memory, "茶", "她每天早上喝一杯绿茶。")
+        memory.indexer.embed_all(lambda _progress: None)
+        first = memory.metrics()
+        assert (first.embedded, first.reused, first.embedding_cache_hit_rate) == (1, 0, 0.0)
+        memory.rebuild()
+        again = memory.metrics()
+        assert again.embedded == 1
+        assert again.reused > 0
+        assert again.embedding_cache_hit_rate == round(again.reused / (again.reused + 1), 4)
+
+
+def test_the_owner_counts_all_spaces_of_the_folder(memory: Memory, tmp_path: Path) -> None:
+    fact(memory, "茶", "她喝绿茶。")
+    with open_memory(config(tmp_path, user_space="lin", agent_space="lin")) as lin:
+        fact(lin, "Coffee", "Black.")
+        assert dict(lin.metrics(whole=True).by_space) == {"user/default": 1, "user/lin": 1}
+        assert dict(lin.metrics().by_space) == {"user/lin": 1}
 
 
 def test_another_user_of_the_same_folder_is_not_counted(memory: Memory, tmp_path: Path) -> None:

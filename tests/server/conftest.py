@@ -1,4 +1,7 @@
-"""Servers as clients meet them: real processes, pipes and sockets, the SDK's own client and a raw one."""
+"""Servers as clients meet them: processes, pipes and sockets, the SDK's own client and a raw one.
+
+The processes are forked (``tests.fork_server``); ``test_exits`` and others start the program as hosts do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +23,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
+
+from tests.fork_server import starter
 
 PATIENCE_SECONDS = 60  # never reached by a passing test
 WORDS_ONLY = ("--set", "embedding.provider=none")
@@ -62,8 +66,13 @@ def text_of(answer: CallToolResult) -> str:
     return block.text
 
 
+def serving(home: Path, *options: str) -> list[str]:
+    return ["serve", "--home", str(home), *options]
+
+
 def command(home: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "server.cli", "serve", "--home", str(home), *options]
+    """For a client that starts the server itself."""
+    return starter().command(*serving(home, *options))
 
 
 def environment() -> dict[str, str]:
@@ -79,8 +88,8 @@ class RawClient:
             target: Any = subprocess.DEVNULL
             if errors is not None:
                 target = stack.enter_context(errors.open("ab"))
-            self.process = subprocess.Popen(
-                command(home, *options),
+            self.process = starter().program(
+                *serving(home, *options),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=target,
@@ -154,8 +163,8 @@ class HttpServer:
             self.port: int = probe.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         with errors.open("wb") as target:
-            self.process = subprocess.Popen(
-                command(home, "--transport", "http", "--port", str(self.port), *options),
+            self.process = starter().program(
+                *serving(home, "--transport", "http", "--port", str(self.port), *options),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=target,

@@ -1,7 +1,8 @@
 """Endings of the real program: signals, closed and full pipes, a dead parent; at rest and at work.
 
 Each ends within the time hosts give, without a traceback, with the documented status, with every acknowledged commit in
-the store, no lock held and no process left behind.
+the store, no lock held and no process left behind. At rest and while its model loads the program is started as a host
+does; at work it is forked (``tests.fork_server``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 
 from server.ending import END_SECONDS
+from tests.fork_server import Starter, starter
 
 if os.name == "nt":
     pytest.skip("Windows has neither these signals nor /proc", allow_module_level=True)
@@ -41,15 +43,15 @@ def until(holds: Callable[[], Any], what: str) -> Any:
 
 
 class Program:
-    """``runebook serve`` as a host starts it, in a process group of its own."""
+    """``runebook serve`` in a process group of its own."""
 
-    def __init__(self, home: Path, *options: str, capabilities: dict[str, Any] | None = None) -> None:
+    def __init__(self, home: Path, *options: str, capabilities: dict[str, Any] | None = None, starter: Starter) -> None:
         self.home = home
         self.errors = home.with_name(f"{home.name}.stderr")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
         with self.errors.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "server.cli", "serve", "--home", str(home), *options],
+            self.process = starter.program(
+                *("serve", "--home", str(home), *options),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -142,14 +144,15 @@ class Program:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    """Starts programs on one store; all end with the test."""
+    """Starts programs on one store, forked unless ``anew``; all end with the test."""
     running: list[Program] = []
 
-    def begin(*options: str, capabilities: dict[str, Any] | None = None) -> Program:
+    def begin(*options: str, capabilities: dict[str, Any] | None = None, anew: bool = False) -> Program:
         options = ("--set", "project.detect=false", *options)
         if not any("embedding.provider" in option for option in options):
             options = ("--set", "embedding.provider=none", *options)
-        program = Program(tmp_path / "home", *options, capabilities=capabilities)
+        way = Starter() if anew else starter()
+        program = Program(tmp_path / "home", *options, capabilities=capabilities, starter=way)
         running.append(program)
         return program
 
@@ -175,7 +178,7 @@ def assert_kept(start: Callable[..., Program], kept: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_at_rest_ends_with_its_own_status(start: Callable[..., Program], number: signal.Signals) -> None:
-    program = start().open()
+    program = start(anew=True).open()
     kept = {program.commit("Tea, not coffee 喝茶"): "Tea, not coffee 喝茶"}
     program.process.send_signal(number)
     assert program.ended() == 128 + number
@@ -183,7 +186,7 @@ def test_signal_at_rest_ends_with_its_own_status(start: Callable[..., Program], 
 
 
 def test_end_of_input_ends_with_status_zero(start: Callable[..., Program]) -> None:
-    program = start().open()
+    program = start(anew=True).open()
     kept = {program.commit("猫叫豆豆"): "猫叫豆豆"}
     program.close_input()
     assert program.ended() == 0
@@ -209,7 +212,7 @@ def test_signals_that_were_ignored_at_the_start_stay_ignored(tmp_path: Path) -> 
 
 
 def test_second_signal_ends_at_once_with_its_status(start: Callable[..., Program]) -> None:
-    program = start().open()
+    program = start(anew=True).open()
     program.process.send_signal(signal.SIGINT)
     program.process.send_signal(signal.SIGINT)
     assert program.ended() == 128 + signal.SIGINT
@@ -343,9 +346,9 @@ def test_ending_while_the_clients_model_is_asked_keeps_the_conversation(
     assert any("成都" in hit["abstract"] for hit in found["resources"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
+@pytest.mark.parametrize("number", [signal.SIGTERM, None])
 def test_ending_while_the_model_loads_is_quiet(start: Callable[..., Program], number: signal.Signals | None) -> None:
-    program = start("--set", "embedding.provider=bundled").open()
+    program = start("--set", "embedding.provider=bundled", anew=True).open()
     kept = {program.commit("Loaded in the background 后台加载"): "Loaded in the background 后台加载"}
     if number is None:
         program.close_input()
@@ -359,11 +362,11 @@ SEALING = ("--set", "embedding.provider=bundled", "--set", "index.mode=chroma")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [*SIGNALS, signal.SIGKILL, None])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, None])
 def test_ending_while_a_child_seals_vectors_leaves_no_orphan(
     start: Callable[..., Program], number: signal.Signals | None
 ) -> None:
-    program = start(*SEALING).open()
+    program = start(*SEALING, anew=True).open()
     contents = [f"Sealed fact {index} 封存的事实 {index}" for index in range(600)]  # it takes 500 rows to begin
     writes = [{"memory_data": {"memory_type": "facts", "fields": {"fact": text, "content": text}}} for text in contents]
     receipt = program.call("commit_memory", operations={"write_operations": writes})

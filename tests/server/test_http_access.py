@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from anyio.from_thread import BlockingPortal
 
 from server.http import access
 from server.http.rates import OpenRequests, RequestRates
+from tests.fork_server import starter
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, ROUTES, connected, issue, ledger_of, revoke, send
 
 if TYPE_CHECKING:
@@ -315,10 +314,10 @@ def test_setting_asks_for_a_token_before_there_is_one(tmp_path: Path, start_http
 
 def refusal(home: Path, *options: str) -> str:
     """What ``serve`` says when it does not start."""
-    program = [sys.executable, "-m", "server.cli", "serve", "--transport", "http", "--port", "0", "--home", str(home)]
-    done = subprocess.run([*program, *options], capture_output=True, timeout=PATIENCE_SECONDS, check=False, text=True)
-    assert done.returncode == 1, done.stderr
-    return done.stderr
+    done = starter().call("serve", "--transport", "http", "--port", "0", "--home", str(home), *options)
+    said = done.stderr.decode("utf-8")
+    assert done.returncode == 1, said
+    return said
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "memory.example.com"])
@@ -339,9 +338,9 @@ def test_beyond_loopback_a_token_and_a_name_are_needed(tmp_path: Path, host: str
 
 
 def run(home: Path, *options: str) -> str:
-    program = [sys.executable, "-m", "server.cli", "token", *options, "--home", str(home)]
-    done = subprocess.run(program, capture_output=True, timeout=PATIENCE_SECONDS, check=False, text=True)
-    return done.stdout if done.returncode == 0 else f"{done.returncode} {done.stderr}"
+    done = starter().call("token", *options, "--home", str(home))
+    said, errors = (stream.decode("utf-8") for stream in (done.stdout, done.stderr))
+    return said if done.returncode == 0 else f"{done.returncode} {errors}"
 
 
 def test_tokens_are_managed_from_the_command_line(tmp_path: Path) -> None:

@@ -28,13 +28,16 @@ def kept(home: Path) -> list[str]:
 
 
 def settled(home: Path) -> list[str]:
-    """The ledger once background work has come to rest."""
+    """The ledger once background work has come to rest: the commits are on disk, the search before is in the trail."""
     deadline = time.monotonic() + 60
-    found = kept(home)
+    found: list[str] = []
     while time.monotonic() < deadline:
         time.sleep(0.5)
+        with closing(sqlite3.connect(home / ".state" / "ledger.sqlite3", timeout=60)) as ledger:
+            written = ledger.execute("SELECT (SELECT min(settled) FROM commits) AND EXISTS (SELECT 1 FROM trail)")
+            at_rest = written.fetchone() == (1,)
         again = kept(home)
-        if again == found:
+        if at_rest and again == found:
             return again
         found = again
     raise AssertionError("the ledger did not come to rest")

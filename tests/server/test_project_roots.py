@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +17,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, CreateMessageResult, ErrorData, ListRootsResult, Root, TextContent
 
 from memory_core.model.memory_file import parse
+from tests.fork_server import starter
 from tests.server.conftest import PATIENCE_SECONDS, WORDS_ONLY, HttpServer, command, environment
 
 Era = Literal["legacy", "auto"]
@@ -231,9 +230,9 @@ def test_the_command_line_works_in_the_project_of_its_folder(tmp_path: Path) -> 
     home = tmp_path / "home"
 
     def run(*arguments: str, **settings: str) -> Any:
-        command_line = [sys.executable, "-m", "server.cli", *arguments, "--home", str(home), "--json"]
-        variables = environment() | {"PYTHONPATH": str(Path.cwd()), "RUNEBOOK_EMBEDDING_PROVIDER": "none", **settings}
-        ended = subprocess.run(command_line, cwd=folder, env=variables, capture_output=True, check=True)
+        variables = environment() | {"RUNEBOOK_EMBEDDING_PROVIDER": "none", **settings}
+        ended = starter().call(*arguments, "--home", str(home), "--json", cwd=folder, env=variables)
+        assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)
 
     assert run("config")["current_project"]["value"] == "gitlab.com/team/app"

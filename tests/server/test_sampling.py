@@ -533,13 +533,15 @@ def test_repeated_round_is_answered_again_and_consumes_nothing(tmp_path: Path) -
 
 def test_state_of_another_process_starts_the_loop_anew(tmp_path: Path) -> None:
     evidence = tmp_path / "evidence"
-    first = run(Sampling(), evidence, "旧", Round())
+    left: Sampling[dict[str, Any]] = Sampling()
+    first = run(left, evidence, "旧", Round())
     restarted: Sampling[dict[str, Any]] = Sampling()
     again = run(restarted, evidence, "新", Round(first, "one"))
     assert isinstance(again, InputRequiredResult)
     assert again.request_state != first.request_state
     restarted.close()
     assert evidence.read_text(encoding="utf-8").endswith("新 began\n新 closed\n")
+    left.close()  # its timer would outlive the test
 
 
 def test_loops_over_the_limit_are_queued_at_once_and_make_room_when_they_end(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from memory_core.storage import atomic
+from tests.fork_server import starter
 from tests.storage.test_store import URI, open_store, set_text
 
 _USE = """
@@ -34,9 +33,9 @@ with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5)
 
 def test_everything_is_private_whatever_the_umask(tmp_path: Path) -> None:
     home = tmp_path / "home" / "deep"
-    run = subprocess.run([sys.executable, "-c", _USE, str(home)], capture_output=True, text=True, check=False)
+    run = starter().run(_USE, home)
     assert run.returncode == 0, run.stderr
-    lines = run.stdout.splitlines()
+    lines = run.stdout.decode("utf-8").splitlines()
     assert any("chroma" in line for line in lines)
     assert any("-wal" in line for line in lines)
     open_to_others = [line for line in lines if not line.startswith(("0o700 d", "0o600 f"))]

@@ -98,10 +98,18 @@ def test_the_trail_of_one_memory_of_a_session_and_of_a_directory(table: UsageTab
 
 def test_a_long_query_and_many_hits_are_cut_in_the_trail_and_counted_whole(table: UsageTable) -> None:
     uris = [f"{FACTS}/{number}.md" for number in range(TRAIL_HITS + 5)]
-    table.record([recall(*uris, query="长" * 2 * QUERY_CHARS)])
+    alike = recall(*uris, query="长" * 2 * QUERY_CHARS)
+    table.record([replace(alike, hits=tuple((uri, 0.5) for uri in uris))])
     (row,) = table.trail(10)
     assert (row.query, len(row.hits)) == ("长" * QUERY_CHARS, TRAIL_HITS)
     assert len(counts(table, uris)) == TRAIL_HITS + 5
+
+
+def test_what_comes_far_behind_the_best_hit_does_not_count_as_used(table: UsageTable) -> None:
+    hits = ((TEA, 0.9), (CODE, 0.73), (SEARCH, 0.71), (f"{LOG}#3", 0.5), (f"{LOG}#4", 0.41), (f"{LOG}#5", 0.39))
+    table.record([replace(recall(TEA), hits=hits)])
+    used = counts(table, [uri for uri, _ in hits])
+    assert sorted(used) == sorted([TEA, CODE, f"{LOG}#3", f"{LOG}#4"])
 
 
 def test_a_query_that_no_database_takes_spoils_nothing(table: UsageTable) -> None:
@@ -158,7 +166,7 @@ def test_totals_are_of_the_spaces_asked_for(table: UsageTable) -> None:
 def test_what_cannot_be_written_is_kept_and_written_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "ledger.sqlite3"
     ledger = Ledger(path)
-    log = UsageLog(ledger.usage_table, lambda: None)
+    log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
     with sqlite3.connect(path) as other:
         other.execute("ALTER TABLE trail RENAME TO away")
     log.recalled(recall(TEA, query="first"))
@@ -250,7 +258,7 @@ def test_a_killed_process_loses_at_most_what_was_not_written_yet(tmp_path: Path)
 
 def test_what_a_damaged_ledger_refuses_is_kept_and_written_once_it_takes_it(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.sqlite3")
-    log = UsageLog(ledger.usage_table, lambda: None)
+    log = UsageLog(ledger.usage_table, ledger.model_calls, lambda: None)
     other = sqlite3.connect(tmp_path / "ledger.sqlite3", isolation_level=None)
     # Like a damaged page, it raises what is no OperationalError.
     other.execute("CREATE TRIGGER refuse BEFORE INSERT ON trail BEGIN SELECT RAISE(ABORT, 'damaged'); END")

@@ -7,7 +7,7 @@ whose lines stay empty. History keeps the texts, so forgetting can be undone; ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,8 @@ _TURN = re.compile(r"(?P<log>.+/messages\.jsonl)#(?P<line>\d{1,9})")
 
 #: Searches for a query below a URI, at most so many, with a filter.
 Search = Callable[[str, str, int, Mapping[str, Any] | None], FindResult]
+#: Files that no search knows but that speak of a query, each with its line: what waits for review.
+Waiting = Callable[[str], Iterable[tuple[MemoryUri, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,22 @@ class Forgetter:
         browser: Says what the caller may see.
         search: Finds what a query means.
         context: What a plan is told, made for a moment.
+        waiting: Finds what waits for review.
     """
 
-    def __init__(self, store: Store, browser: Browser, search: Search, context: Callable[[datetime], Context]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        browser: Browser,
+        search: Search,
+        context: Callable[[datetime], Context],
+        waiting: Waiting = lambda _query: (),
+    ) -> None:
         self._store = store
         self._browser = browser
         self._search = search
         self._context = context
+        self._waiting = waiting
 
     def forget(
         self,
@@ -121,6 +132,9 @@ class Forgetter:
                 place, line = (turn["log"], int(turn["line"])) if turn else (uri, None)
                 match = Match(MemoryUri.parse(place), line, summary_line(hit.abstract, _ABSTRACT_CHARS), hit.score)
                 matches.setdefault(uri, match)
+        if not request.target_uri and not request.filter:
+            for proposal, title in self._waiting(request.query or ""):
+                matches.setdefault(str(proposal), Match(proposal, None, summary_line(title, _ABSTRACT_CHARS)))
         return list(matches.values())
 
     def _named(self, uri: str, request: ForgetRequest) -> Match:
@@ -184,10 +198,14 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
 
 def _planned(going: list[Match], snapshot: Snapshot, context: Context) -> ChangeSet:
     """Memories are deleted, messages emptied, in one change set."""
-    memories = [match for match in going if match.line is None]
+    memories = [match for match in going if match.line is None and not match.uri.is_proposal]
     deletes = [DeleteOp(uri=str(match.uri), reason="forgotten on request") for match in memories]
     decided = plan(MemoryOperations(delete_operations=deletes), snapshot, context) if deletes else ChangeSet()
     changes, results = list(decided.changes), list(decided.results)
+    for match in going:
+        if match.uri.is_proposal and (waits := snapshot.text(match.uri)) is not None:
+            changes.append(FileChange(match.uri, waits, None))
+            results.append(match.result())
     logs: dict[MemoryUri, list[Match]] = {}
     for match in going:
         if match.line is not None:

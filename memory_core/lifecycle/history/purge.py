@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from memory_core.errors import InvalidInput, NotFound, StorageFailed
+from memory_core.index.documents import MESSAGES_NAME
 from memory_core.index.indexer import Indexer
 from memory_core.index.vectors import prune
 from memory_core.lifecycle.history.history import History
@@ -21,10 +22,12 @@ from memory_core.lifecycle.history.undo import Undoer
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.model.memory_file import parse
 from memory_core.model.message import parse_lines
-from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
+from memory_core.model.segment import segments_of
+from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.retrieval.browse import Browser
 from memory_core.storage.store import Snapshot, Store
 from memory_core.storage.tables.past import Erasure, vacuum
+from memory_core.update.archiving import archived_uri
 from memory_core.update.bounds import Context
 from memory_core.update.summaries import refresh
 
@@ -83,11 +86,14 @@ class Purger:
         place = self._browser.visible(MemoryUri.parse(uri))
         if len(place.parts) < _ROOT_DEPTH:
             raise InvalidInput(f"{uri!r} is too much to purge at once.", hint="Name a file or a directory of memories.")
-        past = [known for known in self._store.ledger.past.below(place) if self._history.sees(known)]
-        if self._store.files.is_dir(place):
-            files = [entry.uri for entry in self._store.files.walk(place)]
-        else:
-            files = [place] if self._store.files.stat(place) is not None else []
+        past: list[MemoryUri] = []
+        files: list[MemoryUri] = []
+        for each in (place, *_made_of(place)):
+            past += [known for known in self._store.ledger.past.below(each) if self._history.sees(known)]
+            if self._store.files.is_dir(each):
+                files += [entry.uri for entry in self._store.files.walk(each)]
+            elif self._store.files.stat(each) is not None:
+                files.append(each)
         if not past and not files:
             raise NotFound(f"there is nothing at {uri!r}, and history knows of nothing.", hint="Look with ls.")
         there = set(files)
@@ -215,6 +221,13 @@ def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: Context) -
     decided = refresh(ChangeSet(tuple(changes), results), snapshot, context)
     kept = tuple(change for change in decided.changes if change.uri not in gone)
     return replace(decided, changes=(*changes, *kept))
+
+
+def _made_of(place: MemoryUri) -> tuple[MemoryUri, ...]:
+    """What quotes a conversation's log: the segments of its session, in use and archived."""
+    if place.scope is not Scope.SESSION or place.name != MESSAGES_NAME:
+        return ()
+    return segments_of(place), archived_uri(segments_of(place))
 
 
 def _tombstone(uri: MemoryUri) -> MemoryUri:

@@ -15,14 +15,17 @@ from typing import Any
 from memory_core.merge.template import render
 from memory_core.model.memory_file import MemoryFile, dump, parse
 from memory_core.model.record import body_digest, next_version, read_record
+from memory_core.model.relations import CONFIDENCE, LINKS, confidence_in
 from memory_core.model.schema import MemoryType, MergeOp
 from memory_core.model.text_diff import merge3
+from memory_core.scoring.evidence import taken_back
 
 _ABSENT: Any = object()
+_DIGITS = 4
 #: What moves with every change of a memory and decides nothing.
 _INCIDENTAL = frozenset({"version", "updated_at", "rendered_sha256"})
-#: Other memories' commits write it here: a new memory with other links is still the memory that was created.
-_WRITTEN_BY_OTHERS = frozenset({"links"})
+#: Other memories' commits write these here: a new memory with other links is still the memory that was created.
+_WRITTEN_BY_OTHERS = frozenset({LINKS, CONFIDENCE})
 #: Made of the rest: a later one stays.
 _DERIVED = frozenset({"abstract", "overview"})
 
@@ -90,8 +93,10 @@ def _without_tail(old: str | None, given: str, now: str | None) -> Reverted | Re
 def _is_untouched(given: str, now: str) -> bool:
     """Whether a created memory only got what no author writes: links from others, a time."""
     one, other = parse(given), parse(now)
-    ignored = _INCIDENTAL | _WRITTEN_BY_OTHERS
-    return one.body == other.body and _without(one.trailer or {}, ignored) == _without(other.trailer or {}, ignored)
+    said, says = one.trailer or {}, other.trailer or {}
+    # Evidence comes with a link; a confidence that moved alone is what somebody said.
+    ignored = _INCIDENTAL | (_WRITTEN_BY_OTHERS if said.get(LINKS) != says.get(LINKS) else frozenset())
+    return one.body == other.body and _without(said, ignored) == _without(says, ignored)
 
 
 def _without(trailer: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -141,6 +146,9 @@ def _field(name: str, old: Any, given: Any, now: Any, memory_type: MemoryType | 
         return now
     if _same(now, given):
         return old
+    if name == CONFIDENCE:
+        stated = (confidence_in({} if value is _ABSENT else {name: value}) for value in (old, given, now))
+        return round(taken_back(*stated), _DIGITS)
     declared = None if memory_type is None else memory_type.field(name)
     if declared is not None and declared.merge_op is MergeOp.SUM:
         share = _number(given), _number(old), _number(now)

@@ -242,8 +242,8 @@ class _Zip:
         return content
 
 
-def _foreign(info: zipfile.ZipInfo) -> str | None:
-    """Why no export of ours holds such an entry; None if one may."""
+def hazard(info: zipfile.ZipInfo) -> str | None:
+    """Why an entry of an archive from elsewhere is not unpacked; None if it may be."""
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         return "it is a link or a device, not a file"
@@ -251,8 +251,14 @@ def _foreign(info: zipfile.ZipInfo) -> str | None:
         return "it is encrypted"
     if info.file_size > _RATIO_FROM_BYTES and info.file_size > RATIO_LIMIT * max(1, info.compress_size):
         return "it unpacks to far more than it holds"
-    if info.filename in (MANIFEST_NAME, HISTORY_NAME):
-        return None
+    return None
+
+
+def _foreign(info: zipfile.ZipInfo) -> str | None:
+    """Why no export of ours holds such an entry; None if one may."""
+    danger = hazard(info)
+    if danger is not None or info.filename in (MANIFEST_NAME, HISTORY_NAME):
+        return danger
     try:
         path_uri(info.filename)
     except InvalidUri as error:

@@ -91,6 +91,15 @@ class ExtractionQueue:
         """Where a session stands, or None if it never was in the queue."""
         return next(iter(self._rows("WHERE log = ?", (str(log),))), None)
 
+    def grown_at(self, log: MemoryUri) -> str | None:
+        """When a log was last changed, ISO 8601; None if the ledger does not know it."""
+        row = (
+            self._database.connection()
+            .execute("SELECT at FROM commits JOIN files USING (seq) WHERE uri = ?", (str(log),))
+            .fetchone()
+        )
+        return None if row is None else str(row[0])
+
     def waiting(self, space: MemoryUri, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """Sessions with messages to extract, longest waiting first.
 

@@ -121,7 +121,7 @@ class PastTable:
             before: Only those with a smaller number.
             limit: At most.
             author: Only those by this author.
-            undos: Whether those that take another back are among them.
+            undos: Whether those that take another back are among them, and those that only sort what was said.
         """
         conditions, arguments = ["1"], list[str | int]()
         touched, places = _within(spaces)
@@ -136,7 +136,7 @@ class PastTable:
             conditions.append("author = ?")
             arguments.append(author)
         if not undos:
-            conditions.append("undoes IS NULL")
+            conditions.append("undoes IS NULL AND kind <> 'segment'")
         rows = self._database.connection().execute(
             f"SELECT {_COMMITS} FROM commits WHERE {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?",
             (*arguments, limit),
@@ -158,6 +158,13 @@ class PastTable:
         """Commits that took this one back and were not taken back themselves, oldest first."""
         rows = self._database.connection().execute(
             f"SELECT {_COMMITS} FROM commits WHERE undoes = ? ORDER BY seq", (commit_id,)
+        )
+        return [commit for commit in map(_commit, rows.fetchall()) if not self.undone_by(commit.commit_id)]
+
+    def of_kind(self, kind: str) -> list[PastCommit]:
+        """Commits of one kind that were not taken back, oldest first."""
+        rows = self._database.connection().execute(
+            f"SELECT {_COMMITS} FROM commits WHERE kind = ? ORDER BY seq", (kind,)
         )
         return [commit for commit in map(_commit, rows.fetchall()) if not self.undone_by(commit.commit_id)]
 

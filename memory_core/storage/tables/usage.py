@@ -5,10 +5,11 @@ time; the store's background thread writes it, counts and trail in one transacti
 processes that record at once lose nothing that was written, and a killed one loses at most its last second; a power
 loss may take what was written since the last commit.
 
-What counts as an access: a memory that a search or a context returned, or that was read; and a turn or page of a
-session, under its own URI with the fragment, which ranking does not ask for. Whole logs and summaries are in the
+What counts as an access: a memory that was read, or that a search or a context returned near the top, for what came far
+behind the best hit was not what anybody looked for, and would never grow old; and likewise a turn or page of a session,
+under its own URI with the fragment, which ranking does not ask for. Whole logs and summaries are in the
 trail alone, and so is what a context gave without a question. Counts of deleted files stay: a memory that comes
-back keeps its past.
+back keeps its past. Calls of language models take the same way to their own table (``model_calls``).
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import logging
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
 from memory_core.errors import RunebookError
 from memory_core.storage.sqlite.database import Database
+from memory_core.storage.tables.model_calls import ModelCalls, ModelCallTable
 
 _log = logging.getLogger(__name__)
 #: Rows of the trail; older ones leave.
@@ -33,6 +35,8 @@ QUERY_CHARS = 500
 #: Hits of one row; beyond them nobody looks, and a row stays small.
 TRAIL_HITS = 50
 _WAITING_ROWS = 10_000
+#: A hit that scores at least this share of the best one's counts as used.
+_NEAR_SHARE = 0.8
 #: Texts below this prefix are no memories, and never among those used most.
 _SESSIONS = "viking://session/"
 _NO_SESSION = f"substr(uri, 1, {len(_SESSIONS)}) <> '{_SESSIONS}'"
@@ -149,6 +153,17 @@ class UsageTable:
             )
             _extend_trail(connection, recalls)
 
+    def begin(self, known: Mapping[str, Usage]) -> None:
+        """Let memories that were used elsewhere begin with those counts; what has a count here keeps it."""
+        with self._database.writing(synced=False) as connection:
+            connection.executemany(
+                "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                [
+                    (uri, used.access_count, used.last_accessed_at.astimezone(UTC).isoformat())
+                    for uri, used in known.items()
+                ],
+            )
+
     def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
         """Access statistics of those that have any."""
         rows = self._database.connection().execute(
@@ -229,16 +244,19 @@ class UsageLog:
 
     Args:
         table: Where it goes.
+        model_calls: Where calls of language models go.
         wake: Called after each note, so that a background thread flushes soon.
     """
 
-    def __init__(self, table: UsageTable, wake: Callable[[], None]) -> None:
+    def __init__(self, table: UsageTable, model_calls: ModelCallTable, wake: Callable[[], None]) -> None:
         self._table = table
+        self._model_calls = model_calls
         self._wake = wake
         self._guard = threading.Lock()
         # Bounded: a ledger that cannot be written must not fill the memory of a server that only reads.
         self._recalls: deque[Recall] = deque(maxlen=_WAITING_ROWS)
         self._reads: deque[tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
+        self._calls: deque[ModelCalls] = deque(maxlen=_WAITING_ROWS)
 
     def recalled(self, recall: Recall) -> None:
         """Note a retrieval."""
@@ -252,8 +270,15 @@ class UsageLog:
             self._reads.append((uri, at))
         self._wake()
 
+    def asked(self, call: ModelCalls) -> None:
+        """Note that a language model was asked."""
+        with self._guard:
+            self._calls.append(call)
+        self._wake()
+
     def flush(self) -> None:
         """Write what was noted; what cannot be written now is kept for the next time."""
+        self._flush_calls()
         with self._guard:
             recalls, reads = list(self._recalls), list(self._reads)
             self._recalls.clear()
@@ -267,6 +292,19 @@ class UsageLog:
             with self._guard:
                 self._recalls.extendleft(reversed(recalls))
                 self._reads.extendleft(reversed(reads))
+
+    def _flush_calls(self) -> None:
+        with self._guard:
+            calls = list(self._calls)
+            self._calls.clear()
+        if not calls:
+            return
+        try:
+            self._model_calls.add(calls)
+        except RunebookError as error:
+            _log.warning("calls of the model are not counted yet: %s", error.message)
+            with self._guard:
+                self._calls.extendleft(reversed(calls))
 
 
 def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
@@ -288,15 +326,23 @@ def counts_as_access(uri: str) -> bool:
 
 def _counts(recalls: Iterable[Recall], reads: Iterable[tuple[str, datetime]]) -> dict[str, tuple[int, datetime]]:
     found: dict[str, tuple[int, datetime]] = {}
-    hits = [
-        (uri, recall.at) for recall in recalls if recall.asked for uri in dict.fromkeys(uri for uri, _ in recall.hits)
-    ]
+    hits = [(uri, recall.at) for recall in recalls if recall.asked for uri in _near_the_best(recall.hits)]
     for uri, moment in (*hits, *reads):
         if counts_as_access(uri):
             at = moment.astimezone(UTC)
             count, last = found.get(uri, (0, at))
             found[uri] = (count + 1, max(last, at))
     return found
+
+
+def _near_the_best(hits: Sequence[tuple[str, float]]) -> list[str]:
+    """What scores near the best, memories and turns each among themselves."""
+    best: dict[bool, float] = {}
+    for uri, score in hits:
+        turn = uri.startswith(_SESSIONS)
+        best[turn] = max(score, best.get(turn, 0.0))
+    near = (uri for uri, score in hits if score >= _NEAR_SHARE * best[uri.startswith(_SESSIONS)])
+    return list(dict.fromkeys(near))
 
 
 def _extend_trail(connection: sqlite3.Connection, recalls: Iterable[Recall]) -> None:

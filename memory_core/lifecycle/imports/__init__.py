@@ -1,0 +1,1 @@
+"""Memories of other programs: their formats, and how they come in."""

@@ -1,0 +1,213 @@
+"""Old daily logs: summarised by the month, what matters promoted to memories, their raw text moved to the archive.
+
+A log itself is never altered. Which days a summary holds, and which entries were promoted, stands in the summary's
+trailer, in the same commit: a killed process leaves nothing half done, and a log that a person edits later is
+summarised again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import ClassVar
+
+from memory_core.errors import NotFound, RunebookError
+from memory_core.lifecycle.maintenance.upkeep import Upkeep
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.model.daily_log import LogEntry, entries, log_day, log_uri
+from memory_core.model.operations import MemoryOperations
+from memory_core.model.project import Belonging
+from memory_core.model.uri import MemoryUri
+from memory_core.storage.store import Snapshot
+from memory_core.update.archiving import archive, archived_uri
+from memory_core.update.bounds import Context
+from memory_core.update.discretion import Discretion
+from memory_core.update.draft import Draft
+from memory_core.update.log_summary import (
+    MonthSummary,
+    dump_summary,
+    entry_name,
+    moved,
+    read_summary,
+    summary_uri,
+    with_day,
+)
+from memory_core.update.planner import plan
+from memory_core.update.promotion import promotion
+
+_log = logging.getLogger(__name__)
+REASON = "old log"
+
+
+@dataclass(frozen=True, slots=True)
+class LogArchive:
+    """Summarises logs older than ``maintenance.archive_days`` and moves away those older than ``delete_days``."""
+
+    upkeep: Upkeep
+    name: ClassVar[str] = "logs"
+    light: ClassVar[bool] = True
+
+    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+        """Summarise, promote and move what is due; see ``Pass.run``."""
+        for month, days in self._due(now, self.upkeep.config.maintenance.archive_days).items():
+            for belonging in self._belongings(days):
+                receipt = self.upkeep.commit(
+                    self.name, self._summarising(month, days, belonging, now), now, dry_run=dry_run
+                )
+                if receipt is not None:
+                    yield receipt
+        for month, days in self._due(now, self.upkeep.config.maintenance.delete_days).items():
+            receipt = self.upkeep.commit(self.name, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
+            if receipt is not None:
+                yield receipt
+
+    @property
+    def _space(self) -> str:
+        return self.upkeep.config.user_space
+
+    def _due(self, now: datetime, age_days: int) -> Mapping[str, list[date]]:
+        """Days older than this whose logs are there, by month, ascending."""
+        before = now.date() - timedelta(days=age_days)
+        found: dict[str, list[date]] = defaultdict(list)
+        try:
+            listed = self.upkeep.store.files.entries(log_uri(self._space, before).parent)
+        except NotFound:
+            return found
+        for day in sorted(day for entry in listed if (day := log_day(entry.uri)) is not None and not entry.is_dir):
+            if day < before and self._is_readable(day):
+                found[day.isoformat()[:7]].append(day)
+        return found
+
+    def _is_readable(self, day: date) -> bool:
+        """Whether a log can be read: one that cannot keeps nothing of the others from being summarised."""
+        try:
+            return self.upkeep.store.text(log_uri(self._space, day)) is not None
+        except RunebookError as error:
+            _log.warning("a log was passed over: %s", error.message)
+            return False
+
+    def _belongings(self, days: Sequence[date]) -> list[Belonging]:
+        """Whose entries these logs hold: nobody's first, then of each project what all see, and what is private."""
+        found = {(entry.project or "", _is_private(entry)) for day in days for entry in self._entries(day)}
+        others = sorted(found - {("", False)})
+        return [Belonging(), *(Belonging(project, named=True, private=private) for project, private in others)]
+
+    def _entries(self, day: date) -> tuple[LogEntry, ...]:
+        return entries(self.upkeep.store.text(log_uri(self._space, day)) or "")
+
+    def _summarising(
+        self, month: str, days: Sequence[date], belonging: Belonging, now: datetime
+    ) -> Callable[[Snapshot], ChangeSet]:
+        context = replace(self.upkeep.context(now), belonging=belonging)
+        discretion = Discretion(self.upkeep.config.secrets, self.upkeep.config.secrets_allowed)
+        project = belonging.project if belonging.private else None
+        uri = summary_uri(self._space, month, project)
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            before = snapshot.text(uri)
+            stored = summary = read_summary(month, project, before)
+            writes, names = [], []
+            for day in days:
+                own = [entry for entry in _logged(snapshot, self._space, day) if _owner(entry) == project]
+                summary = with_day(summary, log_uri(self._space, day), day, own)
+                for entry in own:
+                    name = entry_name(day, entry)
+                    if entry.project != belonging.project or name in stored.promoted or name in names:
+                        continue
+                    write = promotion(context.registry, self._space, day, entry)
+                    if write is not None:
+                        writes.append(write)
+                        names.append(name)
+            cleared = discretion.operations(MemoryOperations(write_operations=writes))
+            decided = plan(cleared.operations, snapshot, context)
+            if names:
+                summary = replace(summary, promoted=(*summary.promoted, *names))
+            decided = replace(decided, results=(*decided.results, *cleared.refused), notes=cleared.notes)
+            return _with_file(decided, uri, before, summary, stored, context)
+
+        return planned
+
+    def _moving(
+        self, month: str, days: Sequence[date], now: datetime, dry_run: bool
+    ) -> Callable[[Snapshot], ChangeSet]:
+        """Move logs away that are in their summaries as they are now; once: what a person restores stays."""
+        context = self.upkeep.context(now)
+        forever = self.upkeep.config.maintenance.delete_logs
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            draft = Draft(snapshot, context)
+            results: list[OperationResult] = []
+            summaries: dict[str | None, MonthSummary] = {None: self._summary(snapshot, month, None)}
+            gone: dict[str, MemoryUri] = {}
+            for day in days:
+                uri, name = log_uri(self._space, day), day.isoformat()
+                owners = {_owner(entry) for entry in entries(snapshot.text(uri) or "")}
+                for owner in owners - summaries.keys():
+                    summaries[owner] = self._summary(snapshot, month, owner)
+                holds = all(self._holds(snapshot, summaries[owner], day) for owner in owners)
+                moved_before = any(name in summaries[owner].archived for owner in {None, *owners})
+                if moved_before or not (holds or dry_run):
+                    continue
+                if forever:
+                    draft.existing(uri)
+                    draft.put(uri, None)
+                    note = "deleted for good: history keeps it until a purge"
+                else:
+                    gone[name] = archive(draft, uri, REASON)
+                    note = f"{REASON}; now {gone[name]}"
+                results.append(OperationResult("archive", str(uri), Action.DELETED, note=note))
+            decided = ChangeSet(draft.changes(), tuple(results))
+            for owner, summary in summaries.items() if gone and not dry_run else ():
+                target = summary_uri(self._space, month, owner)
+                after = moved(summary, self._space, gone)
+                decided = _with_file(decided, target, snapshot.text(target), after, summary, context)
+            return decided
+
+        return planned
+
+    def _summary(self, snapshot: Snapshot, month: str, owner: str | None) -> MonthSummary:
+        return read_summary(month, owner, snapshot.text(summary_uri(self._space, month, owner)))
+
+    def _holds(self, snapshot: Snapshot, summary: MonthSummary, day: date) -> bool:
+        """Whether the summary says what the log says now."""
+        own = [entry for entry in _logged(snapshot, self._space, day) if _owner(entry) == summary.project]
+        return with_day(summary, log_uri(self._space, day), day, own) is summary
+
+
+def _logged(snapshot: Snapshot, user_space: str, day: date) -> tuple[LogEntry, ...]:
+    """All entries of a day: those that were moved to the archive, and those that were added since."""
+    uri = log_uri(user_space, day)
+    old, new = entries(snapshot.text(archived_uri(uri)) or ""), entries(snapshot.text(uri) or "")
+    known = {entry_name(day, entry) for entry in old}
+    return (*old, *(entry for entry in new if entry_name(day, entry) not in known))
+
+
+def _is_private(entry: LogEntry) -> bool:
+    return entry.private and entry.project is not None
+
+
+def _owner(entry: LogEntry) -> str | None:
+    """The project that alone may see an entry."""
+    return entry.project if _is_private(entry) else None
+
+
+def _with_file(
+    decided: ChangeSet,
+    uri: MemoryUri,
+    before: str | None,
+    summary: MonthSummary,
+    stored: MonthSummary,
+    context: Context,
+) -> ChangeSet:
+    """The change set with the summary's file, where it changes."""
+    if summary == stored or not (summary.days or summary.body):
+        return decided
+    after = dump_summary(summary, context.now)
+    action = Action.CREATED if before is None else Action.UPDATED
+    days = len(summary.days)
+    result = OperationResult("summary", str(uri), action, note=f"{days} {'day' if days == 1 else 'days'}")
+    change = FileChange(uri, before, after)
+    return replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))

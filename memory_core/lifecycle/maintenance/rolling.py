@@ -1,0 +1,256 @@
+"""The rolling summary made of what is stored, and what a model adds to it and to the summaries of logs.
+
+``RollingPass`` makes the page word for word of the profile, preferences, the memories used most and the newest
+summaries of logs, all but what belongs to one project. ``SummaryImprovement`` asks the model, by one call, for the page
+and for an overview of each month that is complete. What a person wrote is left alone by both.
+"""
+
+from __future__ import annotations
+
+import json
+from calendar import monthrange
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import ClassVar
+
+from memory_core.errors import NotFound
+from memory_core.index.filter import in_use
+from memory_core.lifecycle.maintenance.summaries import Summary, SummaryRequest, SummaryWriter
+from memory_core.lifecycle.maintenance.upkeep import Stored, Upkeep
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.model.record import CONTENT, body_digest
+from memory_core.model.rolling_summary import (
+    RollingSummary,
+    dump_rolling_summary,
+    read_rolling_summary,
+    rolling_summary_uri,
+)
+from memory_core.model.uri import MemoryUri
+from memory_core.storage.store import Snapshot
+from memory_core.update.condensing import condense, joined
+from memory_core.update.log_summary import (
+    OVERVIEW_CHARS,
+    MonthSummary,
+    dump_summary,
+    read_summary,
+    summaries_uri,
+    summary_month,
+    told,
+)
+
+SOURCE = "maintenance"
+ROLLING_CHARS = 1_200
+_PROFILE_CHARS, _LINE_CHARS, _LOG_CHARS = 600, 160, 500
+_PREFERENCES, _HOT, _MONTHS = 8, 6, 2
+#: Of the memories used most, so many are looked at for some that may be shown.
+_SPARE = 10
+_SHARED = "d.project IS NULL AND NOT d.private"
+
+
+@dataclass(frozen=True, slots=True)
+class RollingPass:
+    """Makes the rolling summary anew where what it is made of changed."""
+
+    upkeep: Upkeep
+    name: ClassVar[str] = "rolling_summary"
+    light: ClassVar[bool] = True
+
+    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+        """Write it if it is due; see ``Pass.run``."""
+        text = "\n\n".join(sources(self.upkeep, now))
+        digest = body_digest(text)
+        uri = rolling_summary_uri(self.upkeep.config.user_space)
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            before = snapshot.text(uri)
+            stored = read_rolling_summary(before)
+            if stored is not None and (stored.authored or stored.sources == digest):
+                return ChangeSet()
+            if not text:
+                return ChangeSet() if stored is None else _removal(uri, before)
+            return _change(uri, before, RollingSummary(text, False, digest), "extract", self.upkeep, now)
+
+        receipt = self.upkeep.commit(self.name, planned, now, dry_run=dry_run)
+        if receipt is not None:
+            yield receipt
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryImprovement:
+    """Asks the model for what was only extracted so far: overviews of months, and the rolling summary."""
+
+    upkeep: Upkeep
+    writer: SummaryWriter
+    name: ClassVar[str] = "overviews"
+    light: ClassVar[bool] = False
+
+    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+        """Ask once, and write what came of it in one commit; see ``Pass.run``. A dry run asks nothing."""
+        if dry_run:
+            return
+        months = list(self._months(now))
+        requests = [SummaryRequest(tuple(told(summary.blocks.values())), OVERVIEW_CHARS) for _, summary in months]
+        rolling = self._rolling(now)
+        if rolling:
+            requests.append(SummaryRequest(rolling, ROLLING_CHARS))
+        if not requests:
+            return
+        written = self.writer.write(requests)
+        if not any(written.items):
+            return
+        changes = self._changes(months, rolling, written.items, now)
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            decided = changes(snapshot)
+            return replace(decided, notes=written.notes, usage=written.usage.as_dict())
+
+        receipt = self.upkeep.commit(self.name, planned, now, dry_run=False)
+        if receipt is not None:
+            yield receipt
+
+    def _months(self, now: datetime) -> Iterator[tuple[MemoryUri, MonthSummary]]:
+        """Summaries of months that are complete and have no overview of all their days."""
+        before = now.date() - timedelta(days=self.upkeep.config.maintenance.archive_days)
+        for uri, summary in _summaries(self.upkeep):
+            year, month = (int(part) for part in summary.month.split("-"))
+            complete = date(year, month, monthrange(year, month)[1]) < before
+            if complete and summary.body is None and summary.blocks and summary.overview_of != summary.digest:
+                yield uri, summary
+
+    def _rolling(self, now: datetime) -> tuple[str, ...]:
+        """What the page is made of, where it is an extract of just that; else nothing."""
+        uri = rolling_summary_uri(self.upkeep.config.user_space)
+        stored = read_rolling_summary(self.upkeep.store.text(uri))
+        texts = sources(self.upkeep, now)
+        text = "\n\n".join(texts)
+        extract = stored is not None and stored.text == text and stored.sources == body_digest(text)
+        return tuple(texts) if extract else ()
+
+    def _changes(
+        self,
+        months: Sequence[tuple[MemoryUri, MonthSummary]],
+        rolling: tuple[str, ...],
+        items: Sequence[Summary | None],
+        now: datetime,
+    ) -> Callable[[Snapshot], ChangeSet]:
+        """The plan: each text that is still what the model was shown gets what it wrote."""
+        context = self.upkeep.context(now)
+        page = rolling_summary_uri(self.upkeep.config.user_space)
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            decided = ChangeSet()
+            for (uri, shown), item in zip(months, items, strict=False):
+                before = snapshot.text(uri)
+                stored = read_summary(shown.month, shown.project, before)
+                if item is None or stored != shown:
+                    continue
+                after = replace(stored, overview=item.text, overview_of=stored.digest)
+                change = FileChange(uri, before, dump_summary(after, context.now))
+                result = OperationResult("summary", str(uri), Action.UPDATED, note="overview written by the model")
+                decided = replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
+            item = items[-1] if rolling else None
+            before = snapshot.text(page)
+            stored_page = read_rolling_summary(before)
+            digest = body_digest("\n\n".join(rolling))
+            if item is None or stored_page is None or stored_page.authored or stored_page.sources != digest:
+                return decided
+            summary = RollingSummary(item.text, False, digest, stored_page.created_at)
+            own = _change(page, before, summary, "model", self.upkeep, now)
+            return replace(decided, changes=(*decided.changes, *own.changes), results=(*decided.results, *own.results))
+
+        return planned
+
+
+def sources(upkeep: Upkeep, now: datetime) -> list[str]:
+    """What the rolling summary is made of, part by part; empty where nothing is known of the user yet."""
+    used = in_use(now)
+    condition = f"{_SHARED} AND {used.sql}"
+    profile = _memories(upkeep, f"d.memory_type = 'profile' AND {condition}", *used.parameters)
+    liked = _memories(upkeep, f"d.memory_type = 'preferences' AND {condition}", *used.parameters)
+    liked = sorted(liked, key=lambda each: (-_salience(each), str(each.uri)))[:_PREFERENCES]
+    top = [uri for uri, _ in upkeep.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(upkeep, uri))]
+    hot = _memories(
+        upkeep,
+        "d.uri IN (SELECT value FROM json_each(?)) AND d.memory_type NOT IN ('profile', 'preferences') "
+        f"AND {condition}",
+        json.dumps(top),
+        *used.parameters,
+    )
+    hot = sorted(sorted(hot, key=lambda each: top.index(str(each.uri)))[:_HOT], key=lambda each: str(each.uri))
+    logs = [line for _, summary in _newest(upkeep) for line in told(summary.blocks.values())]
+    if not (profile or liked or logs):
+        return []
+    parts = [
+        "\n".join(_condensed([_said(each) for each in profile], _PROFILE_CHARS)),
+        "\n".join(_lines(liked)),
+        "\n".join(_lines(hot)),
+        "\n".join(f"- {line}" for line in _condensed(logs, _LOG_CHARS)),
+    ]
+    return [part for part in parts if part]
+
+
+def _newest(upkeep: Upkeep) -> list[tuple[MemoryUri, MonthSummary]]:
+    shared = [(uri, summary) for uri, summary in _summaries(upkeep) if summary.project is None]
+    return sorted(shared, key=lambda each: each[1].month)[-_MONTHS:]
+
+
+def _summaries(upkeep: Upkeep) -> Iterator[tuple[MemoryUri, MonthSummary]]:
+    """All summaries of logs; the trailer says whose a private one is."""
+    try:
+        listed = upkeep.store.files.entries(summaries_uri(upkeep.config.user_space))
+    except NotFound:
+        return
+    for entry in listed:
+        month = summary_month(entry.uri)
+        text = None if month is None else upkeep.store.text(entry.uri)
+        if month is not None and text is not None:
+            summary = read_summary(month, None, text)
+            project = summary.kept.get("project")
+            yield entry.uri, replace(summary, project=project if isinstance(project, str) else None)
+
+
+def _memories(upkeep: Upkeep, condition: str, *parameters: object) -> list[Stored]:
+    read = (upkeep.stored(uri, upkeep.store.text(uri)) for uri in upkeep.rows(condition, *parameters))
+    return [memory for memory in read if memory is not None]
+
+
+def _lines(memories: Sequence[Stored]) -> Iterator[str]:
+    for memory in memories:
+        name = memory.uri.name.removesuffix(".md")
+        for line in _condensed([_said(memory)], _LINE_CHARS):
+            yield f"- {line}" if line.casefold().startswith(name.casefold()) else f"- {name}: {line}"
+
+
+def _condensed(texts: Sequence[str], limit_chars: int) -> list[str]:
+    chosen = condense(texts, limit_chars).chosen
+    return [" ".join(joined(sentences).split()) for sentences in chosen if sentences]
+
+
+def _said(memory: Stored) -> str:
+    return memory.record.body or str(memory.record.fields.get(CONTENT) or "")
+
+
+def _salience(memory: Stored) -> float:
+    given = memory.meta.get("salience")
+    return float(given) if isinstance(given, int | float) else memory.memory_type.salience
+
+
+def _is_own(upkeep: Upkeep, uri: str) -> bool:
+    return any(uri.startswith(f"viking://{space}/memories/") for space in upkeep.spaces)
+
+
+def _removal(uri: MemoryUri, before: str | None) -> ChangeSet:
+    note = "nothing of what it was made of is there any more"
+    return ChangeSet(
+        (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
+    )
+
+
+def _change(
+    uri: MemoryUri, before: str | None, summary: RollingSummary, author: str, upkeep: Upkeep, now: datetime
+) -> ChangeSet:
+    text = dump_rolling_summary(summary, upkeep.context(now).now, {"kind": SOURCE, "author": author})
+    action = Action.CREATED if before is None else Action.UPDATED
+    note = "written by the model" if author == "model" else "word for word from what is stored"
+    return ChangeSet((FileChange(uri, before, text),), (OperationResult("summary", str(uri), action, note=note),))

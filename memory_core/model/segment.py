@@ -1,0 +1,296 @@
+"""A segment: what a session said about one topic, as a Markdown file that people can read and edit.
+
+``viking://session/{space}/{session_id}/segments/{title}.md``. The body is a heading, a summary and a line for each
+page, which names the messages it spans and the pages before and after it. The trailer holds what programs need. The
+messages themselves stay in ``messages.jsonl``: a segment only points at them.
+
+``parse_segment`` and ``dump_segment`` are inverse on every file that was written here. A summary or heading that a
+person changed, and lines that a person added below the pages, stay; the lines of the pages are written anew. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from memory_core.model.filename import render
+from memory_core.model.memory_file import MemoryFile, dump, parse
+from memory_core.model.uri import MemoryUri, Scope
+
+MEMORY_TYPE = "segment"
+DIRECTORY = "segments"
+EXTRACT, MODEL, PERSON = "extract", "model", "person"
+_HEADINGS = ("## Pages", "## 对话")
+_HAN = re.compile("[\u4e00-\u9fff]")
+_PAGE_LINE = re.compile(r"^- `messages\.jsonl#\d+(?:[–-]\d+)?`")
+#: Members of the trailer that are read and written here.
+_OWN = frozenset(("memory_type", "title", "summary", "summary_by", "summarised", "keywords", "pages", "chains")) | {
+    "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at", "source", "project", "private"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPage:
+    """One exchange of a segment.
+
+    Attributes:
+        first: Line of its first message in ``messages.jsonl``, from 0; names the page within its session.
+        last: Line of its last message.
+        keywords: Of what was said, the best first.
+        digest: Of its lines as they were when it was read.
+        date: ``YYYY-MM-DD`` of its first dated message.
+        chain: First line of the first page of its chain; pages of a chain follow each other on one topic.
+        previous: First line of the page before it in its chain; None where it begins one.
+        next: First line of the page after it in its chain.
+        analysed: Whether a promotion made memories of it. What ordinary extraction took, the queue knows.
+    """
+
+    first: int
+    last: int
+    keywords: tuple[str, ...] = ()
+    digest: str = ""
+    date: str | None = None
+    chain: int = 0
+    previous: int | None = None
+    next: int | None = None
+    analysed: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form without empty members."""
+        members: dict[str, Any] = {
+            "first": self.first,
+            "last": self.last,
+            "keywords": list(self.keywords),
+            "digest": self.digest,
+            "date": self.date,
+            "chain": self.chain,
+            "previous": self.previous,
+            "next": self.next,
+            "analysed": self.analysed or None,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What one session said about one topic.
+
+    Attributes:
+        title: Heading, and at first the file's name.
+        session_id: Of the session.
+        summary: Of all its pages.
+        summary_by: ``extract`` (sentences of its own), ``model`` or ``person``.
+        summarised: Pages that the summary is of; a model's may lag behind.
+        keywords: Of all its pages.
+        pages: In the order of the conversation.
+        chains: What each chain that passes through here is about, by the chain's name.
+        interactions: Pages that joined since the segment was last cooled.
+        visits_counted: Of all its visits, those that were cooled away.
+        last_visit_at: Last visit as it was known when the file was written, ISO 8601.
+        created_at: ISO 8601 in UTC; likewise ``updated_at``.
+        project: Of its messages; segments never mix projects.
+        private: Whether they are private to it.
+        notes: Lines that a person added below the pages.
+        more: Other keys of the trailer.
+    """
+
+    title: str
+    session_id: str
+    summary: str = ""
+    summary_by: str = EXTRACT
+    summarised: int = 0
+    keywords: tuple[str, ...] = ()
+    pages: tuple[SegmentPage, ...] = ()
+    chains: Mapping[int, str] = field(default_factory=dict)
+    interactions: int = 0
+    visits_counted: int = 0
+    last_visit_at: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    project: str | None = None
+    private: bool = False
+    notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The line after its last page."""
+        return max((page.last + 1 for page in self.pages), default=0)
+
+    def holds(self, line: int) -> bool:
+        """Whether a message of this line belongs to one of its pages."""
+        return any(page.first <= line <= page.last for page in self.pages)
+
+    def lines(self) -> list[int]:
+        """The lines of all its pages."""
+        return [line for page in self.pages for line in range(page.first, page.last + 1)]
+
+    def summed_up(self, summary: str, by: str) -> Segment:
+        """With another summary of all its pages."""
+        return replace(self, summary=" ".join(summary.split()), summary_by=by, summarised=len(self.pages))
+
+
+def segments_of(log: MemoryUri) -> MemoryUri:
+    """Directory of the segments of a session, by the URI of its log."""
+    return log.parent.child(DIRECTORY)
+
+
+def is_segment(uri: MemoryUri) -> bool:
+    """Whether a file is a segment, archived or not."""
+    parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
+    place = len(parts) == 5 and parts[0] == Scope.SESSION.value and parts[3] == DIRECTORY
+    return place and parts[4].endswith(".md") and not uri.is_summary
+
+
+def is_archived_segment(uri: MemoryUri) -> bool:
+    """Whether a file is a segment that left for the archive."""
+    return uri.scope is Scope.ARCHIVE and is_segment(uri)
+
+
+def log_of(uri: MemoryUri) -> MemoryUri:
+    """The log that a segment points at, wherever the segment is."""
+    parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
+    return MemoryUri((*parts[:3], "messages.jsonl"))
+
+
+def file_name(title: str) -> str:
+    """The name of a new segment's file."""
+    return render("{title}.md", {"title": title})
+
+
+def parse_segment(text: str) -> Segment | None:
+    """Read a segment; None where the file is none, or its trailer cannot be read."""
+    file = parse(text)
+    if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
+        return None
+    meta = file.trailer
+    pages = [page for item in _items(meta.get("pages")) if (page := _page(item)) is not None]
+    stored = Segment(
+        title=_text(meta.get("title")) or "",
+        session_id=_text(_mapping(meta.get("source")).get("session_id")) or "",
+        summary=_text(meta.get("summary")) or "",
+        summary_by=_text(meta.get("summary_by")) or EXTRACT,
+        summarised=_count(meta.get("summarised")),
+        keywords=_words(meta.get("keywords")),
+        pages=tuple(sorted(pages, key=lambda page: page.first)),
+        chains={int(key): str(told) for key, told in _mapping(meta.get("chains")).items() if str(key).isdecimal()},
+        interactions=_count(meta.get("interactions")),
+        visits_counted=_count(meta.get("visits_counted")),
+        last_visit_at=_text(meta.get("last_visit_at")),
+        created_at=_text(meta.get("created_at")) or "",
+        updated_at=_text(meta.get("updated_at")) or "",
+        project=_text(meta.get("project")),
+        private=meta.get("private") is True,
+        more={name: value for name, value in meta.items() if name not in _OWN},
+    )
+    return _as_edited(stored, file.body)
+
+
+def dump_segment(segment: Segment) -> str:
+    """The file of a segment."""
+    members: dict[str, Any] = {
+        "memory_type": MEMORY_TYPE,
+        "title": segment.title,
+        "summary": segment.summary,
+        "summary_by": segment.summary_by,
+        "summarised": segment.summarised,
+        "keywords": list(segment.keywords),
+        "pages": [page.as_dict() for page in segment.pages],
+        "chains": {str(chain): told for chain, told in sorted(segment.chains.items())},
+        "interactions": segment.interactions,
+        "visits_counted": segment.visits_counted,
+        "last_visit_at": segment.last_visit_at,
+        "created_at": segment.created_at,
+        "updated_at": segment.updated_at,
+        "source": {"kind": "auto_reflection", "session_id": segment.session_id},
+        "project": segment.project,
+        "private": True if segment.private and segment.project is not None else None,
+    }
+    trailer = {name: value for name, value in members.items() if value is not None} | dict(segment.more)
+    heading = _HEADINGS[1 if _HAN.search(f"{segment.title} {segment.summary}") else 0]
+    pages = [_shown(page) for page in segment.pages]
+    body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *_below(segment.notes)])
+    return dump(MemoryFile(body, trailer))
+
+
+def _below(notes: Sequence[str]) -> list[str]:
+    return ["", *notes] if notes else []
+
+
+def _shown(page: SegmentPage) -> str:
+    """The line of a page: ``- `messages.jsonl#4–5` (2026-05-02): temple, kyoto; before #0, after #8``."""
+    span = str(page.first) if page.first == page.last else f"{page.first}–{page.last}"
+    dated = "" if page.date is None else f" ({page.date})"
+    links = [f"{name} #{line}" for name, line in (("before", page.previous), ("after", page.next)) if line is not None]
+    told = "; ".join(part for part in (", ".join(page.keywords), ", ".join(links)) if part)
+    return f"- `messages.jsonl#{span}`{dated}" + (f": {told}" if told else "")
+
+
+def _as_edited(stored: Segment, body: str) -> Segment:
+    """The segment with what a person made of its body."""
+    lines = body.replace("\r\n", "\n").split("\n")
+    at = next((at for at in reversed(range(len(lines))) if lines[at].strip() in _HEADINGS), len(lines))
+    head, below = lines[:at], lines[at + 1 :]
+    title = stored.title
+    first = next((number for number, line in enumerate(head) if line.strip()), None)
+    if first is not None and head[first].startswith("# "):
+        title = head[first][2:].strip() or title
+        head = head[first + 1 :]
+    summary = "\n".join(head).strip()
+    by, summarised = stored.summary_by, stored.summarised
+    if summary != stored.summary.strip():
+        by, summarised = PERSON, len(stored.pages)
+    notes = "\n".join(line for line in below if not _PAGE_LINE.match(line)).strip()
+    return replace(
+        stored,
+        title=title,
+        summary=summary,
+        summary_by=by,
+        summarised=summarised,
+        notes=tuple(notes.split("\n")) if notes else (),
+    )
+
+
+def _page(item: Any) -> SegmentPage | None:
+    facts = _mapping(item)
+    first, last = _line(facts.get("first")), _line(facts.get("last"))
+    if first is None or last is None or last < first:
+        return None
+    chain = _line(facts.get("chain"))
+    return SegmentPage(
+        first=first,
+        last=last,
+        keywords=_words(facts.get("keywords")),
+        digest=_text(facts.get("digest")) or "",
+        date=_text(facts.get("date")),
+        chain=first if chain is None else chain,
+        previous=_line(facts.get("previous")),
+        next=_line(facts.get("next")),
+        analysed=facts.get("analysed") is True,
+    )
+
+
+def _line(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _count(value: Any) -> int:
+    return _line(value) or 0
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(word for word in _items(value) if isinstance(word, str))
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

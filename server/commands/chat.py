@@ -1,0 +1,284 @@
+"""``runebook chat``: a conversation with the configured model in the terminal, or one question with ``--once``.
+
+Owns what a person types and sees; what a turn is, is decided in ``lifecycle.chat``. Ctrl-C while an answer is made
+cancels the answer, at the prompt it ends the conversation; what was said by then is stored either way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from server.commands.opening import Commands, here, open_memory_of, open_to_search, show, text_file
+from server.terminal import plain
+
+if TYPE_CHECKING:
+    from memory_core.lifecycle.chat import Chat, Reply
+    from memory_core.memory import Memory
+    from memory_core.model.changes import CommitReceipt
+
+_PROMPT = "you> "
+_WORKING = "…"
+_COMMITS_LOOKED_AT = 200
+_HELP = """\
+/memories         what memory gave for the last answer
+/remember TEXT    store this as a memory
+/forget QUERY     delete memories that a search finds, after a look at them
+/undo             take back the last turn, /remember or /forget
+/private on|off   keep nothing of what follows, or keep it again
+/help             this list
+/quit             end; so do Ctrl-D, and Ctrl-C at the prompt (during an answer it cancels the answer)
+To say something that begins with a slash, put a blank before it."""
+
+
+def register(commands: Commands) -> None:
+    """Declare ``chat``."""
+    command = commands.add("chat", "Talk with the model of llm.*: it recalls, answers and remembers.", chat)
+    command.add_argument("--session", metavar="ID", help="go on with this conversation (default: a new one)")
+    command.add_argument("--system", metavar="TEXT", default="", help="instructions added to the system prompt")
+    command.add_argument("--once", metavar="QUESTION", help="print the answer to this alone; '-' reads standard input")
+    command.add_argument(
+        "--meta",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="tell the model about this conversation, e.g. city=大阪; repeatable",
+    )
+
+
+def chat(arguments: argparse.Namespace) -> int:
+    """Hold a conversation."""
+    from memory_core.errors import InvalidInput
+    from memory_core.storage.author import authored, current_author
+
+    if arguments.json and arguments.once is None:
+        raise InvalidInput("--json goes with --once.", hint="Write runebook chat --once QUESTION --json.")
+    metadata = _metadata(arguments.meta)
+    question = None if arguments.once is None else text_file("-") if arguments.once == "-" else arguments.once
+    with open_memory_of(arguments) if question is None else open_to_search(arguments) as memory:
+        held = memory.conversation(
+            arguments.session, instructions=arguments.system, metadata=metadata, here=here(memory.config)
+        )
+        with authored(f"chat {held.setting.session_id.removeprefix('chat-')}"):
+            if question is None:
+                gc.enable()
+                return Talk(memory, held, current_author()).run()
+            reply = held.say(question)
+    for note in reply.notes:
+        print(plain(f"runebook: {note}"), file=sys.stderr)
+    show(arguments, reply.as_dict(), reply.answer)
+    return 0
+
+
+class Talk:
+    """A conversation at a terminal, or over a pipe line by line.
+
+    Args:
+        memory: The store.
+        chat: The conversation.
+        author: Who commits in it.
+    """
+
+    def __init__(self, memory: Memory, chat: Chat, author: str) -> None:
+        self._memory = memory
+        self._chat = chat
+        self._author = author
+        self._is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        #: The newest commit before each thing that may have stored something, and whether that was a turn.
+        self._before: list[tuple[int, bool]] = []
+        self._commands: Mapping[str, Callable[[str], None]] = {
+            "/help": lambda _rest: self._tell(_HELP),
+            "/memories": lambda _rest: self._show_recalled(),
+            "/remember": self._remember,
+            "/forget": self._forget,
+            "/undo": lambda _rest: self._undo(),
+            "/private": self._switch_private,
+        }
+
+    def run(self) -> int:
+        """Talk until the person ends it."""
+        from memory_core.errors import RunebookError
+
+        session = self._chat.setting.session_id
+        if self._is_terminal:
+            _edit_lines()
+            kept = "Nothing is kept: private mode." if self._chat.private else "It is remembered."
+            self._tell(f"Conversation {session}. {kept} /help lists commands, /quit ends.")
+        while (line := self._line(_PROMPT)) is not None:
+            words = line.strip()
+            if words in ("/quit", "/exit"):
+                break
+            try:
+                if line.startswith("/"):
+                    self._obey(words)
+                elif words:
+                    self._turn(words)
+            except RunebookError as error:
+                self._tell(f"runebook: {error}", to_error=True)
+                if self._chat.said is not None and not line.startswith("/"):
+                    self._tell("What you said is stored.", to_error=True)
+        if self._is_terminal:
+            self._tell(f"Go on with: runebook chat --session {session}")
+        return 0
+
+    def _line(self, prompt: str) -> str | None:
+        """What is typed next; None at the end."""
+        from memory_core.errors import InvalidInput
+
+        try:
+            return input(prompt if self._is_terminal else "")
+        except (EOFError, KeyboardInterrupt):
+            if self._is_terminal:
+                print(flush=True)
+            return None
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"what was typed is not UTF-8: {error}.", hint="Set the terminal to UTF-8.") from error
+
+    def _turn(self, words: str) -> None:
+        """Answer, then remember."""
+        self._mark(turn=True)
+        self._working(True)
+        try:
+            answered = self._chat.answer(words)
+        except KeyboardInterrupt:
+            self._working(False)
+            stored = "What you said is stored." if self._chat.said is not None else "Nothing was stored."
+            self._tell(f"Cancelled. {stored}", to_error=True)
+            return
+        finally:
+            self._working(False)
+        self._tell(answered.answer)
+        for note in answered.notes:
+            self._tell(f"({note})", to_error=True)
+        try:
+            self._tell_kept(self._chat.remember(answered))
+        except KeyboardInterrupt:
+            self._tell("Stored; what was not taken in yet waits for the next commit.", to_error=True)
+
+    def _tell_kept(self, reply: Reply) -> None:
+        """What became of the turn beside its being stored."""
+        if reply.receipt is None:
+            return
+        changed = [
+            result.uri
+            for result in reply.receipt.results
+            if result.op != "messages" and result.action in ("created", "updated", "deleted")
+        ]
+        if changed:
+            self._tell("\n".join(f"({uri})" for uri in changed), to_error=True)
+        for result in reply.receipt.results:
+            if result.action == "rejected":
+                self._tell(f"(not remembered: {result.reason})", to_error=True)
+
+    def _obey(self, line: str) -> None:
+        """Carry out a slash command."""
+        name, _, rest = line.partition(" ")
+        command = self._commands.get(name)
+        if command is None:
+            self._tell(f"{name} is no command. /help lists them; to say it, put a blank before it.", to_error=True)
+        else:
+            command(rest.strip())
+
+    def _show_recalled(self) -> None:
+        last = self._chat.last
+        if last is None:
+            self._tell("Nothing was asked yet.")
+            return
+        parts = [part.text for part in last.recalled.parts if part.kind != "directory"]
+        texts = parts or ["Memory gave nothing new for the last answer."]
+        self._tell("\n".join([*texts, *(f"({note})" for note in last.recalled.notes)]))
+
+    def _remember(self, text: str) -> None:
+        if not text:
+            self._tell("Write /remember TEXT.", to_error=True)
+            return
+        self._refuse_in_private()
+        self._mark()
+        self._tell_receipt(self._memory.commit(text, here=self._chat.setting.here))
+
+    def _forget(self, query: str) -> None:
+        if not query:
+            self._tell("Write /forget QUERY.", to_error=True)
+            return
+        self._refuse_in_private()
+        place = self._chat.setting.here
+        preview = self._memory.forget({"query": query}, here=place)
+        going = [result.uri for result in preview.results if result.action == "deleted"]
+        if not going:
+            self._tell("Nothing matches.")
+            return
+        self._tell("\n".join(f"{result.uri}  {result.note or ''}".rstrip() for result in preview.results))
+        answer = self._line(f"To delete what is listed, type how many that is ({len(going)}): ")
+        if (answer or "").strip() != str(len(going)):
+            self._tell("Nothing was deleted.")
+            return
+        self._mark()
+        self._tell_receipt(self._memory.forget({"query": query, "uris": going, "confirm": len(going)}, here=place))
+
+    def _undo(self) -> None:
+        """Take back all commits of the last thing that stored any."""
+        while self._before:
+            seq, was_turn = self._before.pop()
+            found = self._memory.history.commits(limit=_COMMITS_LOOKED_AT)
+            own = [commit for commit in found if commit.seq > seq and commit.author == self._author]
+            standing = [commit for commit in own if commit.undoes is None and commit.undone_by is None]
+            for commit in standing:
+                self._tell_receipt(self._memory.undo(commit.commit_id))
+            if was_turn and standing:
+                self._chat.drop_last()
+            if standing:
+                return
+        self._tell("Nothing is left to take back in this conversation.")
+
+    def _switch_private(self, wish: str) -> None:
+        if wish in ("on", "off"):
+            self._chat.private = wish == "on"
+        elif wish:
+            self._tell("Write /private on or /private off.", to_error=True)
+            return
+        self._tell("Private: nothing of what follows is kept." if self._chat.private else "What follows is remembered.")
+
+    def _refuse_in_private(self) -> None:
+        from memory_core.errors import AccessDenied
+
+        if self._chat.private:
+            raise AccessDenied("private mode is on: nothing is stored or deleted.", hint="First: /private off")
+
+    def _mark(self, *, turn: bool = False) -> None:
+        self._before.append((self._memory.store.ledger.newest_seq(), turn))
+
+    def _tell_receipt(self, receipt: CommitReceipt) -> None:
+        from server import render
+
+        self._tell(render.receipt_text(receipt))
+
+    def _tell(self, text: str, *, to_error: bool = False) -> None:
+        print(plain(text), file=sys.stderr if to_error else sys.stdout, flush=True)
+
+    def _working(self, on: bool) -> None:
+        """Show that an answer is being made, or clear that."""
+        if self._is_terminal:
+            print(f"{_WORKING}\r" if on else f"{' ' * len(_WORKING)}\r", end="", flush=True)
+
+
+def _edit_lines() -> None:
+    """Arrow keys, and characters that are wider than one column, where the platform has it."""
+    try:
+        import readline  # noqa: F401 - input() uses it once it is imported
+    except ImportError:
+        return
+
+
+def _metadata(pairs: list[str]) -> dict[str, Any] | None:
+    from memory_core.errors import InvalidInput
+
+    metadata: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InvalidInput(f"--meta {pair!r} has no value.", hint="Write --meta NAME=VALUE.")
+        metadata[name.strip()] = value
+    return metadata or None

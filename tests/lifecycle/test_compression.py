@@ -1,0 +1,377 @@
+"""Compression: what nobody uses gives way to a few core memories; no fact is lost, and the originals come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.config import Config
+from memory_core.lifecycle.maintenance.topics import batches, topics
+from memory_core.llm.client import Completion, LLMRequest, TokenUsage
+from memory_core.llm.scripted import ScriptedLLM
+from memory_core.memory import Memory, open_memory
+from memory_core.model.changes import Action, CommitReceipt, Status
+from memory_core.model.memory_file import parse
+from memory_core.model.uri import MemoryUri
+from memory_core.storage.tables.usage import Recall
+
+NOW = datetime(2027, 1, 15, 9, 0, tzinfo=UTC)
+USER = "viking://user/default/memories"
+OLD = 100
+TEXTS = (
+    "Server A has 16 GB of memory.",
+    "Server B has 16 GB of memory.",
+    "服务器C有32GB内存。",
+    "The kettle does not whistle. It is red.",
+    "用户不喜欢香菜，2024年3月5日说的。",
+)
+
+
+def settings_of(root: Path, **more: Any) -> Config:
+    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with open_memory(settings_of(tmp_path)) as opened:
+        yield opened
+
+
+def kept(memory: Memory, content: str, days_ago: float = OLD, memory_type: str = "facts", **more: Any) -> str:
+    receipt = memory.commit(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more)
+    assert receipt.results[0].action is Action.CREATED, receipt
+    return receipt.results[0].uri
+
+
+def stored(memory: Memory) -> list[str]:
+    return [kept(memory, content, OLD + place) for place, content in enumerate(TEXTS)]
+
+
+def compressed(memory: Memory, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
+    (done,) = memory.maintain(now=NOW + timedelta(days=days), only=["compression"], dry_run=dry_run)
+    assert done.failure is None
+    return list(done.receipts)
+
+
+def text(memory: Memory, uri: str) -> str:
+    return memory.store.text(MemoryUri.parse(uri)) or ""
+
+
+def cores(receipt: CommitReceipt) -> list[str]:
+    return [result.uri for result in receipt.results if result.op == "condense" and result.action is Action.CREATED]
+
+
+def away(uri: str) -> str:
+    return uri.replace("viking://", "viking://archive/")
+
+
+def used(memory: Memory, uri: str, times: int, days_ago: float) -> None:
+    at = NOW - timedelta(days=days_ago)
+    for _ in range(times):
+        memory.store.recalled(Recall(at, "q", "find", ((uri, 0.9),), 1.0))
+
+
+def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(memory: Memory) -> None:
+    uris = stored(memory)
+    before = {uri: text(memory, uri) for uri in uris}
+    (receipt,) = compressed(memory)
+    (core,) = cores(receipt)
+    file = parse(text(memory, core))
+    for content in TEXTS:
+        assert content in file.body
+    meta = dict(file.trailer or {})
+    assert {link["uri"] for link in meta["links"]} == {away(uri) for uri in uris}
+    assert {link["relation"] for link in meta["links"]} == {"replaces"}
+    assert (meta["memory_type"], meta["source"]["kind"]) == ("facts", "compression")
+    for uri in uris:
+        assert text(memory, uri) == ""
+        archived = parse(text(memory, away(uri)))
+        assert archived.body == parse(before[uri]).body
+        assert (archived.trailer or {})["archived"]["replaced_by"] == core
+    assert [hit.uri for hit in memory.find("香菜", now=NOW).hits] == [core]
+
+
+def test_second_run_changes_nothing_and_cores_alone_are_left_alone(memory: Memory) -> None:
+    for topic in ("Assam tea is strong", "上海机房供电正常", "Trains leave Leeds hourly"):
+        for number in range(3):
+            kept(memory, f"{topic} {number}.")
+    (receipt,) = compressed(memory)
+    assert len(cores(receipt)) == 3
+    assert compressed(memory) == []
+    assert compressed(memory, days=400) == []
+
+
+def test_core_is_condensed_again_with_others_and_keeps_all_it_says(memory: Memory) -> None:
+    stored(memory)
+    code = "```sh\nmake all\nmake test\n```"
+    kept(memory, f"How to build 构建: {code}", memory_type="facts", fields={"topic": "Build 构建"})
+    (first,) = cores(compressed(memory)[0])
+    assert "make test" in parse(text(memory, first)).body
+    for number in (7, 8):
+        kept(memory, f"Rack {number} stands in Leeds. 机柜{number}。", -1)
+    (second,) = cores(compressed(memory, days=200)[0])
+    body = parse(text(memory, second)).body
+    for content in (*TEXTS, "Rack 7 stands in Leeds.", "机柜8。", "make all", "make test"):
+        assert content in body
+    assert text(memory, first) == ""
+    assert text(memory, away(first)) != ""
+
+
+def test_dry_run_shows_what_becomes_of_what_and_writes_nothing(memory: Memory) -> None:
+    uris = stored(memory)
+    newest = memory.store.ledger.newest_seq()
+    (receipt,) = compressed(memory, dry_run=True)
+    assert receipt.status is Status.DRY_RUN
+    (core,) = cores(receipt)
+    archived = {result.uri: result.note or "" for result in receipt.results if result.op == "archive"}
+    assert sorted(archived) == sorted(uris)
+    assert all(core in note and away(uri) in note for uri, note in archived.items())
+    assert memory.store.ledger.newest_seq() == newest
+    assert all(text(memory, uri) for uri in uris)
+
+
+def test_undo_brings_the_originals_back_and_they_are_not_condensed_again_at_once(memory: Memory) -> None:
+    uris = stored(memory)
+    before = [text(memory, uri) for uri in uris]
+    (receipt,) = compressed(memory)
+    memory.undo(receipt.commit_id, now=NOW)
+    assert [text(memory, uri) for uri in uris] == before
+    assert text(memory, cores(receipt)[0]) == ""
+    assert list(memory.archived()) == []
+    assert compressed(memory, days=1) == []
+    assert len(compressed(memory, days=91)) == 1
+
+
+def test_original_comes_back_by_hand_beside_the_core(memory: Memory) -> None:
+    uris = stored(memory)
+    (receipt,) = compressed(memory)
+    memory.restore([away(uris[0])], now=NOW)
+    file = parse(text(memory, uris[0]))
+    assert TEXTS[0] in file.body
+    assert "archived" not in (file.trailer or {})
+    assert text(memory, cores(receipt)[0])
+    assert compressed(memory, days=1) == []
+
+
+def test_what_must_not_be_condensed_or_is_of_another_kind_stays(memory: Memory) -> None:
+    spared = [
+        kept(memory, "Pinned 钉住", pinned=True),
+        kept(memory, "Critical 要紧", priority=0.9),
+        kept(memory, "Until then 到时为止", expires_at="2028-01-01"),
+        kept(memory, "Resting 搁置"),
+        kept(memory, "Call Anna 打电话", memory_type="tasks"),
+        kept(memory, "Call Bob 打电话", memory_type="tasks"),
+        kept(memory, "Call Cleo 打电话", memory_type="tasks"),
+        kept(memory, "Tea 茶", memory_type="preferences"),
+        kept(memory, "Acme's own 仅限项目", project="acme", private=True),
+        kept(memory, "Acme 项目", project="acme"),
+    ]
+    rest = {"edit_operations": [{"uri": spared[3], "active": False}]}
+    memory.commit(operations=rest, now=NOW - timedelta(days=OLD))
+    others = [kept(memory, content) for content in TEXTS[:2]]
+    assert compressed(memory) == []
+    others.append(kept(memory, TEXTS[2]))
+    assert len(compressed(memory)) == 1
+    assert all(text(memory, uri) for uri in spared)
+    assert not any(text(memory, uri) for uri in others)
+
+
+def test_profile_tools_and_skills_are_never_condensed(memory: Memory) -> None:
+    kept(memory, "Nurse in Leeds 护士", memory_type="profile")
+    for number in range(4):
+        fields = {"tool_name": f"tool {number}", "best_for": "tests 测试", "total_calls": 1}
+        kept(memory, None, memory_type="tools", fields=fields)  # type: ignore[arg-type]
+        skill = {"skill_name": f"skill {number}", "best_for": "tests 测试"}
+        kept(memory, None, memory_type="skills", fields=skill)  # type: ignore[arg-type]
+    assert compressed(memory) == []
+
+
+def test_use_and_change_keep_a_memory_from_being_condensed(memory: Memory) -> None:
+    often, lately, rarely = stored(memory)[:3]
+    used(memory, often, 5, 95)
+    used(memory, lately, 1, 89)
+    used(memory, rarely, 4, 91)
+    kept(memory, "Changed 89 days ago 最近改过", 89)
+    (receipt,) = compressed(memory)
+    gone = {result.uri for result in receipt.results if result.op == "archive"}
+    assert len(gone) == 3
+    assert rarely in gone
+    assert not gone & {often, lately}
+
+
+def test_contested_memory_is_not_stated_as_plain_in_a_core(memory: Memory) -> None:
+    first, second, *_ = stored(memory)
+    link = {"uri": second, "relation": "contradicts"}
+    memory.commit(operations={"edit_operations": [{"uri": first, "links": [link]}]}, now=NOW - timedelta(days=OLD))
+    (receipt,) = compressed(memory)
+    gone = {result.uri for result in receipt.results if result.op == "archive"}
+    assert not gone & {first, second}
+    assert len(gone) == 3
+
+
+def test_core_carries_salience_confidence_tags_fields_and_privacy_over(memory: Memory) -> None:
+    for number, confidence in enumerate((1.0, 0.4, 0.7)):
+        data = {
+            "memory_type": "entities",
+            "fields": {
+                "entity_name": f"Rack {number} 机柜",
+                "entity_type": "rack",
+                "content": f"stands in hall {number}",
+            },
+            "salience": 0.3 + number / 10,
+            "confidence": confidence,
+            "tags": ["hall", f"t{number}"],
+        }
+        operations = {"write_operations": [{"memory_data": data}]}
+        memory.commit(operations=operations, project="acme", private=True, now=NOW - timedelta(days=OLD))
+    (core,) = cores(compressed(memory)[0])
+    meta = dict(parse(text(memory, core)).trailer or {})
+    assert (meta["salience"], meta["confidence"], meta["entity_type"]) == (0.5, 0.7, "rack")
+    assert meta["tags"] == ["hall", "t0", "t1", "t2"]
+    assert (meta["project"], meta["private"]) == ("acme", True)
+    assert "stands in hall 2" in parse(text(memory, core)).body
+    assert memory.find("rack", now=NOW, project="other").hits == ()
+
+
+def test_long_originals_are_condensed_within_the_bound_and_stay_whole_in_the_archive(memory: Memory) -> None:
+    long = [
+        f"Topic {number}. " + " ".join(f"Sentence {number}-{line} is here." for line in range(400))
+        for number in (1, 2, 3)
+    ]
+    uris = [kept(memory, content, memory_type="notes") for content in long]
+    (core,) = cores(compressed(memory)[0])
+    assert 1_000 < len(parse(text(memory, core)).body) < 4_500
+    assert [parse(text(memory, away(uri))).body for uri in uris] == long
+
+
+def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Memory) -> None:
+    tea = [f"Tea number {n} from Assam is strong tea for breakfast." for n in range(30)]
+    rack = [f"机柜{n}号在上海机房里，供电正常。" for n in range(30)]
+    for content in [text for pair in zip(tea, rack, strict=True) for text in pair]:
+        kept(memory, content)
+    receipts = compressed(memory)
+    assert len(receipts) == 1
+    bodies = [parse(text(memory, uri)).body for uri in cores(receipts[0])]
+    assert all(sum(fact in body for body in bodies) == 1 for fact in (*tea, *rack))
+    assert 2 <= len(bodies) <= 6
+    assert any("Assam" in body and "机柜" not in body for body in bodies)
+
+
+def answers(*items: dict[str, Any]) -> str:
+    return json.dumps({"summaries": list(items)}, ensure_ascii=False)
+
+
+def modelled(tmp_path: Path, answer: str | Callable[[LLMRequest], Any]) -> tuple[Memory, ScriptedLLM]:
+    llm = ScriptedLLM([answer if callable(answer) else Completion(answer, usage=TokenUsage(100, 10, 0, 1))])
+    return open_memory(settings_of(tmp_path), llm=llm), llm
+
+
+WHOLE = (
+    "Servers A and B have 16 GB each. 服务器C有32GB内存。"
+    "The red kettle does not whistle. 用户不喜欢香菜（2024年3月5日）。"
+)
+
+
+def test_model_writes_the_core_by_one_call_and_the_receipt_counts_it(tmp_path: Path) -> None:
+    answer = answers(
+        {"number": 1, "title": "Servers 服务器", "text": WHOLE.replace("A and B", "Server A and Server B")}
+    )
+    memory, llm = modelled(tmp_path, answer)
+    with memory:
+        stored(memory)
+        (receipt,) = compressed(memory)
+        (core,) = cores(receipt)
+        assert core.endswith("/Servers 服务器.md")
+        assert parse(text(memory, core)).body.startswith("Servers Server A")
+        assert len(llm.requests) == 1
+        assert receipt.usage == {"prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 0, "model_requests": 1}
+        assert compressed(memory) == []
+        assert len(llm.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [  # a number, a denial, nothing, another item
+        {"number": 1, "title": "t", "text": WHOLE.replace("32", "64")},
+        {"number": 1, "title": "t", "text": WHOLE.replace("does not whistle", "whistles")},
+        {"number": 1, "title": "t", "text": ""},
+        {"number": 2, "title": "t", "text": WHOLE},
+    ],
+)
+def test_model_that_leaves_out_or_invents_is_not_believed(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    memory, _ = modelled(tmp_path, answers(wrong))
+    with memory:
+        stored(memory)
+        (receipt,) = compressed(memory)
+        body = parse(text(memory, cores(receipt)[0])).body
+        assert all(content in body for content in TEXTS)
+        assert any("extracts" in note for note in receipt.notes)
+
+
+def test_dry_run_asks_no_model(tmp_path: Path) -> None:
+    memory, llm = modelled(tmp_path, answers())
+    with memory:
+        stored(memory)
+        compressed(memory, dry_run=True)
+        assert llm.requests == []
+
+
+def test_group_that_a_person_edits_while_the_model_writes_is_left_for_the_next_time(tmp_path: Path) -> None:
+    def edit(_request: LLMRequest) -> str:
+        path = memory.store.files.path_for(MemoryUri.parse(uris[0]))
+        path.write_text(path.read_text(encoding="utf-8").replace("16 GB", "64 GB"), encoding="utf-8")
+        return answers({"number": 1, "title": "t", "text": WHOLE})
+
+    memory, _ = modelled(tmp_path, edit)
+    with memory:
+        uris = stored(memory)
+        assert compressed(memory) == []
+        assert "64 GB" in text(memory, uris[0])
+        assert all(text(memory, uri) for uri in uris)
+
+
+@pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
+def test_killed_in_the_middle_either_the_originals_or_the_core_are_there(tmp_path: Path, at: str) -> None:
+    class Killed(BaseException):
+        """Ends the commit where it is, as a kill would."""
+
+    def step(name: str) -> None:
+        if armed and name == at:
+            raise Killed
+
+    armed: list[bool] = []
+    with open_memory(settings_of(tmp_path), step=step) as memory:
+        uris = stored(memory)
+        armed.append(True)
+        with pytest.raises(Killed):
+            compressed(memory)
+        armed.clear()
+    with open_memory(settings_of(tmp_path)) as memory:
+        hits = [hit.uri for hit in memory.find("server memory", now=NOW).hits]
+        assert [bool(text(memory, uri)) for uri in uris] == [at == "planned"] * len(uris)
+        assert any(uri.startswith(f"{USER}/facts/") for uri in hits)
+        assert not any("archive" in uri for uri in hits)
+        assert len(compressed(memory)) == (at == "planned")
+
+
+def test_compression_can_be_switched_off(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path, maintenance={"compression": False})) as memory:
+        stored(memory)
+        assert compressed(memory) == []
+
+
+def test_topics_are_grouped_alike_every_time_and_none_is_too_small() -> None:
+    kind = [0, 1, 0, 1, 0, 1, 2]
+
+    def similarity(one: int, other: int) -> float:
+        return 1.0 if kind[one] == kind[other] else 0.1
+
+    assert topics(range(7), similarity, 0.5, most=3, least=3) == [[0, 2, 4, 6], [1, 3, 5]]
+    assert topics(range(7), similarity, 0.5, most=1, least=3) == [list(range(7))]
+    assert batches(7, similarity, size=3, least=3) == [[0, 2, 4], [1, 3, 5, 6]]
+    assert batches(0, similarity, size=3, least=3) == []

@@ -1,0 +1,236 @@
+"""``runebook chat`` as a person meets it: a real terminal, pipes, Ctrl-C, and a stand-in of the provider's API."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from memory_core.config import Config, EmbeddingConfig
+from memory_core.memory import open_memory
+from memory_core.model.conversation import parse_lines
+from memory_core.model.uri import MemoryUri
+from server.cli import main
+from tests.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
+from tests.server.conftest import PATIENCE_SECONDS, environment
+
+if sys.platform != "win32":
+    import pty
+    import termios
+
+TEA = "viking://user/default/memories/facts/茶.md"
+
+
+Outcome = tuple[int, str, str]
+Talk = Callable[..., Outcome]
+
+
+def options(home: Path, api: StandIn | None) -> list[str]:
+    model = () if api is None else ("llm.provider=openai", "llm.model=m", f"llm.base_url={api.url}/v1")
+    settings = ("embedding.provider=none", "extractor=none", *model)
+    return ["chat", "--home", str(home), *(part for setting in settings for part in ("--set", setting))]
+
+
+@pytest.fixture
+def talk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
+    """Run the command in this process, with a pipe as its input."""
+    for name in [name for name in os.environ if name.startswith(("RUNEBOOK_", "OPENAI_"))]:
+        monkeypatch.delenv(name)
+
+    def talk(api: StandIn | None, *arguments: str, stdin: str = "") -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = main([*options(tmp_path, api), *arguments])
+        return status, *capsys.readouterr()
+
+    yield talk
+    gc.enable()
+
+
+def said(home: Path, session_id: str) -> list[tuple[str, str]]:
+    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+        log = MemoryUri.parse(f"viking://session/default/{session_id}/messages.jsonl")
+        return [(message.role, message.text) for message in parse_lines(memory.store.text(log) or "")[0]]
+
+
+def remember_tea(home: Path) -> None:
+    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+        memory.commit("她每天早上喝绿茶。 Green tea each morning.", memory_type="facts", fields={"topic": "茶"})
+
+
+class Terminal:
+    """A chat on a pseudo-terminal."""
+
+    def __init__(self, home: Path, api: StandIn, *arguments: str) -> None:
+        self._end, theirs = pty.openpty()
+        settings = termios.tcgetattr(theirs)
+        settings[3] &= ~termios.ECHO
+        termios.tcsetattr(theirs, termios.TCSANOW, settings)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "server.cli", *options(home, api), *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment() | {"TERM": "dumb", "LC_ALL": "C.UTF-8"},
+            start_new_session=True,
+            preexec_fn=_own_terminal,
+        )
+        os.close(theirs)
+        self._seen = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._end)
+
+    def shows(self, text: str, seconds: float) -> bool:
+        """Whether a text appears in time."""
+        deadline = time.monotonic() + seconds
+        while text.encode() not in self._seen:
+            ready, _, _ = select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return False
+            try:
+                self._seen += os.read(self._end, 65_536)
+            except OSError:
+                raise AssertionError(f"it ended before {text!r}: {self._seen.decode()}") from None
+        return True
+
+    def until(self, text: str) -> str:
+        """What appears until ``text`` does, which is taken, too."""
+        assert self.shows(text, PATIENCE_SECONDS), self._seen.decode()
+        wanted = text.encode()
+        before, _, self._seen = self._seen.partition(wanted)
+        return (before + wanted).decode().replace("\r\n", "\n")
+
+    def type(self, text: str) -> None:
+        os.write(self._end, text.encode())
+
+    def ask(self, line: str) -> str:
+        """Type a line at the prompt; what appears until the next one."""
+        self.type(f"{line}\n")
+        return self.until("you> ")
+
+    def status(self) -> int:
+        """Of the end."""
+        try:
+            while os.read(self._end, 65_536):
+                continue
+        except OSError:
+            pass
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+def _own_terminal() -> None:
+    import fcntl
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@contextmanager
+def terminal(home: Path, replies: Sequence[Scripted]) -> Iterator[tuple[Terminal, StandIn]]:
+    with StandIn(replies) as api, Terminal(home, api, "--session", "s1") as opened:
+        opened.until("you> ")
+        yield opened, api
+
+
+needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+
+
+def test_once_prints_the_answer_alone_or_everything_as_json(tmp_path: Path, talk: Talk) -> None:
+    remember_tea(tmp_path)
+    with StandIn([openai_completion("绿茶\x1b[2J。"), openai_completion("Green tea.")]) as api:
+        outcome = talk(api, "--once", "我早上喝绿茶吗?", "--system", "用中文回答。", "--meta", "city=大阪")
+        assert outcome == (0, "绿茶\\x1b[2J。\n", "")
+        _, told, _ = talk(api, "--once", "-", "--json", "--session", "s1", stdin="green tea in the morning?")
+        facts = json.loads(told)
+        system, asked = api.requests[0].body["messages"]
+    assert facts["answer"] == "Green tea."
+    assert TEA in [item["uri"] for item in facts["recalled"]]
+    assert facts["receipt"]["status"] == "committed"
+    assert "用中文回答。" in system["content"]
+    assert '"city": "大阪"' in asked["content"]
+    assert said(tmp_path, "s1") == [("user", "green tea in the morning?"), ("assistant", "Green tea.")]
+
+
+def test_without_a_model_or_with_wrong_options_the_next_step_is_named(talk: Talk) -> None:
+    status, out, err = talk(None, "--once", "hi")
+    assert (status, out) == (1, "")
+    assert "there is no language model" in err
+    assert "Next: Set llm.provider" in err
+    assert "--json goes with --once" in talk(None, "--json")[2]
+    assert "Write --meta NAME=VALUE" in talk(None, "--once", "hi", "--meta", "city")[2]
+
+
+def test_a_pipe_is_answered_line_by_line_and_a_failure_does_not_end_it(tmp_path: Path, talk: Talk) -> None:
+    lines = "你好,我是小林\n\nand now?\n /etc is a folder?\n/quit\nnever said\n"
+    with StandIn([openai_completion("你好。"), failure(400, "no"), openai_completion("Yes.")]) as api:
+        status, out, err = talk(api, "--session", "s1", stdin=lines)
+    assert (status, out) == (0, "你好。\nYes.\n")
+    assert "answered 400: no" in err
+    assert "What you said is stored." in err
+    words = [text for role, text in said(tmp_path, "s1") if role == "user"]
+    assert words == ["你好,我是小林", "and now?", "/etc is a folder?"]
+
+
+@needs_terminal
+def test_a_conversation_in_a_terminal_recalls_remembers_forgets_and_takes_back(tmp_path: Path) -> None:
+    remember_tea(tmp_path)
+    with terminal(tmp_path, [openai_completion("你喝绿茶。"), openai_completion("好。")]) as (talk, api):
+        assert "Nothing was asked yet" in talk.ask("/memories")
+        assert "你喝绿茶。" in talk.ask("我早上喝咖啡\x7f\x7f绿茶吗?")  # edited as it is typed
+        assert api.requests[0].body["messages"][-1]["content"].endswith("\n我早上喝绿茶吗?")
+        assert TEA in talk.ask("/memories")
+        assert "committed" in talk.ask("/remember 他喜欢大阪的拉面。")
+        assert "/forget QUERY" in talk.ask("/help")
+        assert "is no command" in talk.ask("/nonsense")
+        talk.type("/forget 拉面\n")
+        assert "拉面" in talk.until("type how many that is (1): ")
+        assert "Nothing was deleted" in talk.ask("no")
+        talk.type("/forget 拉面\n")
+        talk.until("(1): ")
+        assert "deleted" in talk.ask("1")
+        assert "created" in talk.ask("/undo")  # the forgotten memory is back
+        assert "deleted" in talk.ask("/undo")  # and now it was never remembered
+        assert "keeps" not in talk.ask("/private on")
+        assert "好。" in talk.ask("secret plan 秘密")
+        assert "private mode" in talk.ask("/remember 秘密")
+        assert "is remembered" in talk.ask("/private off")
+        talk.ask("/undo")
+        assert "Nothing is left" in talk.ask("/undo")
+        talk.type("\x04")
+        talk.until("runebook chat --session s1")
+        assert talk.status() == 0
+        assert len(api.requests) == 2
+    assert said(tmp_path, "s1") == []
+
+
+@needs_terminal
+def test_ctrl_c_cancels_an_answer_and_at_the_prompt_ends_cleanly(tmp_path: Path) -> None:
+    with terminal(tmp_path, [fall_silent(), openai_completion("Here I am. 我在。")]) as (talk, api):
+        talk.type("are you there? 在吗?\n")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not api.requests:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(talk.process.pid, signal.SIGINT)
+        assert "Cancelled. What you said is stored." in talk.until("you> ")
+        assert "我在。" in talk.ask("hello again")
+        while not talk.shows("Go on with", seconds=1.0):  # one that comes before input() waits is heard at the next key
+            talk.type("\x03")
+        assert talk.status() == 0
+    assert [words for role, words in said(tmp_path, "s1") if role == "user"] == ["are you there? 在吗?", "hello again"]

@@ -1,0 +1,192 @@
+"""Short term to segments: what overflows, what joins what, how pages are linked, and what a segment's file keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memory_core.index.keywords import keywords
+from memory_core.model.conversation import dump_lines, parse_messages
+from memory_core.model.exchange import exchanges
+from memory_core.model.forgetting import without_lines
+from memory_core.model.segment import PERSON, Segment, dump_segment, parse_segment
+from memory_core.update.segmenting import Rules, SessionLog, Sorting, extract, overflowing, page_before
+
+NOW = "2026-05-02T10:00:00+00:00"
+TEMPLES = [
+    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
+    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
+]
+PAYMENTS = [
+    ("Our payment callback times out. What should we do?", "Make the payment callback idempotent and retry it."),
+    ("How many retries for the payment callback?", "Five retries, then a dead letter queue for the payment."),
+]
+CHINESE_TEMPLES = [
+    ("京都有哪些安静的寺庙庭院值得去？", "龙安寺和银阁寺的寺庙庭院都很安静。"),
+    ("龙安寺的寺庙庭院几点开门？", "龙安寺的庭院早上八点开门。"),
+]
+CHINESE_PAYMENTS = [("支付系统的回调经常超时，怎么办？", "支付回调要做成幂等的，超时之后重试。")]
+
+
+def log(*exchanges: tuple[str, str]) -> str:
+    said = [
+        {"role": role, "content": text}
+        for pair in exchanges
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return dump_lines(parse_messages(said))
+
+
+def sorted_in(text: str, capacity: int = 0, stored: dict[str, Segment] | None = None) -> list[Segment]:
+    session, known = SessionLog(text), stored or {}
+    sorting = Sorting(session, known, Rules(capacity), "s1", NOW)
+    pages = overflowing(session, list(known.values()), capacity)
+    before = page_before(session, list(known.values()), pages[0]) if pages else None
+    for page in pages:
+        sorting.add(page, before)
+        before = page
+    return [segment for _, segment in sorting.result() if segment is not None]
+
+
+def firsts(segment: Segment) -> list[int]:
+    return [page.first for page in segment.pages]
+
+
+def test_a_page_is_a_question_with_all_its_answers() -> None:
+    roles = ["system", "user", "assistant", "tool", "assistant", "user", "user", "assistant"]
+    messages = parse_messages([{"role": role, "content": f"{role} says"} for role in roles])
+    assert exchanges(messages) == [(0, 5), (5, 8)]
+
+
+def test_a_page_of_a_talk_between_people_is_a_turn_with_its_replies() -> None:
+    names = ["Ann", "Bob", "Ann", "Bob", "Cai"]
+    messages = parse_messages([{"role": "user", "name": name, "content": "well"} for name in names])
+    assert exchanges(messages) == [(0, 2), (2, 5)]
+
+
+def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None:
+    session = SessionLog(log(*TEMPLES, *PAYMENTS))
+    assert [page.first for page in overflowing(session, [], 4)] == []
+    assert [page.first for page in overflowing(session, [], 1)] == [0, 2, 4]
+    (earlier,) = sorted_in(log(*TEMPLES), 0)
+    assert [page.first for page in overflowing(session, [earlier], 1)] == [4]
+
+
+def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_chinese() -> None:
+    segments = sorted_in(log(*TEMPLES, *PAYMENTS, *CHINESE_TEMPLES, *CHINESE_PAYMENTS))
+    assert [firsts(segment) for segment in segments] == [[0, 2], [4, 6], [8, 10], [12]]
+    titles = [segment.title for segment in segments]
+    assert "temple" in titles[0]
+    assert "payment" in titles[1]
+    assert "龙安寺" in titles[2]
+    assert "支付" in titles[3]
+
+
+def test_a_page_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
+    stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
+    again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
+    (changed,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), 0, stored)
+    assert firsts(changed) == [0, 2, 8]
+    assert changed.interactions == 3
+
+
+def test_the_threshold_and_the_weight_of_keywords_decide() -> None:
+    session = SessionLog(log(*TEMPLES))
+    for rules, segments in ((Rules(threshold=2.5), 2), (Rules(threshold=0.4, keyword_weight=0.0), 1)):
+        sorting = Sorting(session, {}, rules, "s1", NOW)
+        for page in overflowing(session, [], 0):
+            sorting.add(page, None)
+        assert len(sorting.result()) == segments
+
+
+def test_pages_that_go_on_are_linked_both_ways_and_their_chain_says_what_it_is_about() -> None:
+    temples, payments = sorted_in(log(*TEMPLES, *PAYMENTS))
+    first, second = temples.pages
+    assert (first.previous, first.next, second.previous, second.next) == (None, 2, 0, None)
+    assert (first.chain, second.chain) == (0, 0)
+    assert "temple" in temples.chains[0]
+    assert payments.pages[0].previous is None
+    assert list(payments.chains) == [4]
+
+
+def test_a_chain_is_kept_in_step_when_a_later_commit_goes_on_with_it() -> None:
+    (stored,) = sorted_in(log(TEMPLES[0]))
+    (grown,) = sorted_in(log(*TEMPLES), 0, {"a": stored})
+    assert grown.pages[0].next == 2
+    assert grown.chains[0].endswith("(#0–3)")
+
+
+def test_messages_of_projects_and_private_ones_never_share_a_segment() -> None:
+    said = parse_messages(
+        [{"role": role, "content": text} for pair in TEMPLES * 2 for role, text in enumerate_roles(pair)]
+    )
+    places = [("acme", False), ("acme", True), (None, False), ("other", False)]
+    messages = [
+        replace(message, project=places[at // 2][0], private=places[at // 2][1]) for at, message in enumerate(said)
+    ]
+    segments = sorted_in(dump_lines(messages))
+    assert [(segment.project, segment.private) for segment in segments] == places
+
+
+def enumerate_roles(pair: tuple[str, str]) -> list[tuple[str, str]]:
+    return list(zip(("user", "assistant"), pair, strict=True))
+
+
+def test_an_extracted_summary_is_word_for_word_and_holds_the_keywords() -> None:
+    (segment,) = sorted_in(log(*CHINESE_TEMPLES))
+    said = "".join(text for pair in CHINESE_TEMPLES for text in pair)
+    assert segment.summary
+    assert all(sentence in said for sentence in segment.summary.replace("？", "？|").replace("。", "。|").split("|"))
+    assert extract(["The cat sleeps. Payment callbacks need retries. It rains."], ["payment", "callback"]) == (
+        "Payment callbacks need retries."
+    )
+
+
+def test_keywords_are_informative_words_in_english_and_chinese() -> None:
+    assert keywords("The payment callback timed out, so the payment callbacks need retries.")[:2] == (
+        "callback",
+        "payment",
+    )
+    assert keywords("我现在负责支付系统。支付系统的回调经常超时。")[0] == "支付系统"
+    assert keywords("I was just so happy, thanks!") == ()
+
+
+def test_a_file_comes_back_as_it_was_written() -> None:
+    for segment in sorted_in(log(*TEMPLES, *CHINESE_TEMPLES)):
+        text = dump_segment(segment)
+        assert parse_segment(text) == segment
+        assert dump_segment(parse_segment(text) or segment) == text
+
+
+def test_a_summary_that_a_person_wrote_stays_and_so_do_their_title_and_notes() -> None:
+    (segment,) = sorted_in(log(TEMPLES[0]))
+    text = dump_segment(segment)
+    edited = text.replace(segment.summary, "We plan the trip to Kyoto.", 1).replace(f"# {segment.title}", "# Our trip")
+    edited = edited.replace("\n\n<!-- MEMORY_FIELDS", "\n\nRemember the bus passes.\n\n<!-- MEMORY_FIELDS")
+    read = parse_segment(edited)
+    assert read is not None
+    assert (read.title, read.summary, read.summary_by) == ("Our trip", "We plan the trip to Kyoto.", PERSON)
+    (grown,) = sorted_in(log(*TEMPLES), 0, {"a": read})
+    written = dump_segment(grown)
+    assert grown.summary == "We plan the trip to Kyoto."
+    assert written.startswith("# Our trip\n\nWe plan the trip to Kyoto.\n")
+    assert "messages.jsonl#2–3" in written
+    assert written.count("Remember the bus passes.") == 1
+
+
+def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
+    secret = ("My safe code is 4711 and the temple safe is green.", "The temple safe code is noted.")
+    segments = sorted_in(log(TEMPLES[0], secret, *PAYMENTS))
+    text = without_lines(log(TEMPLES[0], secret, *PAYMENTS), {2, 3})
+    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, Rules(), "s1", NOW)
+    sorting.settle()
+    mended = [segment for _, segment in sorting.result()]
+    assert len(mended) == 1
+    files = "".join(dump_segment(segment) for segment in mended if segment is not None)
+    assert "4711" not in files
+    assert "safe" not in files
+
+
+def test_a_damaged_file_is_no_segment() -> None:
+    (segment,) = sorted_in(log(TEMPLES[0]))
+    assert parse_segment("# Notes of mine\n\nNothing else.\n") is None
+    assert parse_segment(dump_segment(segment).replace('"pages": [', '"pages": [[')) is None
