@@ -7,6 +7,7 @@ they promise that an answer which was refused, cut or unreadable becomes an erro
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -34,6 +35,12 @@ class Parsed(Generic[M]):
     dropped: tuple[str, ...]
 
 
+@functools.cache
+def _schema_of(model: type[BaseModel]) -> Mapping[str, Any]:
+    """The JSON schema of a model; costs some 30 ms to make, and every opened store asks for it."""
+    return model.model_json_schema()
+
+
 class JSONAdapter(Generic[M]):
     """Asks for, and reads, answers of one pydantic model.
 
@@ -54,7 +61,7 @@ class JSONAdapter(Generic[M]):
     ) -> None:
         self.model = model
         self.name = name or model.__name__
-        self.schema: Mapping[str, Any] = _with_choices(model.model_json_schema(), choices or {})
+        self.schema: Mapping[str, Any] = _with_choices(_schema_of(model), choices or {})
         self._keys = known_keys(model)
         self._purpose = purpose
 
