@@ -272,8 +272,8 @@ _DESCRIPTIONS = {
         "operations (several changes: write_operations create or replace by key, edit_operations patch fields with "
         "SEARCH/REPLACE or set pinned, expires_at, active, confidence, links; delete_operations remove); messages (a "
         "whole conversation, kept verbatim). A receipt says for each operation whether it was created, updated, "
-        "deleted, unchanged, queued or rejected and why, and names similar memories; it never merges or drops by itself. A "
-        "queued receipt may hold a brief: follow it and "
+        "deleted, unchanged, queued or rejected and why, and names similar memories; it never merges or drops by "
+        "itself. A queued receipt may hold a brief: follow it and "
         "hand in operations with its session_id. Do not store secrets."
     ),
     "find": (
