@@ -254,10 +254,11 @@ class Browser:
         return lines
 
     def _private(self, entries: Sequence[Entry], project: str | None) -> frozenset[MemoryUri]:
-        """Which files are private to another project, as far as the catalog knows them."""
+        """Which files are private to another project: by the catalog, archived ones by what they say."""
         files = {str(entry.uri): entry for entry in entries if not entry.is_dir}
         found = {files[uri].uri for uri in self._private_elsewhere(list(files), project) if uri in files}
-        return frozenset(found)
+        shelved = (entry.uri for entry in files.values() if entry.uri.scope is Scope.ARCHIVE)
+        return frozenset(found.union(uri for uri in shelved if is_elsewhere(uri, self._files.text(uri) or "", project)))
 
     def _directory_line(self, uri: MemoryUri) -> str:
         """The directory's L0 where there is one, else what it holds."""

@@ -1,4 +1,4 @@
-"""What is private to another project: memories by the catalog or their own text, conversations by their lines."""
+"""What is private to another project: memories by catalog or text, conversations and logs by their lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from memory_core.index import filter
 from memory_core.index.catalog import Catalog
 from memory_core.model.conversation import parse_lines
+from memory_core.model.daily_log import entries, log_day
 from memory_core.model.memory_file import parse
 from memory_core.model.project import ProjectScope, is_private, stored_project
 from memory_core.model.segment import DIRECTORY, is_segment, log_of
-from memory_core.model.uri import MemoryUri
+from memory_core.model.uri import MemoryUri, Scope
 
 
 def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None) -> frozenset[str]:
@@ -38,5 +39,7 @@ def is_elsewhere(uri: MemoryUri, text: str, project: str | None) -> bool:
     if uri.name.endswith(".jsonl"):
         messages, _ = parse_lines(text)
         return any(not scope.sees(message.project, private=message.private) for message in messages)
+    if log_day(MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri) is not None:
+        return any(not scope.sees(entry.project, private=entry.private) for entry in entries(text))
     meta = parse(text).trailer or {}
     return not scope.sees(stored_project(None, meta), private=is_private(None, meta))

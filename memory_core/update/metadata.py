@@ -10,6 +10,8 @@ from memory_core.model.operations import EditOp, MemoryData, Standing
 from memory_core.model.schema import MemoryType
 from memory_core.update.bounds import Context
 
+_EXPLICIT = "user_explicit"
+
 
 def first_meta(memory_type: MemoryType, data: MemoryData, context: Context) -> dict[str, Any]:
     """The metadata that a new memory begins with, before what was given counts."""
@@ -48,6 +50,14 @@ def given_meta(data: MemoryData) -> Mapping[str, Any]:
     if data.expires_at is not None:
         said[EXPIRES_AT] = expiry_text(data.expires_at) or None
     return said
+
+
+def vouched(meta: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+    """What an explicit change makes of a memory that was learnt automatically: from now on somebody vouches for it."""
+    source = meta.get("source")
+    if context.source.get("kind") != _EXPLICIT or not isinstance(source, Mapping) or source.get("kind") == _EXPLICIT:
+        return {}
+    return {"source": {**source, "kind": _EXPLICIT}}
 
 
 def edited(edit: EditOp, memory_type: MemoryType) -> MemoryData:

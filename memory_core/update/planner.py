@@ -48,7 +48,7 @@ from memory_core.update.bounds import Context
 from memory_core.update.conflicts import check_fields, check_removal, check_summary
 from memory_core.update.draft import Draft
 from memory_core.update.links import link, link_replacement
-from memory_core.update.metadata import edited, first_meta, given_meta
+from memory_core.update.metadata import edited, first_meta, given_meta, vouched
 from memory_core.update.naming import named, numbered
 from memory_core.update.soundness import check_text, shown
 from memory_core.update.summaries import refresh
@@ -311,6 +311,8 @@ class _Planner:
             meta.pop("abstract", None)
         if not same_fields and data.overview is None:
             meta.pop("overview", None)
+        if not same_fields:
+            meta |= vouched(record.meta, self._context)
         meta["version"] = next_version(record.meta.get("version"))
         changed = replace(record, fields={**record.fields, **merged.values}, meta=meta)
         outcome = self._render(uri, memory_type, changed, data, merged.rejected)

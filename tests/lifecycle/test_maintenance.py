@@ -166,6 +166,48 @@ def test_only_automatic_knowledge_beyond_the_capacity_leaves_and_the_least_used_
         assert maintained(memory, "capacity") == []
 
 
+def test_automatic_knowledge_that_somebody_states_explicitly_no_longer_leaves(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
+        stated, *others = [learnt(memory, number) for number in range(9, 5, -1)]
+        memory.commit("血型是 AB 型", memory_type="facts", fields={"topic": "事 9"}, now=NOW)
+        (receipt,) = maintained(memory, "capacity")
+        assert stated not in {result.uri for result in receipt.results}
+        assert "AB" in (text(memory, stated) or "")
+        assert {result.uri for result in receipt.results} < set(others)
+
+
+@pytest.mark.parametrize("way", ["restore", "undo"])
+def test_what_somebody_brought_back_is_not_sent_away_again(tmp_path: Path, way: str) -> None:
+    with open_memory(settings_of(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
+        task = kept(memory, "Renew 续签", 60, "tasks", fields={"title": "证书", "state": "done"})
+        facts = [learnt(memory, number) for number in range(3)]
+        receipts = maintained(memory, "tasks", "capacity")
+        gone = [result.uri for receipt in receipts for result in receipt.results]
+        assert task in gone
+        assert len(gone) == 3
+        if way == "restore":
+            memory.restore([away(uri) for uri in gone], now=NOW)
+        else:
+            for receipt in receipts:
+                memory.undo(receipt.commit_id, now=NOW)
+        assert maintained(memory, "tasks", "capacity", days=1) == []
+        assert all(text(memory, uri) is not None for uri in (task, *facts))
+        assert maintained(memory, "tasks", days=91)
+
+
+def test_archived_log_with_private_lines_is_not_explained_to_another_project(memory: Memory) -> None:
+    memory.commit("Secret launch 秘密发布", memory_type="daily_logs", project="acme", private=True, now=NOW)
+    log = "viking://user/default/logs/2027-01-15.md"
+    moved = memory.store.files.path_for(MemoryUri.parse(away(log)))
+    moved.parent.mkdir(parents=True)
+    memory.store.files.path_for(MemoryUri.parse(log)).rename(moved)
+    memory.store.adopt()
+    (entry,) = memory.ls("viking://archive/user/default/logs", here="other").entries
+    assert entry.abstract == "private to another project"
+    (entry,) = memory.ls("viking://archive/user/default/logs", here="acme").entries
+    assert "秘密" in (entry.abstract or "")
+
+
 def test_dry_run_says_what_would_leave_and_writes_nothing(memory: Memory) -> None:
     uri = kept(memory, "Old offer 旧优惠", 30, expires_at="2027-01-01")
     newest = memory.store.ledger.newest_seq()

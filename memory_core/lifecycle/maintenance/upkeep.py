@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from memory_core.config import Config
@@ -27,6 +27,8 @@ from memory_core.update.bounds import Context
 from memory_core.update.draft import Draft
 from memory_core.update.summaries import refresh
 
+#: Kinds of the commits that bring something back.
+_RETURNS = frozenset({"undo", "restore"})
 #: Files that one commit moves, so that a person can look through its receipt and other writers are not kept waiting.
 BATCH_FILES = 200
 
@@ -95,6 +97,15 @@ class Upkeep:
             return None
         return Stored(uri, memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
 
+    def brought_back(self, uri: MemoryUri, now: datetime) -> bool:
+        """Whether somebody restored it, or took a change of it back, and nothing happened to it since.
+
+        For ``maintenance.compression_days`` it is not sent away again.
+        """
+        newest = self.store.ledger.history(uri, 1)
+        since = now - timedelta(days=self.config.maintenance.compression_days)
+        return bool(newest) and newest[0].kind in _RETURNS and datetime.fromisoformat(newest[0].at) > since
+
     def archive(
         self, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
     ) -> Iterator[CommitReceipt]:
@@ -113,7 +124,7 @@ class Upkeep:
 
             def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
                 draft = Draft(snapshot, context)
-                results = [result for uri in batch if (result := self._archived(draft, uri, due)) is not None]
+                results = [result for uri in batch if (result := self._archived(draft, uri, due, now)) is not None]
                 return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
             receipt = self.commit(kind, planned, now, dry_run=dry_run)
@@ -134,10 +145,10 @@ class Upkeep:
             return None
         return receipt if dry_run else self.indexed(receipt)
 
-    def _archived(self, draft: Draft, uri: MemoryUri, due: Due) -> OperationResult | None:
+    def _archived(self, draft: Draft, uri: MemoryUri, due: Due, now: datetime) -> OperationResult | None:
         try:
             found = self.stored(uri, draft.text(uri))
-            why = None if found is None else due(found)
+            why = None if found is None or self.brought_back(uri, now) else due(found)
             if why is None:
                 return None
             target = archive(draft, uri, why)
