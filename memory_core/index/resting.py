@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from memory_core.model.segment import log_of, parse_segment
+from memory_core.model.segment import log_of, readable_pages
 from memory_core.model.uri import MemoryUri
 
 #: A catalog that was there before holds no archived segment: nothing made one.
@@ -28,15 +28,16 @@ _COVERED = "EXISTS (SELECT 1 FROM resting r WHERE r.log = d.uri AND d.part BETWE
 
 
 def put(connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
-    """Note the lines of an archived segment, in place of those it had; None is a segment that left the archive."""
+    """Note the lines of an archived segment, in place of those it had; None is a segment that left the archive.
+
+    Those of a damaged one rest as far as they can be read.
+    """
     log = str(log_of(uri))
     connection.execute("DELETE FROM resting WHERE segment = ?", (str(uri),))
-    segment = None if text is None else parse_segment(text)
-    if segment is not None:
-        connection.executemany(
-            "INSERT OR REPLACE INTO resting VALUES (?, ?, ?, ?)",
-            [(str(uri), log, page.first, page.last) for page in segment.pages],
-        )
+    connection.executemany(
+        "INSERT OR REPLACE INTO resting VALUES (?, ?, ?, ?)",
+        [(str(uri), log, page.first, page.last) for page in ([] if text is None else readable_pages(text))],
+    )
     apply(connection, log)
 
 

@@ -279,6 +279,7 @@ class Extractor:
         if row is None:
             return self._updater.apply_operations(
                 operations,
+                source_kind="user_explicit",
                 session_id=session_id,
                 request_id=request_id,
                 dry_run=dry_run,

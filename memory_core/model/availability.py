@@ -1,7 +1,8 @@
 """Whether a memory is in use: not put to rest, and not past its time. Pure; the moment is passed in.
 
 A trailer says so with ``active: false``, ``expires_at`` (an ISO date or time) and ``pinned: true``; a hand edit may
-have left anything there, and what cannot be read is as if it were not said: a memory is rather shown than lost.
+have left anything there. What cannot be read is as if it were not said, but whatever does not plainly say no pins: a
+memory is rather shown and kept than lost.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from memory_core.errors import InvalidInput
 
 ACTIVE, EXPIRES_AT, PINNED, ARCHIVED = "active", "expires_at", "pinned", "archived"
+#: What a hand edit may write for no.
+_NO = frozenset({"", "false", "no", "n", "off", "0", "none", "null", "~", "否", "不"})
 
 
 def is_active(meta: Mapping[str, Any]) -> bool:
@@ -21,8 +24,9 @@ def is_active(meta: Mapping[str, Any]) -> bool:
 
 
 def is_pinned(meta: Mapping[str, Any]) -> bool:
-    """Whether it is never expired, condensed or archived by itself."""
-    return meta.get(PINNED) is True
+    """Whether it is never expired, condensed or archived by itself; ``"yes"`` or ``1`` by hand count too."""
+    value = meta.get(PINNED)
+    return value.strip().casefold() not in _NO if isinstance(value, str) else bool(value)
 
 
 def expiry(meta: Mapping[str, Any]) -> datetime | None:

@@ -63,6 +63,24 @@ def confidence_in(meta: Mapping[str, Any]) -> float:
     return unit(meta.get(CONFIDENCE), 1.0)
 
 
+def outdoes(relation: str, said: str, confidence: float, own_said: str, own_confidence: float) -> bool:
+    """Whether a memory that contests another one stands above it.
+
+    What replaces does so by what it is; of two that contradict each other the later one, and of two of the same second
+    the one that evidence left more of.
+
+    Args:
+        relation: Of the contested memory to the other: one of ``CONTESTING``.
+        said: When the other was last changed, ISO 8601 in UTC.
+        confidence: Of the other, in [0, 1].
+        own_said: When the contested one was last changed.
+        own_confidence: Of the contested one.
+    """
+    if relation == "replaced_by":
+        return True
+    return said > own_said or (said == own_said and confidence > own_confidence)
+
+
 def unit(value: Any, default: float) -> float:
     """A number in [0, 1]; anything else is the default."""
     sound = isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0

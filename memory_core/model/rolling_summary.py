@@ -2,13 +2,16 @@
 
 It is ``viking://user/{space}/rolling_summary.md``: made of the memories during maintenance, unless a person or a model
 wrote it; what was written, or edited by hand, is never written over by what is made. It says nothing that is not
-stored elsewhere, so it is not searched. Pure.
+stored elsewhere, so it is not searched.
+
+The trailer of a page that was made names the memory behind each line with a digest of what that said, so that a line
+whose memory is gone or says something else by now is not given any more. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memory_core.model.memory_file import MemoryFile, dump, parse
@@ -17,6 +20,24 @@ from memory_core.model.uri import MemoryUri, Scope
 
 NAME = "rolling_summary"
 _FILE = f"{NAME}.md"
+#: Lines of a page that are looked after; a page that is made has fewer.
+LINES_LIMIT = 80
+_LOG_SUMMARIES = ("logs", "summaries")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a page that was made, and what it was made of.
+
+    Attributes:
+        text: The line.
+        uri: The memory, or the summary of logs, that says it.
+        digest: Of what the memory said, see ``said_digests``.
+    """
+
+    text: str
+    uri: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +47,16 @@ class RollingSummary:
     Attributes:
         text: Its Markdown.
         authored: Whether a person or a model wrote it, or edited it by hand.
-        sources: Digest of what it was made of; empty where it was written.
+        sources: Digest of what it was made of; empty where it was written, or lost a line since.
         created_at: When there first was one, ISO 8601; None if nobody wrote it down.
+        lines: What it was made of, line by line; a model may have put it in other words.
     """
 
     text: str
     authored: bool
     sources: str = ""
     created_at: str | None = None
+    lines: tuple[Line, ...] = ()
 
 
 def rolling_summary_uri(user_space: str) -> MemoryUri:
@@ -59,7 +82,43 @@ def read_rolling_summary(text: str | None) -> RollingSummary | None:
         trailer.get("authored") is True or not made,
         sources if made and isinstance(sources, str) else "",
         created if isinstance(created, str) else None,
+        _lines(trailer.get("lines")) if made else (),
     )
+
+
+def said_digests(uri: MemoryUri, body: str) -> frozenset[str]:
+    """By what a line knows that its source still says it: the whole of a memory, any line of a summary of logs."""
+    whole = body.replace("\r\n", "\n").strip()
+    told = whole.split("\n") if uri.parts[2:4] == _LOG_SUMMARIES else [whole]
+    return frozenset(body_digest(line.strip()) for line in told)
+
+
+def sources_digest(lines: Sequence[Line]) -> str:
+    """Names what a page is made of."""
+    return body_digest("\n".join(f"{line.uri} {line.digest} {line.text}" for line in lines))
+
+
+def without(summary: RollingSummary, holds: Callable[[Line], bool]) -> RollingSummary:
+    """The page without the lines that hold no more; itself where all do, or nobody knows what it was made of.
+
+    A page in a model's words becomes the lines that hold of those it was made of: which of its words came from where
+    nobody can tell.
+
+    Args:
+        summary: A page that was made.
+        holds: Judges a line; asked for ``LINES_LIMIT`` lines at most, further ones do not hold.
+    """
+    kept = tuple(line for line in summary.lines[:LINES_LIMIT] if holds(line))
+    if len(kept) == len(summary.lines):
+        return summary
+    told = summary.text.split("\n")
+    if {line.text for line in summary.lines} <= set(told):
+        gone = {line.text for line in summary.lines} - {line.text for line in kept}
+        parts = "\n".join(line for line in told if line not in gone).split("\n\n")
+        text = "\n\n".join(part.strip("\n") for part in parts if part.strip())
+    else:
+        text = "\n".join(line.text for line in kept)
+    return replace(summary, text=text, sources="", lines=kept)
 
 
 def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str, Any]) -> str:
@@ -75,4 +134,11 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
         trailer["authored"] = True
     else:
         trailer |= {"sources_sha256": summary.sources, "rendered_sha256": body_digest(summary.text)}
+        trailer["lines"] = [{"uri": line.uri, "digest": line.digest, "text": line.text} for line in summary.lines]
     return dump(MemoryFile(summary.text, trailer))
+
+
+def _lines(stored: object) -> tuple[Line, ...]:
+    """The lines in a trailer; a hand edit may have left anything there."""
+    listed = [each for each in stored if isinstance(each, Mapping)] if isinstance(stored, list) else []
+    return tuple(Line(*(str(each.get(name, "")) for name in ("text", "uri", "digest"))) for each in listed)

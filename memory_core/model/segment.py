@@ -5,14 +5,18 @@ page, which names the messages it spans and the pages before and after it. The t
 messages themselves stay in ``messages.jsonl``: a segment only points at them.
 
 ``parse_segment`` and ``dump_segment`` are inverse on every file that was written here. A summary or heading that a
-person changed, and lines that a person added below the pages, stay; the lines of the pages are written anew. Pure.
+person changed, and lines that a person added below the pages, stay; the lines of the pages are written anew. Numbers
+beyond reason (a slip of the hand) are cut or passed over, and of a damaged file ``readable_pages`` reads what is left.
+Pure.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from memory_core.model.filename import render
@@ -24,7 +28,12 @@ DIRECTORY = "segments"
 EXTRACT, MODEL, PERSON = "extract", "model", "person"
 _HEADINGS = ("## Pages", "## 对话")
 _HAN = re.compile("[\u4e00-\u9fff]")
-_PAGE_LINE = re.compile(r"^- `messages\.jsonl#\d+(?:[–-]\d+)?`")
+_PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`", re.MULTILINE)
+#: A page in the trailer: an object that holds no other.
+_PAGE_OBJECT = re.compile(r"\{[^{}]*\}")
+#: What no conversation reaches: a number beyond it is a slip.
+_LINE_LIMIT, _PAGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
+_REMEMBERED_SEGMENTS, _REMEMBERED_CHARS = 2_048, 65_536
 #: Members of the trailer that are read and written here.
 _OWN = frozenset(("memory_type", "title", "summary", "summary_by", "summarised", "keywords", "pages", "chains")) | {
     "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at", "source", "project", "private"
@@ -162,6 +171,43 @@ def file_name(title: str) -> str:
 
 def parse_segment(text: str) -> Segment | None:
     """Read a segment; None where the file is none, or its trailer cannot be read."""
+    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _parsed(text)
+
+
+def readable_pages(text: str) -> tuple[SegmentPage, ...]:
+    """The pages of a segment, of a damaged one as far as they can be read; none where the file is no segment."""
+    segment = parse_segment(text)
+    if segment is not None:
+        return segment.pages
+    found = {
+        page.first: page for match in _PAGE_OBJECT.finditer(text) if (page := _page(_loaded(match[0]))) is not None
+    }
+    for match in _PAGE_LINE.finditer(text):
+        page = _page({"first": int(match[1]), "last": int(match[2] or match[1])})
+        if page is not None:
+            found.setdefault(page.first, page)
+    return tuple(found[first] for first in sorted(found))
+
+
+def spans_of(pages: Iterable[SegmentPage]) -> tuple[tuple[int, int], ...]:
+    """The lines that pages cover together, as ``(first, end)``, ``end`` not included, in order and apart."""
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted((page.first, page.last) for page in pages):
+        if spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], last + 1))
+        else:
+            spans.append((first, last + 1))
+    return tuple(spans)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parsed(text: str) -> Segment | None:
     file = parse(text)
     if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
         return None
@@ -175,7 +221,7 @@ def parse_segment(text: str) -> Segment | None:
         summarised=_count(meta.get("summarised")),
         keywords=_words(meta.get("keywords")),
         pages=tuple(sorted(pages, key=lambda page: page.first)),
-        chains={int(key): str(told) for key, told in _mapping(meta.get("chains")).items() if str(key).isdecimal()},
+        chains=_chains(meta.get("chains")),
         interactions=_count(meta.get("interactions")),
         visits_counted=_count(meta.get("visits_counted")),
         last_visit_at=_text(meta.get("last_visit_at")),
@@ -186,6 +232,10 @@ def parse_segment(text: str) -> Segment | None:
         more={name: value for name, value in meta.items() if name not in _OWN},
     )
     return _as_edited(stored, file.body)
+
+
+#: Segments are read far more often than they change.
+_remembered = lru_cache(maxsize=_REMEMBERED_SEGMENTS)(_parsed)
 
 
 def dump_segment(segment: Segment) -> str:
@@ -256,7 +306,7 @@ def _as_edited(stored: Segment, body: str) -> Segment:
 def _page(item: Any) -> SegmentPage | None:
     facts = _mapping(item)
     first, last = _line(facts.get("first")), _line(facts.get("last"))
-    if first is None or last is None or last < first:
+    if first is None or last is None or not first <= last < first + _PAGE_LINES_LIMIT:
         return None
     chain = _line(facts.get("chain"))
     return SegmentPage(
@@ -273,11 +323,16 @@ def _page(item: Any) -> SegmentPage | None:
 
 
 def _line(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LINE_LIMIT else None
 
 
 def _count(value: Any) -> int:
-    return _line(value) or 0
+    return max(0, min(value, _COUNT_LIMIT)) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _chains(value: Any) -> Mapping[int, str]:
+    lines = ((str(key), told) for key, told in _mapping(value).items())
+    return {int(key): str(told) for key, told in lines if key.isdecimal() and len(key) <= len(str(_LINE_LIMIT))}
 
 
 def _text(value: Any) -> str | None:

@@ -232,7 +232,7 @@ class ContextBuilder:
             return gathered
         first = _RECALLED not in seen if request.session_id is not None else request.query is None
         if first:
-            gathered.add([reader.rolling_summary()], told=False)
+            gathered.add([reader.rolling_summary(request.now)], told=False)
             gathered.add(reader.daily_logs(request.now.date(), self._config.daily_log_days))
         if request.questions(self._config.query_messages):
             self._recall(request, reader, find, gathered, first)

@@ -12,7 +12,7 @@ from memory_core.model.availability import is_active
 from memory_core.model.hits import Rival
 from memory_core.model.memory_file import parse
 from memory_core.model.record import summary_line
-from memory_core.model.relations import CONTESTING, confidence_in, relations_in
+from memory_core.model.relations import CONTESTING, confidence_in, outdoes, relations_in
 
 _LINE_CHARS = 160
 _SHOWN = 2
@@ -33,7 +33,9 @@ def rivals_in(meta: Mapping[str, Any], read: Callable[[str], str]) -> tuple[Riva
         file = parse(read(relation.uri))
         other = file.trailer or {}
         said = other.get("updated_at")
-        if not isinstance(said, str) or said <= own or not is_active(other):
+        if not isinstance(said, str) or not is_active(other):
+            continue
+        if not outdoes(relation.relation, said, confidence_in(other), own, confidence_in(meta)):
             continue
         given = other.get("abstract")
         line = summary_line(given if isinstance(given, str) and given.strip() else file.body, _LINE_CHARS)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from memory_core.errors import InvalidInput, NotFound
+from memory_core.model.availability import is_active, is_expired
 from memory_core.model.conversation import Message
 from memory_core.model.daily_log import LogEntry, entries, log_day, log_uri, readable
 from memory_core.model.directory_summary import abstract_line
@@ -21,7 +22,13 @@ from memory_core.model.hits import Hit
 from memory_core.model.memory_file import parse
 from memory_core.model.project import ProjectScope, is_private, project_key, stored_project
 from memory_core.model.record import CONTENT, summary_line
-from memory_core.model.rolling_summary import rolling_summary_uri
+from memory_core.model.rolling_summary import (
+    Line,
+    read_rolling_summary,
+    rolling_summary_uri,
+    said_digests,
+    without,
+)
 from memory_core.model.schema import MemoryType
 from memory_core.model.segment import EXTRACT, Segment, parse_segment, segments_of
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
@@ -209,11 +216,37 @@ class PieceReader:
                 return [_page("recent", log, page) for page in self._log(log).last_pages(pages)]
         return []
 
-    def rolling_summary(self) -> Piece | None:
-        """The summary of all that is known, if there is one."""
+    def rolling_summary(self, now: datetime) -> Piece | None:
+        """The summary of all that is known, if there is one, without what does not hold any more.
+
+        Left out is, of a page that was made, each line whose memory is gone, archived, at rest, past its time, a
+        project's, or says something else by now.
+        """
         uri = rolling_summary_uri(self._spaces.user)
-        text = parse(self._text(str(uri))).body.strip()
+        stored = read_rolling_summary(self._text(str(uri)))
+        if stored is None:
+            return None
+        said: dict[str, frozenset[str]] = {}
+
+        def holds(line: Line) -> bool:
+            if line.uri not in said:
+                said[line.uri] = self._said_to_all(line.uri, now)
+            return line.digest in said[line.uri]
+
+        text = without(stored, holds).text
         return Piece("summary", str(uri), text) if text else None
+
+    def _said_to_all(self, uri: str, now: datetime) -> frozenset[str]:
+        """Digests of what a memory in use says now; none where it is of one project."""
+        text = self._text(uri)
+        file = parse(text)
+        meta = file.trailer or {}
+        if not text or file.damage is not None or not is_active(meta) or is_expired(meta, now):
+            return frozenset()
+        place = MemoryUri.parse(uri)
+        known = self._registry.type_at(place, file.type_name)
+        of_all = place.scope is not Scope.ARCHIVE and stored_project(known, meta) is None
+        return said_digests(place, file.body) if of_all else frozenset()
 
     def daily_logs(self, today: date, days: int) -> list[Piece]:
         """The logs of the last days, newest first."""

@@ -16,6 +16,7 @@ from typing import cast, get_args
 from memory_core.index.catalog import Entry, Voice
 from memory_core.index.embedder import Scale
 from memory_core.model.hits import Hit, Rival
+from memory_core.model.relations import outdoes
 from memory_core.retrieval.candidates import Evidence, Gathered
 from memory_core.scoring.decay import RATE_PER_DAY, Profile, decay, rank_score
 from memory_core.scoring.evidence import USUAL_CONTEST, contest, contested_share, trusted_share
@@ -227,7 +228,8 @@ def _rivals(
         newer: dict[str, Rival] = {}
         for uri, relation, strength in named.get(entry.uri, ()):
             voice = known.get(uri)
-            if voice is None or voice.updated_at <= (entry.updated_at or ""):
+            own = entry.updated_at or ""
+            if voice is None or not outdoes(relation, voice.updated_at, voice.confidence, own, entry.confidence):
                 continue
             if uri not in newer or strength > newer[uri].strength:
                 newer[uri] = Rival(uri, relation, strength, voice.confidence, voice.abstract, voice.updated_at)

@@ -288,6 +288,13 @@ class Ledger:
             for seq, commit_id, at, kind, receipt, author, undoes in rows
         ]
 
+    def touched_by(self, kind: str) -> set[str]:
+        """URIs that commits of a kind changed."""
+        rows = self._database.connection().execute(
+            "SELECT DISTINCT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE kind = ?)", (kind,)
+        )
+        return {uri for (uri,) in rows}
+
     def text_at(self, uri: MemoryUri, seq: int) -> str | None:
         """The file's text as commit ``seq`` left it; appends are joined to what they extend."""
         return stored_text(self._database.connection(), str(uri), seq)

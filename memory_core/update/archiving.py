@@ -84,16 +84,13 @@ def _marked(text: str, mark: Mapping[str, Any]) -> str:
 
 
 def _unmarked(text: str, now: str) -> str:
-    """The text as a memory in use: without the mark, without an expiry that is past, and changed now.
-
-    So that what a person brings back is not sent away again by the next maintenance.
-    """
+    """The text as a memory in use: without the mark, and without an expiry that is past."""
     file = parse(text)
     if file.trailer is None or file.damage is not None:
         return text
     gone = {ARCHIVED, *([EXPIRES_AT] if is_expired(file.trailer, datetime.fromisoformat(now)) else [])}
     trailer = {name: value for name, value in file.trailer.items() if name not in gone}
-    return dump(replace(file, trailer=trailer | {"updated_at": now}))
+    return dump(replace(file, trailer=trailer))
 
 
 def _free(draft: Draft, uri: MemoryUri) -> MemoryUri:

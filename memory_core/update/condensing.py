@@ -1,8 +1,8 @@
 """Honest extraction: of several texts the sentences that say most, word for word, each once and in order.
 
-Owned here: what a sentence is in English and Chinese Markdown, which of them are chosen where not all have room, and
-what a text by other hands must name to stand for the texts it was made of. Nothing is invented, reworded or merged:
-two sentences that differ in a number are two facts, and both stay. Pure.
+Owned here: what a sentence, a number, a name and a denial is in English and Chinese Markdown, and which sentences are
+chosen where not all have room. Nothing is invented, reworded or merged: two sentences that differ in a number are two
+facts, and both stay. Pure.
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ _HAN_NAME = re.compile(
 )
 _NAMED_SO = re.compile("(?:名叫|叫做|叫|名字是)([\u4e00-\u9fff]{2,3})(?![\u4e00-\u9fff])")
 _NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|avoid|except|\w+n['’]t)\b|[不没無无别勿未莫非]",
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|avoid|except|stop|refuse[sd]?|forbid\w*|\w+n['’]t)"
+    r"\b|[不没無无别勿未莫非]|禁止|禁忌|严禁|拒绝|停止|避免|切忌|戒",
     re.IGNORECASE,
 )
 #: They hold one of the characters and deny nothing.
 _HARMLESS = re.compile(
     "不过|不仅|不但|不同|别人|特别|分别|区别|级别|性别|无论|不管|未来|非常|莫名|差不多|不错|不断|没错"
 )
-#: A shared part of what two sentences say, from which on they are about the same thing.
-_ABOUT_THE_SAME = 0.3
 _ESSENTIAL_WORTH = 2.0
 
 
@@ -150,22 +149,9 @@ def names(text: str) -> frozenset[str]:
     return frozenset(_plain(name) for name in found if name)
 
 
-def unsaid(text: str, originals: Sequence[str]) -> list[str]:
-    """What a text does not name of the texts that it is to stand for: numbers, names, and what they deny.
-
-    Numbers that none of them names are unsaid too, with ``not: `` before them: they were made up.
-    """
-    said, folded = numbers(text), _plain(text)
-    known: set[str] = set()
-    missing: list[str] = []
-    for original in originals:
-        named = numbers(original)
-        known |= named
-        missing += sorted(named - said)
-        missing += sorted(name for name in names(original) if name not in folded)
-        missing += [sentence for sentence in _denials(original) if not _denies(text, sentence)]
-    missing += [f"not: {number}" for number in sorted(said - known)]
-    return list(dict.fromkeys(missing))
+def negations(text: str) -> list[str]:
+    """The words and characters with which a text denies or forbids something."""
+    return _NEGATION.findall(_HARMLESS.sub("", simplified(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +182,7 @@ def _distinct(texts: Iterable[str]) -> list[_Sentence]:
 
 def _essential(text: str) -> float:
     """What makes a sentence hard to do without: numbers, names, and what is denied."""
-    return _ESSENTIAL_WORTH * (len(numbers(text)) + len(names(text)) + bool(_negations(text)))
+    return _ESSENTIAL_WORTH * (len(numbers(text)) + len(names(text)) + bool(negations(text)))
 
 
 def _best(told: Sequence[_Sentence], limit_chars: int, weights: Sequence[float]) -> list[_Sentence]:
@@ -280,25 +266,6 @@ def _is_name(word: str, *, first: bool) -> bool:
     if any(char.isupper() for char in letters[1:]):
         return True
     return not first and len(word) > 1 and word[0].isupper() and word not in ("I", "I'm", "I'd", "I've", "I'll")
-
-
-def _negations(text: str) -> list[str]:
-    return _NEGATION.findall(_HARMLESS.sub("", simplified(text)))
-
-
-def _denials(text: str) -> list[str]:
-    return [sentence for sentence in sentences(text) if _negations(sentence)]
-
-
-def _denies(text: str, denial: str) -> bool:
-    """Whether the text denies the same: of its sentences about it one does."""
-    words = distinct_words(denial)
-    about = [
-        sentence
-        for sentence in sentences(text)
-        if len(words & distinct_words(sentence)) >= _ABOUT_THE_SAME * (len(words) or 1)
-    ]
-    return any(_negations(sentence) for sentence in about)
 
 
 def _plain(text: str) -> str:

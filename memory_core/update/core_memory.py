@@ -1,6 +1,6 @@
 """Core memories: one memory in the place of several of its type that nobody uses any more.
 
-A core says of each original, under its name, the sentences that say most, or what a model wrote in their place. It
+A core holds each original whole under its name, or what a model wrote in their place. It
 takes over their tags, the greatest salience, the mean confidence, and the project; its links name the originals in the
 archive, and their trailers name it. Works on a plan's draft; writes nothing itself.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from memory_core.errors import TooLarge
 from memory_core.model import filename
-from memory_core.model.availability import EXPIRES_AT, PINNED, is_active
+from memory_core.model.availability import EXPIRES_AT, is_active, is_pinned
 from memory_core.model.memory_file import dump, parse
 from memory_core.model.project import is_private, project_key, stored_project
 from memory_core.model.record import CONTENT, MemoryRecord, first_words, read_record, record_key, write_record
@@ -24,13 +24,14 @@ from memory_core.model.schema import FieldType, MemoryType
 from memory_core.model.uri import MemoryUri
 from memory_core.scoring.evidence import merged_confidence
 from memory_core.update.archiving import archive, archived_uri
-from memory_core.update.condensing import condense, joined
 from memory_core.update.draft import Draft
 from memory_core.update.links import LINKS_LIMIT
 from memory_core.update.naming import numbered
 
 #: ``source.kind`` of a core, and why its originals are archived.
 COMPRESSION, REASON = "compression", "condensed"
+#: How a core is linked to its originals.
+REPLACES = "replaces"
 #: Types that say what must be found as it is: who the user is, what is to be done, and counted experience.
 NEVER = frozenset({"profile", "tasks", "tools", "skills"})
 #: From this salience on a memory is never condensed.
@@ -38,8 +39,11 @@ CRITICAL_SALIENCE = 0.9
 _NAMES_LIMIT = 32
 _NAME_CHARS = 40
 _DIGITS = 4
-_ITEM = "- "
+_EXTRACT = "extract"
+_ITEM, _INDENT = "- ", "  "
 _BETWEEN_ITEMS = re.compile(r"\n- ")
+#: A text that begins so needs a line of its own to stay what it is in Markdown.
+_MARKED = re.compile(r"[-*+>|#`~]|\d{1,3}[.)]\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,7 @@ class Original:
     @property
     def is_core(self) -> bool:
         """Whether it is itself a core."""
-        source = self.record.meta.get("source")
-        return isinstance(source, Mapping) and source.get("kind") == COMPRESSION
+        return bool(self._source)
 
     @property
     def salience(self) -> float:
@@ -78,14 +81,25 @@ class Original:
         return "\n\n".join([body, *rest]).strip()
 
     @property
-    def items(self) -> tuple[tuple[str, str], ...]:
-        """(name, text) of all that it says; a core's are those of its originals."""
-        if not self.is_core:
-            return ((self.name, self.said),)
-        # As ``extracted`` writes them; what a model or a person wrote stays in one piece.
+    def items(self) -> tuple[str, ...]:
+        """All that it says, under its name; of a core what each of its originals said, under theirs."""
         blocks = _BETWEEN_ITEMS.split(f"\n{self.said}")[1:]
-        listed = all(line.startswith((_ITEM, "  ")) or not line for line in self.said.split("\n"))
-        return tuple(("", block.replace("\n  ", "\n")) for block in blocks) if listed else (("", self.said),)
+        # As ``extracted`` writes them; what a model or a person wrote stays in one piece.
+        listed = all(line.startswith((_ITEM, _INDENT)) or not line.strip() for line in self.said.split("\n"))
+        if self._source.get("author") == _EXTRACT and blocks and listed:
+            return tuple(block.replace(f"\n{_INDENT}", "\n") for block in blocks)
+        return (_headed(self.name, self.said),)
+
+    @property
+    def listed(self) -> str:
+        """Its part of a core: what it says as a list."""
+        return "\n".join(map(_listed, self.items))
+
+    @property
+    def _source(self) -> Mapping[str, Any]:
+        """Of a core; empty of another memory."""
+        source = self.record.meta.get("source")
+        return source if isinstance(source, Mapping) and source.get("kind") == COMPRESSION else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +116,7 @@ class CorePlan:
     originals: tuple[Original, ...]
     name: str
     content: str
-    author: str = "extract"
+    author: str = _EXTRACT
 
 
 def is_condensable(original: Original) -> bool:
@@ -116,7 +130,7 @@ def is_condensable(original: Original) -> bool:
     named = key is not None and key.type is FieldType.STRING
     if memory_type.name in NEVER or memory_type.template_mode or not named or memory_type.field(CONTENT) is None:
         return False
-    if meta.get(PINNED) is True or meta.get(EXPIRES_AT) is not None or not is_active(meta):
+    if is_pinned(meta) or meta.get(EXPIRES_AT) is not None or not is_active(meta):
         return False
     contested = any(link.relation in CONTESTING for link in relations_in(meta))
     return not contested and original.salience < CRITICAL_SALIENCE and bool(original.said)
@@ -130,16 +144,18 @@ def kinship(original: Original) -> tuple[str, str, str, bool]:
     return original.memory_type.name, str(original.uri.parent), project or "", private
 
 
-def extracted(originals: Sequence[Original], limit_chars: int) -> CorePlan:
-    """The core of these originals, word for word."""
-    told = [(name, text, original.salience) for original in originals for name, text in original.items]
-    condensed = condense([text for _, text, _ in told], limit_chars, [max(weight, 0.1) for _, _, weight in told])
-    said: dict[str, None] = {}
-    for (name, _, _), sentences in zip(told, condensed.chosen, strict=True):
-        line = joined(sentences)
-        if line:
-            said[f"{_ITEM}{_headed(name, line)}".replace("\n", "\n  ")] = None
-    return CorePlan(tuple(originals), _common_name(originals), "\n".join(said))
+def extracted(originals: Sequence[Original]) -> CorePlan:
+    """The core of these originals: each whole, under its name; what is equal in name and text stands there once."""
+    listed = dict.fromkeys(_listed(item) for original in originals for item in original.items)
+    return CorePlan(tuple(originals), _common_name(originals), "\n".join(listed))
+
+
+def archived_originals(meta: Mapping[str, Any]) -> list[str]:
+    """Where the originals of a core are, by its trailer; empty of any other memory."""
+    source = meta.get("source")
+    if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
+        return []
+    return [link.uri for link in relations_in(meta) if link.relation == REPLACES]
 
 
 def put(draft: Draft, core: CorePlan) -> MemoryUri:
@@ -220,18 +236,28 @@ def _links(core: CorePlan, places: Sequence[MemoryUri], now: str) -> Iterator[di
     """To the originals where they are now, then what the originals said of other memories."""
     own = {str(original.uri) for original in core.originals}
     for place in places:
-        yield {"uri": str(place), "relation": "replaces", "strength": 1.0, "at": now}
+        yield {"uri": str(place), "relation": REPLACES, "strength": 1.0, "at": now}
     for original in core.originals:
         for link in relations_in(original.record.meta):
             if link.uri not in own and link.relation != SIMILAR:
                 yield {"uri": link.uri, "relation": link.relation, "strength": link.strength, "at": link.at or now}
 
 
-def _headed(name: str, line: str) -> str:
-    """A line under the name of its memory, unless it begins with it."""
-    if not name or line.casefold().startswith(name.casefold()) or first_words(line) == name:
-        return line
-    return f"**{name}**：{line}" if _is_wide(name) else f"**{name}**: {line}"
+def _headed(name: str, text: str) -> str:
+    """A text under the name of its memory, unless it begins with it."""
+    said, after = text[: len(name)].casefold() == name.casefold(), text[len(name) : len(name) + 1]
+    if not name or (said and not after.isalnum()) or first_words(text) == name:
+        return text
+    colon = "：" if _is_wide(name) else ":"
+    if "\n" in text or _MARKED.match(text):
+        return f"**{name}**{colon}\n{text}"
+    return f"**{name}**{colon}{text}" if _is_wide(name) else f"**{name}**{colon} {text}"
+
+
+def _listed(item: str) -> str:
+    """An item of a list; its further lines are indented, so that none of them begins another."""
+    first, *more = item.split("\n")
+    return "\n".join([_ITEM + first, *(_INDENT + line if line.strip() else line for line in more)])
 
 
 def _common_name(originals: Sequence[Original]) -> str:

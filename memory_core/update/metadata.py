@@ -7,6 +7,7 @@ from typing import Any
 
 from memory_core.model.availability import ACTIVE, EXPIRES_AT, PINNED, expires_after, expiry_text
 from memory_core.model.operations import EditOp, MemoryData, Standing
+from memory_core.model.record import next_version
 from memory_core.model.schema import MemoryType
 from memory_core.update.bounds import Context
 
@@ -18,6 +19,7 @@ def first_meta(memory_type: MemoryType, data: MemoryData, context: Context) -> d
     meta: dict[str, Any] = {
         "version": 1,
         "created_at": data.said_at or context.now,
+        "updated_at": data.said_at or context.now,
         "salience": memory_type.salience,
         "confidence": 1.0,
         "source": {**context.source, **data.source} or None,
@@ -50,6 +52,22 @@ def given_meta(data: MemoryData) -> Mapping[str, Any]:
     if data.expires_at is not None:
         said[EXPIRES_AT] = expiry_text(data.expires_at) or None
     return said
+
+
+def renewed(before: Mapping[str, Any], meta: Mapping[str, Any], data: MemoryData, context: Context) -> dict[str, Any]:
+    """Version and time of a memory that says something new; nothing where only its standing changed."""
+    if all(meta.get(name) == before.get(name) for name in (*before, *meta) if name not in Standing.model_fields):
+        return {}
+    return said_anew(before, data, context)
+
+
+def said_anew(before: Mapping[str, Any], data: MemoryData, context: Context) -> dict[str, Any]:
+    """Version and time of a memory whose content changed, and who vouches for it now."""
+    return {
+        **vouched(before, context),
+        "version": next_version(before.get("version")),
+        "updated_at": data.said_at or context.now,
+    }
 
 
 def vouched(meta: Mapping[str, Any], context: Context) -> Mapping[str, Any]:

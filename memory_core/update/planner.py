@@ -35,7 +35,6 @@ from memory_core.model.record import (
     CONTENT,
     MemoryRecord,
     body_digest,
-    next_version,
     read_record,
     record_key,
     write_record,
@@ -48,7 +47,7 @@ from memory_core.update.bounds import Context
 from memory_core.update.conflicts import check_fields, check_removal, check_summary
 from memory_core.update.draft import Draft
 from memory_core.update.links import link, link_replacement
-from memory_core.update.metadata import edited, first_meta, given_meta, vouched
+from memory_core.update.metadata import edited, first_meta, given_meta, renewed, said_anew
 from memory_core.update.naming import named, numbered
 from memory_core.update.soundness import check_text, shown
 from memory_core.update.summaries import refresh
@@ -311,9 +310,8 @@ class _Planner:
             meta.pop("abstract", None)
         if not same_fields and data.overview is None:
             meta.pop("overview", None)
-        if not same_fields:
-            meta |= vouched(record.meta, self._context)
-        meta["version"] = next_version(record.meta.get("version"))
+        fresh = renewed(record.meta, meta, data, self._context)
+        meta |= fresh if same_fields else said_anew(record.meta, data, self._context)
         changed = replace(record, fields={**record.fields, **merged.values}, meta=meta)
         outcome = self._render(uri, memory_type, changed, data, merged.rejected)
         return replace(outcome, notes=(*outcome.notes, _ignored(merged))) if merged.ignored else outcome
@@ -326,7 +324,7 @@ class _Planner:
         data: MemoryData,
         rejected: Mapping[str, RunebookError],
     ) -> _Outcome:
-        meta = {**record.meta, **given_meta(data), "updated_at": data.said_at or self._context.now}
+        meta = {**record.meta, **given_meta(data)}
         notes: tuple[str, ...] = ()
         if not memory_type.template_mode:
             body = str(record.fields.get(CONTENT) or "")

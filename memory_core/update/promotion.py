@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from memory_core.index.tokenizer import distinct_words
 from memory_core.model.daily_log import DEFAULT_SALIENCE, LogEntry, log_uri
 from memory_core.model.operations import MemoryData, WriteOp
 from memory_core.model.record import CONTENT
@@ -59,6 +60,12 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
     if entry.session_id is not None:
         source["session_id"] = entry.session_id
     return WriteOp(memory_data=data.sourced(source))
+
+
+def is_reworded(before: str, write: WriteOp) -> bool:
+    """Whether a promotion says in most of its words what a text said, as after the correction of a slip."""
+    old, new = distinct_words(before), distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
+    return len(old & new) * 2 > max(len(old), len(new), 1)
 
 
 def _told(entry: LogEntry) -> str:

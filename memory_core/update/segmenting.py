@@ -8,116 +8,29 @@ text means comes in as a function, what was stored as values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 
-from memory_core.index.keywords import comparable, cosine, joined, keywords, terms
-from memory_core.model.changes import text_sha256
-from memory_core.model.conversation import Message, parse_lines, search_text, transcript_line
-from memory_core.model.exchange import exchanges, opener_of, speaker_of
-from memory_core.model.forgetting import is_forgotten
-from memory_core.model.language import spoken
+from memory_core.index.keywords import comparable, cosine, joined, terms
 from memory_core.model.record import first_words, summary_line
 from memory_core.model.segment import EXTRACT, PERSON, Segment, SegmentPage
 from memory_core.scoring.heat import segment_similarity
 from memory_core.update import condensing
+from memory_core.update.session_log import COMPARED_CHARS, SessionLog, SessionPage
 
-PAGE_KEYWORDS, SEGMENT_KEYWORDS = 8, 12
+SEGMENT_KEYWORDS = 12
 _CHAIN_KEYWORDS, _TITLE_KEYWORDS = 5, 3
 SUMMARY_CHARS, _SUMMARY_SENTENCES, _SENTENCE_CHARS = 480, 4, 240
-_COMPARED_CHARS = 1_500
-_DIGEST_CHARS = 16
+#: Segments, the newest, that a page may join; older ones only where its chain passes through them.
+COMPARED = 100
+_SUMMED_PAGES = 20
 _REMEMBERED_PAGES = 1_024
 
 #: How alike two texts are, in [-1, 1]; for what has no vectors, ``by_terms``.
 Likeness = Callable[[str, str], float]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPage:
-    """A page as a session's log holds it.
-
-    Attributes:
-        first: Line of its first message; ``last`` of its last one.
-        text: What was said, prompts left out.
-        digest: Of its messages.
-        date: ``YYYY-MM-DD`` of the first dated one.
-        project: That its messages belong to; where any is private, the project of that one.
-        private: Whether any of them is private to it.
-        keywords: Of the text, the best first.
-    """
-
-    first: int
-    last: int
-    text: str
-    digest: str
-    date: str | None = None
-    project: str | None = None
-    private: bool = False
-    keywords: tuple[str, ...] = ()
-
-    @property
-    def compared(self) -> str:
-        """What it is compared by."""
-        return self.text[:_COMPARED_CHARS]
-
-
-class SessionLog:
-    """The log of a session, read as pages; only what is asked for is read.
-
-    Args:
-        text: Its JSON lines; damaged ones are passed over.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._lines = text.removeprefix("\ufeff").split("\n")
-        self._messages: dict[int, Message | None] = {}
-        self._pages: dict[tuple[int, int], SessionPage | None] = {}
-
-    def lines(self) -> list[int]:
-        """The line of each message that can be read, in order."""
-        return [line for line, _ in self._numbered(0, len(self._lines))]
-
-    def spans(self, since: int = 0) -> list[tuple[int, int]]:
-        """First and last line of each page from a line on, which should begin one."""
-        numbered = self._numbered(since, len(self._lines))
-        opener = opener_of(speaker_of(self._message(line)) for line in range(len(self._lines)))
-        found = exchanges([message for _, message in numbered], opener)
-        return [(numbered[first][0], numbered[end - 1][0]) for first, end in found]
-
-    def page(self, first: int, last: int) -> SessionPage | None:
-        """The page of these lines; None where there is nothing of it, or nothing in words."""
-        if (first, last) not in self._pages:
-            numbered = self._numbered(first, last + 1) if last < len(self._lines) else []
-            page = _page(first, last, [message for _, message in numbered]) if numbered else None
-            self._pages[first, last] = page if page is not None and page.text else None
-        return self._pages[first, last]
-
-    def _numbered(self, start: int, end: int) -> list[tuple[int, Message]]:
-        return [(line, message) for line in range(start, end) if (message := self._message(line)) is not None]
-
-    def _message(self, line: int) -> Message | None:
-        if line not in self._messages:
-            self._messages[line] = next(iter(parse_lines(self._lines[line])[0]), None)
-        return self._messages[line]
-
-
-def _page(first: int, last: int, messages: Sequence[Message]) -> SessionPage:
-    shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
-    text = "\n".join(said for message in shown if (said := spoken(search_text(message)).strip()))
-    private = next((message for message in messages if message.private), None)
-    dates = (message.time.date().isoformat() for message in messages if message.time is not None)
-    return SessionPage(
-        first=first,
-        last=last,
-        text=text,
-        digest=text_sha256("\n".join(transcript_line(message, None) for message in messages))[:_DIGEST_CHARS],
-        date=next(dates, None),
-        project=(private or messages[-1]).project,
-        private=private is not None,
-        keywords=keywords(text, PAGE_KEYWORDS),
-    )
 
 
 def by_terms(one: str, other: str) -> float:
@@ -144,18 +57,25 @@ class Rules:
 
 @dataclass(slots=True)
 class _Topic:
-    """A segment that is being added to."""
+    """A segment that is being added to; its place is that in the order in which segments began."""
 
     name: str | None
     segment: Segment
+    place: int
     touched: bool = False
-    compared: str = ""
+    _compared: str | None = None
 
-    def __post_init__(self) -> None:
-        self.compared = compared_text(self.segment)
+    @property
+    def compared(self) -> str:
+        if self._compared is None:
+            self._compared = compared_text(self.segment)
+        return self._compared
 
     def takes(self, page: SessionPage) -> bool:
         return bool(self.segment.pages) and (self.segment.project, self.segment.private) == (page.project, page.private)
+
+    def becomes(self, segment: Segment) -> None:
+        self.segment, self.touched, self._compared = segment, True, None
 
 
 @dataclass(slots=True)
@@ -164,10 +84,11 @@ class Sorting:
 
     Args:
         log: What was said.
-        segments: By name, as they are stored.
+        segments: By name, as they are stored, in the order in which they began.
         rules: How pages are sorted.
         session_id: Of the session.
         now: ISO 8601 in UTC.
+        analysed: Lines that promotions made memories of, whose segment is gone: their pages are marked.
     """
 
     log: SessionLog
@@ -175,28 +96,37 @@ class Sorting:
     rules: Rules
     session_id: str
     now: str
+    analysed: frozenset[int] = frozenset()
     _topics: list[_Topic] = field(default_factory=list)
+    _newest: dict[int, _Topic] = field(default_factory=dict)
+    _holder: dict[int, _Topic] = field(default_factory=dict)
+    _chains: dict[int, dict[int, _Topic]] = field(default_factory=dict)
+    _grown: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._topics = [_Topic(name, segment) for name, segment in self.segments.items()]
+        self._topics = [_Topic(name, segment, at) for at, (name, segment) in enumerate(self.segments.items())]
+        for topic in sorted(self._topics, key=lambda each: each.segment.end):
+            self._newest[topic.place] = topic
+            for page in topic.segment.pages:
+                self._note(topic, page)
 
     def settle(self) -> None:
         """Bring stored segments up to the log: pages whose messages changed or are gone, and what was said of them."""
         for topic in self._topics:
             pages = [found for page in topic.segment.pages if (found := self._current(page)) is not None]
             if pages != list(topic.segment.pages):
-                topic.segment = self._told(replace(topic.segment, pages=tuple(pages)), changed=True)
-                topic.touched = True
+                topic.becomes(self._told(replace(topic.segment, pages=tuple(pages)), changed=True))
 
     def add(self, page: SessionPage, before: SessionPage | None) -> None:
         """Sort one page in.
 
         Args:
-            page: The next page that overflows.
+            page: A page that overflows.
             before: The page before it in the conversation, if there is one.
         """
         link = None if before is None or not self._goes_on(before, page) else self._stored(before.first)
         chain = page.first if link is None else link[1].chain
+        after = self._follower(chain, page.first) or (None if link is None else link[1].next)
         added = SegmentPage(
             first=page.first,
             last=page.last,
@@ -205,32 +135,50 @@ class Sorting:
             date=page.date,
             chain=chain,
             previous=None if link is None else link[1].first,
+            next=after if after is not None and after > page.first else None,
+            analysed=bool(self.analysed) and self.analysed.issuperset(range(page.first, page.last + 1)),
         )
         if link is not None:
             self._replace(link[0], replace(link[1], next=page.first))
-        topic = self._best(page) or self._begun(page)
+        following = None if added.next is None else self._stored(added.next)
+        if following is not None:
+            self._replace(following[0], replace(following[1], previous=page.first))
+        topic = self._best(page, link) or self._begun(page)
+        joined_by = 0 if added.analysed else 1
         segment = replace(
             topic.segment,
             pages=tuple(sorted((*topic.segment.pages, added), key=lambda each: each.first)),
-            interactions=topic.segment.interactions + 1,
+            interactions=topic.segment.interactions + joined_by,
         )
-        topic.segment, topic.touched = self._told(segment, changed=False), True
-        topic.compared = compared_text(topic.segment)
-        self._keep_in_step(chain)
+        topic.becomes(self._told(segment, changed=False))
+        self._newest[topic.place] = self._newest.pop(topic.place, topic)
+        self._note(topic, added)
+        self._grown.add(chain)
 
     def result(self) -> list[tuple[str | None, Segment | None]]:
         """Segments that changed, with the name they are stored under or None for a new one; None is one left empty."""
+        for chain in self._grown:
+            self._keep_in_step(chain)
         return [
             (topic.name, replace(topic.segment, updated_at=self.now) if topic.segment.pages else None)
             for topic in self._topics
             if topic.touched
         ]
 
-    def _best(self, page: SessionPage) -> _Topic | None:
-        """The segment that the page fits best, if well enough; of several as good ones the oldest."""
+    def _best(self, page: SessionPage, link: tuple[_Topic, SegmentPage] | None) -> _Topic | None:
+        """The segment that the page fits best, if well enough; of several as good ones the oldest.
+
+        Compared are the newest ones, and those that the page's chain passes through.
+        """
+        candidates = {
+            topic.place: topic
+            for topic in islice((topic for topic in reversed(self._newest.values()) if topic.takes(page)), COMPARED)
+        }
+        if link is not None:
+            candidates |= self._chains.get(link[1].chain, {})
         own = comparable(page.keywords)
         best, most = None, self.rules.threshold
-        for topic in self._topics:
+        for _, topic in sorted(candidates.items()):
             if not topic.takes(page):
                 continue
             fits = self._similarity(page.compared, own, topic.compared, topic.segment.keywords)
@@ -249,7 +197,7 @@ class Sorting:
             project=page.project,
             private=page.private,
         )
-        self._topics.append(_Topic(None, segment))
+        self._topics.append(_Topic(None, segment, len(self._topics)))
         return self._topics[-1]
 
     def _goes_on(self, before: SessionPage, page: SessionPage) -> bool:
@@ -265,14 +213,25 @@ class Sorting:
         likeness = max(-1.0, min(1.0, self.rules.likeness(text, other)))
         return segment_similarity(likeness, words, comparable(others), self.rules.keyword_weight)
 
+    def _note(self, topic: _Topic, page: SegmentPage) -> None:
+        self._holder[page.first] = topic
+        self._chains.setdefault(page.chain, {})[topic.place] = topic
+
     def _stored(self, first: int) -> tuple[_Topic, SegmentPage] | None:
         """A page in its segment, by its first line."""
-        found = ((topic, page) for topic in self._topics for page in topic.segment.pages if page.first == first)
-        return next(found, None)
+        topic = self._holder.get(first)
+        found = () if topic is None else (page for page in topic.segment.pages if page.first == first)
+        page = next(iter(found), None)
+        return None if topic is None or page is None else (topic, page)
+
+    def _follower(self, chain: int, first: int) -> int | None:
+        """The page of a chain that followed a page which comes back."""
+        within = (page for topic in self._chains.get(chain, {}).values() for page in topic.segment.pages)
+        return next((page.first for page in within if page.chain == chain and page.previous == first), None)
 
     def _replace(self, topic: _Topic, page: SegmentPage) -> None:
         pages = tuple(page if each.first == page.first else each for each in topic.segment.pages)
-        topic.segment, topic.touched = replace(topic.segment, pages=pages), True
+        topic.becomes(replace(topic.segment, pages=pages))
 
     def _current(self, page: SegmentPage) -> SegmentPage | None:
         """A stored page as its messages are now; None where they are gone."""
@@ -292,14 +251,17 @@ class Sorting:
         """
         segment = replace(segment, keywords=joined([page.keywords for page in segment.pages], SEGMENT_KEYWORDS))
         if segment.summary_by == EXTRACT or (changed and segment.summary_by != PERSON):
-            known = [self.log.page(page.first, page.last) for page in segment.pages]
-            texts = [page.text for page in known if page is not None]
+            # A long segment's summary goes on from what it was: reading all of it for each page takes too long.
+            goes_on = not changed and len(segment.pages) > _SUMMED_PAGES and bool(segment.summary)
+            pages = segment.pages[-_SUMMED_PAGES:] if goes_on else segment.pages
+            known = [self.log.page(page.first, page.last) for page in pages]
+            texts = [*([segment.summary] if goes_on else []), *(page.text for page in known if page is not None)]
             return segment.summed_up(extract(texts, segment.keywords), EXTRACT)
         return segment
 
     def _keep_in_step(self, chain: int) -> None:
         """Say what a chain is about in every segment that it passes through."""
-        within = [topic for topic in self._topics if any(page.chain == chain for page in topic.segment.pages)]
+        within = self._chains.get(chain, {}).values()
         pages = sorted(
             (page for topic in within for page in topic.segment.pages if page.chain == chain),
             key=lambda each: each.first,
@@ -310,34 +272,40 @@ class Sorting:
         told = f"{words} (#{pages[0].first}–{pages[-1].last})"
         for topic in within:
             if topic.segment.chains.get(chain) != told:
-                topic.segment = replace(topic.segment, chains={**topic.segment.chains, chain: told})
-                topic.touched = True
+                topic.becomes(replace(topic.segment, chains={**topic.segment.chains, chain: told}))
 
 
 def compared_text(segment: Segment) -> str:
     """What a segment is compared by."""
-    return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:_COMPARED_CHARS]
+    return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:COMPARED_CHARS]
 
 
-def overflowing(log: SessionLog, segments: Sequence[Segment], capacity: int) -> list[SessionPage]:
+def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[SessionPage]:
     """The pages that no longer stay as they are and belong to no segment yet, in order.
+
+    Pages between those of segments, which an undo or a deletion opened again, no longer stay, however many there are.
 
     Args:
         log: What was said.
-        segments: Of the session, archived ones included.
-        capacity: Pages that stay.
+        covered: Lines of the session's segments, archived and damaged ones included; see ``spans_of``.
+        capacity: Pages at the end that stay.
     """
-    covered = max((segment.end for segment in segments), default=0)
-    spans = log.spans(covered)
-    found = (log.page(*span) for span in spans[: max(0, len(spans) - capacity)])
+    ends = [0, *(end for _, end in covered)]
+    opened = [
+        span for end, (first, _) in zip(ends, covered, strict=False) if end < first for span in log.spans(end, first)
+    ]
+    tail = log.spans(ends[-1])
+    found = (log.page(*span) for span in [*opened, *tail[: max(0, len(tail) - capacity)]])
     return [page for page in found if page is not None]
 
 
-def page_before(log: SessionLog, segments: Sequence[Segment], page: SessionPage) -> SessionPage | None:
-    """The page of a segment that was said last before a page."""
-    stored = (each for segment in segments for each in segment.pages if each.last < page.first)
-    before = max(stored, key=lambda each: each.first, default=None)
-    return None if before is None else log.page(before.first, before.last)
+def pages_before(
+    log: SessionLog, stored: Iterable[SegmentPage], pages: Sequence[SessionPage]
+) -> list[SessionPage | None]:
+    """The page that was said right before each of some pages: of a segment, or another one of them."""
+    spans = sorted({(page.first, page.last) for page in stored} | {(page.first, page.last) for page in pages})
+    before = (spans[at - 1] if (at := bisect_left(spans, (page.first, 0))) else None for page in pages)
+    return [None if span is None else log.page(*span) for span in before]
 
 
 @lru_cache(maxsize=_REMEMBERED_PAGES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from memory_core.config import Config
-from memory_core.lifecycle.maintenance.topics import batches, topics
+from memory_core.lifecycle.maintenance.topics import batches, packed, topics
 from memory_core.llm.client import Completion, LLMRequest, TokenUsage
 from memory_core.llm.scripted import ScriptedLLM
 from memory_core.memory import Memory, open_memory
+from memory_core.model.availability import is_pinned
 from memory_core.model.changes import Action, CommitReceipt, Status
 from memory_core.model.memory_file import parse
 from memory_core.model.uri import MemoryUri
@@ -238,15 +239,111 @@ def test_core_carries_salience_confidence_tags_fields_and_privacy_over(memory: M
     assert memory.find("rack", now=NOW, project="other").hits == ()
 
 
-def test_long_originals_are_condensed_within_the_bound_and_stay_whole_in_the_archive(memory: Memory) -> None:
-    long = [
-        f"Topic {number}. " + " ".join(f"Sentence {number}-{line} is here." for line in range(400))
-        for number in (1, 2, 3)
+def test_memory_too_long_for_a_core_stays_and_the_receipt_says_so(memory: Memory) -> None:
+    lines = [f"Paragraph {n} of the diary: the lamp cost {n * 11} euro. 日记第{n}段。" for n in range(60)]
+    long = kept(memory, "\n\n".join(lines), memory_type="notes")
+    short = [kept(memory, f"Short note {n}. 短笔记{n}。", memory_type="notes") for n in range(3)]
+    (receipt,) = compressed(memory)
+    assert parse(text(memory, long)).body == "\n\n".join(lines)
+    assert not any(text(memory, uri) for uri in short)
+    (note,) = receipt.notes
+    assert note.startswith("3 of 4 memories")
+    assert "1 longer than 2000 characters" in note
+    assert compressed(memory) == []
+
+
+def test_every_word_of_short_memories_is_still_found(memory: Memory) -> None:
+    words = [
+        f"{first}{last}" for first in ("har", "vio", "lan", "qua", "tim") for last in ("bor", "lin", "tern", "rry")
     ]
-    uris = [kept(memory, content, memory_type="notes") for content in long]
+    facts = [
+        f"The {word} unit in hall {100 + n} must not be opened. Its code is {7000 + n * 13}. 第{n}号柜不得打开。"
+        for n, word in enumerate(words)
+    ]
+    for word, fact in zip(words, facts, strict=True):
+        kept(memory, fact, memory_type="notes", fields={"title": word})
+    bodies = [parse(text(memory, core)).body for core in cores(compressed(memory)[0])]
+    assert all(f"**{word}**: {fact}" in "\n".join(bodies) for word, fact in zip(words, facts, strict=True))
+    assert all(len(body) <= 6_000 for body in bodies)
+    assert all(memory.find(str(7000 + n * 13), now=NOW).hits for n in (0, 7, 19))
+
+
+def test_equal_words_under_different_names_are_different_facts(memory: Memory) -> None:
+    dates = {"Bob": "May 3", "Lin": "May 3", "Eve": "June 9", "张三": "5月3日", "李四": "5月3日"}
+    for name, day in dates.items():
+        kept(memory, day, fields={"topic": f"Birthday of {name}" if name.isascii() else f"{name}的生日"})
     (core,) = cores(compressed(memory)[0])
-    assert 1_000 < len(parse(text(memory, core)).body) < 4_500
-    assert [parse(text(memory, away(uri))).body for uri in uris] == long
+    lines = parse(text(memory, core)).body.split("\n")
+    assert {"- **Birthday of Bob**: May 3", "- **Birthday of Lin**: May 3", "- **Birthday of Eve**: June 9"} <= set(
+        lines
+    )
+    assert {"- **张三的生日**：5月3日", "- **李四的生日**：5月3日"} <= set(lines)
+
+
+def test_heading_of_a_list_stays_with_its_items_and_comes_through_twice(memory: Memory) -> None:
+    lists = {
+        "Plant A": "Never do this:\n- restart pump 1 hot\n- open valve 2",
+        "Plant B": "Never do this:\n- restart pump 1 hot\n\n  at night",
+        "丙厂": "严禁：\n- 夜间开阀\n- 热启动",
+    }
+    for name, rules in lists.items():
+        kept(memory, rules, memory_type="notes", fields={"title": name})
+    (first,) = cores(compressed(memory)[0])
+    for number in (1, 2):
+        kept(memory, f"Note {number} 笔记", -1, memory_type="notes")
+    body = parse(text(memory, first)).body
+    (second,) = cores(compressed(memory, days=200)[0])
+    whole = parse(text(memory, second)).body
+    for part in (
+        "- **Plant A**:\n  Never do this:\n  - restart pump 1 hot\n  - open valve 2",
+        "- **Plant B**:\n  Never do this:\n  - restart pump 1 hot\n\n    at night",
+        "- **丙厂**：\n  严禁：\n  - 夜间开阀\n  - 热启动",
+    ):
+        assert part in body
+        assert part in whole
+
+
+def test_original_that_was_restored_is_said_once_when_it_meets_its_core_again(memory: Memory) -> None:
+    uris = stored(memory)
+    compressed(memory)
+    memory.restore([away(uris[0])], now=NOW)
+    kept(memory, "Rack 7 stands in Leeds. 机柜7。", -1)
+    (core,) = cores(compressed(memory, days=200)[0])
+    body = parse(text(memory, core)).body
+    assert body.count(TEXTS[0]) == 1
+    assert "机柜7" in body
+
+
+@pytest.mark.parametrize("mark", ["yes", "true", 1])
+def test_pin_written_by_hand_counts(memory: Memory, mark: str | int) -> None:
+    uris = stored(memory)
+    path = memory.store.files.path_for(MemoryUri.parse(uris[0]))
+    old = path.read_text(encoding="utf-8")
+    path.write_text(old.replace('"version": 1', f'"version": 1, "pinned": {json.dumps(mark)}'), encoding="utf-8")
+    (receipt,) = compressed(memory, days=200)
+    assert text(memory, uris[0])
+    assert len([result for result in receipt.results if result.op == "archive"]) == len(uris) - 1
+
+
+def test_pin_that_says_no_by_hand_is_none() -> None:
+    assert [is_pinned({"pinned": value}) for value in ("no", "False", "否", "", 0, None, False)] == [False] * 7
+    assert [is_pinned({"pinned": value}) for value in ("Yes", "on", "是", 1, True, ["x"])] == [True] * 6
+
+
+def test_forgetting_a_core_says_where_its_originals_are_and_forgets_them_when_asked(memory: Memory) -> None:
+    uris = stored(memory)
+    (core,) = cores(compressed(memory)[0])
+    originals = [away(uri) for uri in uris]
+    preview = memory.forget({"uris": [core]}, now=NOW)
+    forgotten = memory.forget({"uris": [core], "confirm": 1}, now=NOW)
+    for receipt in (preview, forgotten):
+        assert any(all(uri in note for uri in originals) for note in receipt.notes)
+    assert all(text(memory, uri) for uri in originals)
+    receipt = memory.forget({"uris": originals, "confirm": len(originals)}, now=NOW)
+    assert receipt.status is Status.COMMITTED
+    assert list(memory.archived()) == []
+    memory.undo(receipt.commit_id, now=NOW)
+    assert all(text(memory, uri) for uri in originals)
 
 
 def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Memory) -> None:
@@ -272,22 +369,20 @@ def modelled(tmp_path: Path, answer: str | Callable[[LLMRequest], Any]) -> tuple
 
 
 WHOLE = (
-    "Servers A and B have 16 GB each. 服务器C有32GB内存。"
-    "The red kettle does not whistle. 用户不喜欢香菜（2024年3月5日）。"
+    "Server A has 16 GB of memory, Server B has 16 GB of memory. 服务器C有32GB内存。"
+    "The red kettle does not whistle. 用户不喜欢香菜（2024年3月5日说的）。"
 )
 
 
 def test_model_writes_the_core_by_one_call_and_the_receipt_counts_it(tmp_path: Path) -> None:
-    answer = answers(
-        {"number": 1, "title": "Servers 服务器", "text": WHOLE.replace("A and B", "Server A and Server B")}
-    )
+    answer = answers({"number": 1, "title": "Servers 服务器", "text": WHOLE})
     memory, llm = modelled(tmp_path, answer)
     with memory:
         stored(memory)
         (receipt,) = compressed(memory)
         (core,) = cores(receipt)
         assert core.endswith("/Servers 服务器.md")
-        assert parse(text(memory, core)).body.startswith("Servers Server A")
+        assert parse(text(memory, core)).body.startswith("Server A has 16 GB of memory, Server B")
         assert len(llm.requests) == 1
         assert receipt.usage == {"prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 0, "model_requests": 1}
         assert compressed(memory) == []
@@ -368,10 +463,25 @@ def test_compression_can_be_switched_off(tmp_path: Path) -> None:
 def test_topics_are_grouped_alike_every_time_and_none_is_too_small() -> None:
     kind = [0, 1, 0, 1, 0, 1, 2]
 
-    def similarity(one: int, other: int) -> float:
-        return 1.0 if kind[one] == kind[other] else 0.1
+    def similarity(one: int, others: Sequence[int]) -> list[float]:
+        return [1.0 if kind[one] == kind[other] else 0.1 for other in others]
 
     assert topics(range(7), similarity, 0.5, most=3, least=3) == [[0, 2, 4, 6], [1, 3, 5]]
     assert topics(range(7), similarity, 0.5, most=1, least=3) == [list(range(7))]
-    assert batches(7, similarity, size=3, least=3) == [[0, 2, 4], [1, 3, 5, 6]]
-    assert batches(0, similarity, size=3, least=3) == []
+    assert batches([1] * 7, similarity, size=3, room=9, least=3) == [[0, 2, 4], [1, 3, 5, 6]]
+    assert batches([], similarity, size=3, room=9, least=3) == []
+
+
+def test_batches_and_parcels_keep_within_their_room() -> None:
+    lengths = [5, 2, 2, 9, 5, 1, 12]
+    asked: list[int] = []
+
+    def similarity(one: int, others: Sequence[int]) -> list[float]:
+        asked.append(one)
+        return [0.0] * len(others)
+
+    found = batches(lengths, similarity, size=3, room=10, least=1)
+    assert sorted(place for batch in found for place in batch) == list(range(7))
+    assert all(sum(lengths[place] for place in batch) <= 10 or len(batch) == 1 for batch in found)
+    assert len(asked) <= len(found)
+    assert packed(range(7), lengths, size=3, room=12) == [[0, 1, 2], [3, 5], [4], [6]]

@@ -110,6 +110,129 @@ def test_summary_that_a_person_edited_is_kept_and_new_days_are_added(memory: Mem
     assert maintained(memory, days=1) == []
 
 
+@pytest.mark.parametrize("edit", ["a word", "the day taken out", "prose"])
+def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Memory, edit: str) -> None:
+    log = logged(memory, "Painted the fence 刷了篱笆", 40)
+    logged(memory, "Third day 第三天", 39)
+    maintained(memory)
+    before = parse(text(memory, DECEMBER)).body
+    day = next(line for line in before.split("\n") if log in line)
+    own = {
+        "a word": before.replace("the fence", "the green fence"),
+        "the day taken out": before.replace(f"{day}\n  - 09:00 Painted the fence 刷了篱笆\n", ""),
+        "prose": "Mine 我的",
+    }[edit]
+    written(memory, DECEMBER, text(memory, DECEMBER).replace(before, own))
+    added = "- 09:00 Third day 第三天\n- 11:00 The spare key is under brick 17 备用钥匙\n"
+    written(memory, log, f"{text(memory, log)}{added}")
+    maintained(memory, days=1)
+    body = parse(text(memory, DECEMBER)).body
+    assert f"({log})" in body
+    assert body.count("brick 17 备用钥匙") == 1
+    assert "Painted the fence" not in body
+    assert body.count("09:00 Third day 第三天") == (1 if edit == "prose" else 2)
+    assert ("green fence" in body) == (edit == "a word")
+    assert maintained(memory, days=1) == []
+    maintained(memory, days=40)
+    assert text(memory, log) == ""
+    assert DECEMBER in {hit.uri for hit in memory.find("spare key brick", now=NOW).hits}
+
+
+def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Memory) -> None:
+    visits = [f"Visited customer {number * 37}, who ordered {number + 3} pumps." for number in range(25)]
+    parts = ("door", "roof", "wheel", "mast", "engine", "window")
+    failures = [f"The {part} test failed again and we gave up on it for good. {part}坏了。" for part in parts]
+    people = [f"We talked about the {part} with Lin for a while, no result. {part}" for part in parts]
+    for entry in [*visits, *failures, *people]:
+        logged(memory, entry, 40)
+    long = " ".join(f"Step {number} of the long repair went well." for number in range(80))
+    logged(memory, long, 39)
+    (receipt,) = maintained(memory)
+    body = parse(text(memory, DECEMBER)).body
+    assert [entry for entry in [*visits, *failures, *people] if entry not in body] == []
+    shown = body.count("of the long repair")
+    assert 20 < shown < 80
+    assert f"{80 - shown} sentences left out" in "".join(result.note or "" for result in receipt.results)
+
+
+def test_equal_entries_are_one_line_with_all_their_times(memory: Memory) -> None:
+    for hours in (0, 1, 2):
+        logged(memory, "Backup failed again 备份又失败了", 40 - hours / 24)
+    maintained(memory)
+    line = "- 09:00 Backup failed again 备份又失败了 (3 times: 09:00, 10:00, 11:00)"
+    assert line in text(memory, DECEMBER)
+
+
+def test_what_is_left_out_is_counted_in_page_and_receipt(memory: Memory) -> None:
+    told = ["we walked along the quiet river and talked about old films, then slowly went home again", "随便聊了聊天"]
+    words = ["red", "green", "blue", "white", "black", "brown", "grey", "pink", "gold", "silver", "amber", "teal"]
+    for word in words:
+        logged(memory, f"{told[0]} by the {word} house. {told[1]}。", 40)
+    (receipt,) = maintained(memory)
+    (result,) = [result for result in receipt.results if result.op == "summary"]
+    body = parse(text(memory, DECEMBER)).body
+    head = next(line for line in body.split("\n") if line.startswith("- [2026-12-19]"))
+    assert head.endswith("more sentences in the log)")
+    count = head.rpartition(" (")[2].split()[0]
+    assert f"{count} sentences left out" in (result.note or "")
+    assert int(count) >= len(words) - body.count("along the quiet river")
+    logged(memory, "Tea 喝茶", 38)
+    (again,) = maintained(memory)
+    assert "left out" not in "".join(result.note or "" for result in again.results)
+    maintained(memory, days=30)
+    assert away(f"{LOGS}/2026-12-19.md") in text(memory, DECEMBER)
+
+
+def test_corrected_line_updates_the_memory_that_it_made(memory: Memory) -> None:
+    log = logged(memory, "Never restart the pump befor draining line 4 泵", 40, "reflection", tool="pump")
+    hand = f"{LOGS}/2026-12-18.md"
+    logged(memory, "Before 之前", 41)
+    written(memory, hand, f'{text(memory, hand)}- 10:00 Signd the lease of the mill\n  <!-- {{"salience": 0.9}} -->\n')
+    (receipt,) = maintained(memory)
+    made = {uri.rpartition("/")[0].rpartition("/")[2]: uri for uri in changed([receipt], "write")}
+    assert sorted(made) == ["events", "patterns"]
+    written(memory, log, text(memory, log).replace("befor ", "before "))
+    written(memory, hand, text(memory, hand).replace("Signd", "Signed"))
+    (again,) = maintained(memory)
+    assert sorted(changed([again], "write")) == sorted(made.values())
+    assert "before draining line 4" in parse(text(memory, made["patterns"])).body
+    assert "Signed the lease" in parse(text(memory, made["events"])).body
+    assert maintained(memory) == []
+    written(memory, log, text(memory, log).replace("line 4", "line 5"))
+    maintained(memory)
+    assert "line 5" in parse(text(memory, made["patterns"])).body
+
+
+@pytest.mark.parametrize("since", ["edited", "deleted"])
+def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Memory, since: str) -> None:
+    log = logged(memory, "Signd the lease 签约", 40, priority="high")
+    (receipt,) = maintained(memory)
+    (uri,) = changed([receipt], "write")
+    if since == "edited":
+        written(memory, uri, text(memory, uri).replace("Signd the lease", "Signed with Lin"))
+    else:
+        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+    left = text(memory, uri)
+    written(memory, log, text(memory, log).replace("Signd", "Signed"))
+    (again,) = maintained(memory)
+    assert changed([again], "write") == []
+    assert text(memory, uri) == left
+    assert any("edited since" in note for note in again.notes) == (since == "edited")
+    assert maintained(memory) == []
+
+
+def test_another_entry_of_the_same_minute_is_a_memory_of_its_own(memory: Memory) -> None:
+    log = logged(memory, "First 第一", 40)
+    comment = '  <!-- {"salience": 0.9} -->'
+    written(memory, log, f"# Day\n\n- 10:00 Signed the lease of the mill\n{comment}\n")
+    (first,) = maintained(memory)
+    written(memory, log, f"# Day\n\n- 10:00 Ordered forty oak doors\n{comment}\n")
+    (second,) = maintained(memory)
+    (kept,), (new,) = changed([first], "write"), changed([second], "write")
+    assert kept != new
+    assert "lease" in text(memory, kept)
+
+
 def test_what_matters_is_promoted_once_and_says_where_it_came_from(memory: Memory) -> None:
     lesson = "fetch_url gives nothing for https://example.com, a React page."
     log = logged(memory, lesson, 40, "reflection", tool="fetch_url", error="empty_content")
@@ -189,6 +312,17 @@ def test_deleting_logs_for_good_is_a_switch_and_the_summary_stays(tmp_path: Path
         maintained(memory)
         assert "旧的一天" in text(memory, summary)
         assert "另一天" in text(memory, summary)
+
+
+def test_entry_after_a_log_was_deleted_for_good_comes_to_what_the_summary_says(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
+        logged(memory, "Old day 旧的一天", 70)
+        summary = changed(maintained(memory), "summary")[0]
+        logged(memory, "Remembered later 后来想起", 70)
+        maintained(memory)
+        assert "旧的一天" in text(memory, summary)
+        assert "后来想起" in text(memory, summary)
+        assert maintained(memory) == []
 
 
 def test_dry_run_shows_summary_promotion_and_move_and_writes_nothing(memory: Memory) -> None:

@@ -104,6 +104,107 @@ def test_what_is_of_one_project_is_not_on_a_page_that_all_see(memory: Memory) ->
     assert "Beta" not in page(memory)
 
 
+def test_entry_of_a_project_in_a_shared_log_is_not_on_the_page(memory: Memory) -> None:
+    when = NOW - timedelta(days=40)
+    memory.commit("Swam in the lake 在湖里游泳", memory_type="daily_logs", now=when)
+    memory.commit("Kafka with 12 partitions 十二个分区", memory_type="daily_logs", project="acme", now=when)
+    maintained(memory, "logs", "rolling_summary")
+    summary = memory.read("viking://user/default/logs/summaries/2026-12.md").content
+    assert "  - Project acme\n    - 09:00 Kafka with 12 partitions 十二个分区" in summary
+    assert "Swam in the lake" in page(memory)
+    assert "Kafka" not in page(memory)
+    assert "acme" not in page(memory)
+
+
+@pytest.mark.parametrize(
+    "ending", ["forgotten", "archived", "deleted", "corrected", "at rest", "expired", "a project's"]
+)
+def test_line_that_holds_no_more_is_not_given_to_the_next_session(memory: Memory, ending: str) -> None:
+    filled(memory)
+    uri = kept(memory, "Never book overnight flights 不坐夜班飞机", "preferences", fields={"topic": "Travel"})
+    maintained(memory, "rolling_summary")
+    assert "overnight" in parts(memory, "before")["summary"]
+    path = memory.store.files.path_for(MemoryUri.parse(uri))
+    text = path.read_text(encoding="utf-8")
+    if ending == "forgotten":
+        receipt = memory.forget({"uris": [uri], "confirm": 1}, now=NOW)
+        assert (PAGE, Action.UPDATED) in {(result.uri, result.action) for result in receipt.results}
+    elif ending == "archived":
+        memory.archive([uri], now=NOW)
+    elif ending == "deleted":
+        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+    elif ending == "corrected":
+        path.write_text(text.replace("overnight flights 不坐夜班飞机", "trains"), encoding="utf-8", newline="\n")
+    else:
+        said = {
+            "at rest": '"active": false',
+            "expired": '"expires_at": "2027-01-02"',
+            "a project's": '"project": "acme"',
+        }
+        edited = text.replace('"memory_type"', f'{said[ending]}, "memory_type"')
+        path.write_text(edited, encoding="utf-8", newline="\n")
+    given = parts(memory, "after")["summary"]
+    assert "夜班飞机" not in given
+    assert "overnight" not in given
+    assert "不喜欢香菜" in given
+    stored = path.parents[2] / "rolling_summary.md"
+    assert ("overnight" in stored.read_text(encoding="utf-8")) == (ending not in ("forgotten", "archived"))
+    maintained(memory, "rolling_summary")
+    assert "overnight" not in stored.read_text(encoding="utf-8")
+
+
+def test_undone_forgetting_brings_the_line_back(memory: Memory) -> None:
+    filled(memory)
+    maintained(memory, "rolling_summary")
+    before = page(memory)
+    receipt = memory.forget({"uris": ["viking://user/default/memories/preferences/口味.md"], "confirm": 1}, now=NOW)
+    assert "香菜" not in page(memory)
+    memory.undo(receipt.commit_id, now=NOW)
+    assert page(memory) == before
+
+
+def test_archived_and_restored_memory_is_on_the_page_again(memory: Memory) -> None:
+    filled(memory)
+    maintained(memory, "rolling_summary")
+    uri = "viking://user/default/memories/preferences/口味.md"
+    memory.archive([uri], now=NOW)
+    memory.restore([uri.replace("viking://", "viking://archive/")], now=NOW)
+    maintained(memory, "rolling_summary")
+    assert "香菜" in page(memory)
+
+
+def test_page_of_which_every_memory_is_purged_goes_too(memory: Memory) -> None:
+    uri = kept(memory, "Only this 只有这个", "preferences")
+    maintained(memory, "rolling_summary")
+    memory.purge(uri)
+    assert memory.rolling_summary() is None
+
+
+def test_forgetting_says_that_an_authored_page_may_still_name_it(memory: Memory) -> None:
+    uri = kept(memory, "The safe opens with Zanzibar 暗号", "facts")
+    memory.commit("Zanzibar is the word 暗号", memory_type="rolling_summary", now=NOW)
+    receipt = memory.forget({"uris": [uri], "confirm": 1}, now=NOW)
+    assert any(PAGE in note and "may still name it" in note for note in receipt.notes)
+    assert page(memory) == "Zanzibar is the word 暗号"
+
+
+def test_condensed_preferences_stay_on_the_page_line_by_line(memory: Memory) -> None:
+    told = {
+        "Language": "Answer in German unless the question is in French.",
+        "Units": "Use metric units everywhere, feet in brackets for altitude only.",
+        "Emojis": "Never use emojis in any document or message.",
+        "称呼": "邮件里称我吴博士，私下叫我小伟。",
+        "Meetings": "No meetings before 10:00, and none at all on Fridays.",
+    }
+    for topic, text in told.items():
+        kept(memory, text, "preferences", 100, fields={"topic": topic})
+    maintained(memory, "compression")
+    folder = memory.store.files.path_for(MemoryUri.parse("viking://user/default/memories/preferences"))
+    assert len([path for path in folder.glob("*.md") if not path.name.startswith(".")]) < len(told)
+    maintained(memory, "rolling_summary")
+    assert [topic for topic, text in told.items() if topic not in page(memory) or text not in page(memory)] == []
+
+
 def test_session_begins_with_the_page_and_gets_it_once(memory: Memory) -> None:
     filled(memory)
     assert "summary" not in parts(memory, "s0")
@@ -192,6 +293,12 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
         assert "Moved the shop to the new cluster." in body
         assert maintained(memory, "logs", "rolling_summary", "overviews", days=5) == []
         assert len(llm.requests) == 1
+        assert "coriander" in parts(memory, "s1")["summary"]
+        uri = "viking://user/default/memories/preferences/口味.md"
+        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+        given = parts(memory, "s2")["summary"]
+        told = [word in given for word in ("Nurse turned data analyst", "Moved the shop", "coriander", "香菜")]
+        assert told == [True, True, False, False]
 
 
 def test_dry_run_writes_nothing(memory: Memory) -> None:

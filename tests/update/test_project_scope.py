@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.config import Config, EmbeddingConfig, ProjectConfig
+from memory_core.config import Config, EmbeddingConfig, ExtractionConfig, ProjectConfig
 from memory_core.errors import InvalidInput
 from memory_core.llm.client import LLMRequest
 from memory_core.llm.scripted import Scripted, ScriptedLLM
@@ -24,7 +24,9 @@ SECRET = "绝密代号 zebrafish"
 
 def opened(home: Path, llm: ScriptedLLM | None = None, **project: Any) -> Memory:
     embedding = EmbeddingConfig(provider="none")
-    return open_memory(Config(home=home, embedding=embedding, project=ProjectConfig(**project)), llm=llm)
+    at_once = ExtractionConfig(every_exchanges=0, idle_minutes=0)
+    config = Config(home=home, embedding=embedding, project=ProjectConfig(**project), extraction=at_once)
+    return open_memory(config, llm=llm)
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from memory_core.index.keywords import keywords
 from memory_core.model.conversation import dump_lines, parse_messages
 from memory_core.model.exchange import exchanges
 from memory_core.model.forgetting import without_lines
-from memory_core.model.segment import PERSON, Segment, dump_segment, parse_segment
-from memory_core.update.segmenting import Rules, SessionLog, Sorting, extract, overflowing, page_before
+from memory_core.model.segment import PERSON, Segment, dump_segment, parse_segment, spans_of
+from memory_core.update.segmenting import Rules, Sorting, extract, overflowing, pages_before
+from memory_core.update.session_log import SessionLog
 
 NOW = "2026-05-02T10:00:00+00:00"
 TEMPLES = [
@@ -39,11 +40,10 @@ def log(*exchanges: tuple[str, str]) -> str:
 def sorted_in(text: str, capacity: int = 0, stored: dict[str, Segment] | None = None) -> list[Segment]:
     session, known = SessionLog(text), stored or {}
     sorting = Sorting(session, known, Rules(capacity), "s1", NOW)
-    pages = overflowing(session, list(known.values()), capacity)
-    before = page_before(session, list(known.values()), pages[0]) if pages else None
-    for page in pages:
+    stored_pages = [page for segment in known.values() for page in segment.pages]
+    pages = overflowing(session, spans_of(stored_pages), capacity)
+    for page, before in zip(pages, pages_before(session, stored_pages, pages), strict=True):
         sorting.add(page, before)
-        before = page
     return [segment for _, segment in sorting.result() if segment is not None]
 
 
@@ -68,7 +68,7 @@ def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None
     assert [page.first for page in overflowing(session, [], 4)] == []
     assert [page.first for page in overflowing(session, [], 1)] == [0, 2, 4]
     (earlier,) = sorted_in(log(*TEMPLES), 0)
-    assert [page.first for page in overflowing(session, [earlier], 1)] == [4]
+    assert [page.first for page in overflowing(session, spans_of(earlier.pages), 1)] == [4]
 
 
 def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_chinese() -> None:

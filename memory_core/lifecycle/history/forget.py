@@ -7,7 +7,7 @@ whose lines stay empty. History keeps the texts, so forgetting can be undone; ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +25,9 @@ from memory_core.model.uri import MemoryUri, Scope
 from memory_core.retrieval.browse import Browser
 from memory_core.storage.store import Snapshot, Store
 from memory_core.update.bounds import Context
+from memory_core.update.core_memory import archived_originals
 from memory_core.update.planner import plan
+from memory_core.update.rolling_page import without_removed
 
 KIND = "forget"
 _ABSTRACT_CHARS = 120
@@ -112,7 +114,8 @@ class Forgetter:
         going = [match for match in matches if match.refused is None]
         differs = self._difference(request, going)
         if dry_run or request.confirm is None or differs is not None or not going:
-            return _preview(request, matches, going, differs)
+            shown = _preview(request, matches, going, differs)
+            return replace(shown, notes=(*shown.notes, *_left_in_archive(going, self._store.text)))
         moment = now or datetime.now(UTC)
         context = self._context(moment)
         return self._store.commit(
@@ -198,13 +201,13 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
 
 def _planned(going: list[Match], snapshot: Snapshot, context: Context) -> ChangeSet:
     """Memories are deleted, messages emptied, in one change set."""
-    memories = [match for match in going if match.line is None and not match.uri.is_proposal]
+    memories = [match for match in going if match.line is None and not _lies_aside(match.uri)]
     deletes = [DeleteOp(uri=str(match.uri), reason="forgotten on request") for match in memories]
     decided = plan(MemoryOperations(delete_operations=deletes), snapshot, context) if deletes else ChangeSet()
     changes, results = list(decided.changes), list(decided.results)
     for match in going:
-        if match.uri.is_proposal and (waits := snapshot.text(match.uri)) is not None:
-            changes.append(FileChange(match.uri, waits, None))
+        if match.line is None and _lies_aside(match.uri) and (text := snapshot.text(match.uri)) is not None:
+            changes.append(FileChange(match.uri, text, None))
             results.append(match.result())
     logs: dict[MemoryUri, list[Match]] = {}
     for match in going:
@@ -219,4 +222,25 @@ def _planned(going: list[Match], snapshot: Snapshot, context: Context) -> Change
         if after != before:
             changes.append(FileChange(log, before, after, "", log.parent.name))
         results += [turn.result() for turn in turns]
-    return replace(decided, changes=tuple(changes), results=tuple(results))
+    notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
+    decided = replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
+    return without_removed(decided, snapshot, context)
+
+
+def _lies_aside(uri: MemoryUri) -> bool:
+    """Whether nothing else speaks of it, so that it goes by itself: what waits for review, and what is archived."""
+    return uri.is_proposal or uri.scope is Scope.ARCHIVE
+
+
+def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str | None]) -> Iterator[str]:
+    """Of each core that goes, where the memories are that it was condensed from: forgetting it leaves them there."""
+    named = {str(match.uri) for match in going}
+    for match in going:
+        text = text_of(match.uri) if match.line is None else None
+        originals = archived_originals(parse(text).trailer or {}) if text is not None else []
+        left = [uri for uri in originals if uri not in named and text_of(MemoryUri.parse(uri)) is not None]
+        if left:
+            yield (
+                f"{match.uri} was condensed from {len(originals)} memories; {len(left)} of them are still in the "
+                f"archive, whole: to forget them too, name them as uris: {', '.join(left)}"
+            )

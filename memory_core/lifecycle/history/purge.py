@@ -29,6 +29,7 @@ from memory_core.storage.store import Snapshot, Store
 from memory_core.storage.tables.past import Erasure, vacuum
 from memory_core.update.archiving import archived_uri
 from memory_core.update.bounds import Context
+from memory_core.update.rolling_page import without_removed
 from memory_core.update.summaries import refresh
 
 KIND = "purge"
@@ -220,7 +221,7 @@ def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: Context) -
     gone = {change.uri for change in changes}
     decided = refresh(ChangeSet(tuple(changes), results), snapshot, context)
     kept = tuple(change for change in decided.changes if change.uri not in gone)
-    return replace(decided, changes=(*changes, *kept))
+    return without_removed(replace(decided, changes=(*changes, *kept)), snapshot, context)
 
 
 def _made_of(place: MemoryUri) -> tuple[MemoryUri, ...]:

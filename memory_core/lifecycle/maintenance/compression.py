@@ -1,23 +1,27 @@
 """Compression: memories that nobody used for long give way to a few core memories; the originals are archived.
 
+Only memories that a core can hold whole are taken, so that no word of them is lost to searches; the others stay.
 The plan is made of the files as they are under the store's lock. A model, where there is one, has written before that:
 a group of which a file changed meanwhile is left for the next time.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memory_core.errors import EmbeddingFailed, RunebookError
 from memory_core.index.filter import utc
 from memory_core.index.tokenizer import distinct_words
 from memory_core.lifecycle.history.undo import KIND as UNDO
 from memory_core.lifecycle.maintenance.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
-from memory_core.lifecycle.maintenance.topics import Similarity, batches, topics
+from memory_core.lifecycle.maintenance.topics import Similarity, batches, packed, topics
 from memory_core.lifecycle.maintenance.upkeep import BATCH_FILES, Upkeep
 from memory_core.llm.client import TokenUsage
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, text_sha256
@@ -42,15 +46,42 @@ OPERATION = "condense"
 BATCH_ORIGINALS = 40
 #: Core memories that a batch becomes, at most.
 CORES = 3
-#: Characters of a core.
-CORE_CHARS = 4_000
+#: Characters of a core. A memory longer than the share of one original is not condensed.
+CORE_CHARS = 6_000
 _BYTES_PER_CHAR = 8
+#: Of the room of its cores, what a batch fills at most: topics are not cut to measure.
+_FILLED = 0.7
 #: From these on two texts are of one topic: cosine, or share of common words.
 _ALIKE_BY_VECTOR, _ALIKE_BY_WORDS = 0.45, 0.15
 #: The beginning of a text tells its topic.
 _TOPIC_CHARS = 1_000
 #: Loading a model takes about a second; maintenance is in no hurry.
 _MODEL_SECONDS = 30.0
+#: URIs of one question to the index.
+_QUERIED = 500
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What is condensed of what is due, and how many stay for which reason."""
+
+    cores: list[CorePlan] = field(default_factory=list)
+    due: int = 0
+    long: int = 0
+    longest: int = 0
+
+    @property
+    def note(self) -> str:
+        """For the receipt."""
+        taken = sum(len(core.originals) for core in self.cores)
+        few = self.due - taken - self.long
+        why = (
+            [f"{self.long} longer than {self.longest} characters, which a core cannot hold whole"] if self.long else []
+        )
+        why += [f"{few} with too few beside them that fit into one core"] if few else []
+        stay = f"; {self.due - taken} stay as they are: {', '.join(why)}" if why else ""
+        into = f"{len(self.cores)} cores" if len(self.cores) > 1 else "one core"
+        return f"{taken} of {self.due} memories that are due are condensed, into {into}{stay}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +97,17 @@ class Compression:
         """Condense what is due; see ``Pass.run``. A dry run asks no model: it shows what becomes of what."""
         if not self.upkeep.config.maintenance.compression:
             return
-        cores = [core for group in self._groups(now) for core in self._cores(group)]
+        choice = _Choice()
+        for group in self._groups(now):
+            self._choose(group, choice)
+        cores = choice.cores
         if not cores:
             return
         written = None if dry_run else self._written(cores)
         if written is not None:
             cores = [_authored(core, summary) for core, summary in zip(cores, written.items, strict=True)]
         notes, usage = ((), TokenUsage()) if written is None else (written.notes, written.usage)
+        notes = (choice.note, *notes)
         for part in _commits(cores):
             receipt = self.upkeep.commit(self.name, self._plan(part, now, notes, usage), now, dry_run=dry_run)
             notes, usage = (), TokenUsage()
@@ -100,8 +135,9 @@ class Compression:
             original = self._original(uri, self.upkeep.store.text(uri))
             if original is not None and _is_older(original, before) and is_condensable(original):
                 found[kinship(original)].append(original)
+        undone = self.upkeep.store.ledger.touched_by(UNDO)
         for alike in found.values():
-            group = [original for original in alike if not self._undone(original.uri, before)]
+            group = [each for each in alike if str(each.uri) not in undone or not self._undone(each.uri, before)]
             # A core alone, or cores among themselves, have nothing new to take in.
             if len(group) >= settings.compression_group and not all(original.is_core for original in group):
                 yield group
@@ -117,35 +153,79 @@ class Compression:
             return None
         return Original(uri, stored.memory_type, stored.record, text_sha256(text))
 
-    def _cores(self, group: Sequence[Original]) -> Iterator[CorePlan]:
-        """What a group becomes, word for word."""
+    def _choose(self, group: Sequence[Original], choice: _Choice) -> None:
+        """What becomes of a group: cores, each of as many originals as have room in it whole."""
         least = self.upkeep.config.maintenance.compression_group
         room = min(CORE_CHARS, self.upkeep.config.limits.content_bytes // _BYTES_PER_CHAR)
-        similarity, alike = self._similarity([f"{each.name}\n{each.said}"[:_TOPIC_CHARS] for each in group])
-        for batch in batches(len(group), similarity, BATCH_ORIGINALS, least):
-            for topic in topics(batch, similarity, alike, CORES, least):
-                yield extracted([group[place] for place in topic], room)
+        lengths = [len(each.listed) + 1 for each in group]
+        longest = room // least
+        fitting = [each for each, length in zip(group, lengths, strict=True) if length <= longest]
+        choice.due += len(group)
+        choice.long += len(group) - len(fitting)
+        choice.longest = longest
+        if len(fitting) < least:
+            return
+        similarity, alike = self._similarity(fitting)
+        places = list(range(len(fitting)))
+        lengths = [length for length in lengths if length <= longest]
+        while len(places) >= least:
+            parcels = list(_parcels(places, lengths, similarity, alike, room, least))
+            fresh = [[fitting[place] for place in parcel] for parcel in parcels]
+            choice.cores += [extracted(each) for each in fresh if not all(one.is_core for one in each)]
+            taken = {place for parcel in parcels for place in parcel}
+            if not taken:
+                return
+            places = [place for place in places if place not in taken]
 
-    def _similarity(self, texts: Sequence[str]) -> tuple[Similarity, float]:
+    def _similarity(self, originals: Sequence[Original]) -> tuple[Similarity, float]:
         """By meaning where there is a model, else by words."""
+        try:
+            vectors = self._vectors(originals)
+        except EmbeddingFailed:
+            vectors = None
+        if vectors is not None:
+            table = vectors
+            return lambda one, others: (table[list(others)] @ table[one]).tolist(), _ALIKE_BY_VECTOR
+        words = [distinct_words(_topic(each)) for each in originals]
+        return lambda one, others: [jaccard(words[one], words[other]) for other in others], _ALIKE_BY_WORDS
+
+    def _vectors(self, originals: Sequence[Original]) -> NDArray[np.float32] | None:
+        """float32 (n, dim): those of the index, else made now; None where there is no model.
+
+        Raises:
+            EmbeddingFailed: If the model cannot be used.
+        """
         embedder = self.upkeep.indexer.embedder
-        if embedder is not None and embedder.ready(_MODEL_SECONDS):
-            try:
-                vectors = embedder.embed(texts)
-            except EmbeddingFailed:
-                pass
-            else:
-                return lambda one, other: float(vectors[one] @ vectors[other]), _ALIKE_BY_VECTOR
-        words = [distinct_words(text) for text in texts]
-        return lambda one, other: jaccard(words[one], words[other]), _ALIKE_BY_WORDS
+        if embedder is None or not embedder.ready(_MODEL_SECONDS):
+            return None
+        known = self._indexed([str(each.uri) for each in originals], embedder.fingerprint)
+        missing = [each for each in originals if str(each.uri) not in known]
+        if missing:
+            made = embedder.embed([_topic(each) for each in missing])
+            known |= {str(each.uri): vector for each, vector in zip(missing, made, strict=True)}
+        return np.stack([known[str(each.uri)] for each in originals])
+
+    def _indexed(self, uris: Sequence[str], fingerprint: str) -> dict[str, NDArray[np.float32]]:
+        """float32 (dim,) by URI: what the index has of the memories' beginnings, as this model sees them."""
+        found: dict[str, NDArray[np.float32]] = {}
+        connection = self.upkeep.indexer.catalog.connection()
+        for start in range(0, len(uris), _QUERIED):
+            part = uris[start : start + _QUERIED]
+            rows = connection.execute(
+                "SELECT p.uri, v.vector FROM passages p JOIN vectors v ON v.space = p.space AND v.uri = p.uri "
+                "AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
+                f"WHERE p.part = 0 AND p.uri IN ({','.join('?' * len(part))})",
+                (fingerprint, *part),
+            )
+            found |= {uri: np.frombuffer(blob, dtype="<f4") for uri, blob in rows.fetchall()}
+        sizes = Counter(len(vector) for vector in found.values())
+        usual = max(sizes, key=lambda size: sizes[size], default=0)
+        return {uri: vector for uri, vector in found.items() if len(vector) == usual}
 
     def _written(self, cores: Sequence[CorePlan]) -> Summaries:
         """What the model makes of all cores, by one call."""
-        requests = []
-        for core in cores:
-            texts = [f"{name}\n{text}" if name else text for each in core.originals for name, text in each.items]
-            requests.append(SummaryRequest(tuple(texts), CORE_CHARS, replaces=True))
-        return self.writer.write(requests)
+        texts = [tuple(item for each in core.originals for item in each.items) for core in cores]
+        return self.writer.write([SummaryRequest(each, CORE_CHARS, replaces=True) for each in texts])
 
     def _plan(
         self, cores: Sequence[CorePlan], now: datetime, notes: tuple[str, ...], usage: TokenUsage
@@ -174,12 +254,33 @@ def _condensed(draft: Draft, core: CorePlan) -> Iterator[OperationResult]:
     except RunebookError as error:
         yield OperationResult(OPERATION, str(first.uri), Action.REJECTED, error.message, error.hint)
         return
-    author = "written by the model" if core.author == "model" else "word for word"
+    author = "written by the model" if core.author == "model" else "whole and word for word"
     note = f"the core of {len(core.originals)} {first.memory_type.name}, {author}"
     yield OperationResult(OPERATION, str(uri), Action.CREATED, note=note)
     for original in core.originals:
         note = f"condensed into {uri}; now {archived_uri(original.uri)}"
         yield OperationResult("archive", str(original.uri), Action.DELETED, note=note)
+
+
+def _parcels(
+    places: Sequence[int], lengths: Sequence[int], similarity: Similarity, alike: float, room: int, least: int
+) -> Iterator[list[int]]:
+    """Places of originals that share a core: near ones, and as many of them as fit."""
+    own = [lengths[place] for place in places]
+
+    def among(one: int, others: Sequence[int]) -> Sequence[float]:
+        return similarity(places[one], [places[other] for other in others])
+
+    for batch in batches(own, among, BATCH_ORIGINALS, int(room * CORES * _FILLED), least):
+        for topic in topics(batch, among, alike, CORES, least):
+            for parcel in packed(topic, own, BATCH_ORIGINALS + least, room):
+                if len(parcel) >= least:
+                    yield [places[at] for at in parcel]
+
+
+def _topic(original: Original) -> str:
+    """What tells the topic of a memory: its name and its beginning."""
+    return f"{original.name}\n{original.said}"[:_TOPIC_CHARS]
 
 
 def _sha256(draft: Draft, uri: MemoryUri) -> str | None:

@@ -18,8 +18,10 @@ from memory_core.errors import NotFound, RunebookError
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.model.daily_log import LogEntry, entries, log_day, log_uri
-from memory_core.model.operations import MemoryOperations
+from memory_core.model.memory_file import parse
+from memory_core.model.operations import MemoryOperations, WriteOp
 from memory_core.model.project import Belonging
+from memory_core.model.record import body_digest
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import Snapshot
 from memory_core.update.archiving import archive, archived_uri
@@ -28,15 +30,18 @@ from memory_core.update.discretion import Discretion
 from memory_core.update.draft import Draft
 from memory_core.update.log_summary import (
     MonthSummary,
+    Promoted,
     dump_summary,
+    entry_moment,
     entry_name,
+    left_out,
     moved,
     read_summary,
     summary_uri,
     with_day,
 )
 from memory_core.update.planner import plan
-from memory_core.update.promotion import promotion
+from memory_core.update.promotion import is_reworded, promotion
 
 _log = logging.getLogger(__name__)
 REASON = "old log"
@@ -109,26 +114,25 @@ class LogArchive:
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(uri)
             stored = summary = read_summary(month, project, before)
-            writes, names = [], []
+            promotions = _Promotions(snapshot, context, belonging.project, list(stored.promoted))
             for day in days:
                 own = [entry for entry in _logged(snapshot, self._space, day) if _owner(entry) == project]
-                summary = with_day(summary, log_uri(self._space, day), day, own)
-                for entry in own:
-                    name = entry_name(day, entry)
-                    if entry.project != belonging.project or name in stored.promoted or name in names:
-                        continue
-                    write = promotion(context.registry, self._space, day, entry)
-                    if write is not None:
-                        writes.append(write)
-                        names.append(name)
-            cleared = discretion.operations(MemoryOperations(write_operations=writes))
+                summary = self._with_day(snapshot, summary, day, own)
+                promotions.take(day, own)
+            cleared = discretion.operations(MemoryOperations(write_operations=promotions.writes))
             decided = plan(cleared.operations, snapshot, context)
-            if names:
-                summary = replace(summary, promoted=(*summary.promoted, *names))
-            decided = replace(decided, results=(*decided.results, *cleared.refused), notes=cleared.notes)
+            summary = replace(summary, promoted=promotions.outcome(cleared.operations.write_operations, decided))
+            notes = (*cleared.notes, *promotions.notes)
+            decided = replace(decided, results=(*decided.results, *cleared.refused), notes=notes)
             return _with_file(decided, uri, before, summary, stored, context)
 
         return planned
+
+    def _with_day(self, snapshot: Snapshot, summary: MonthSummary, day: date, own: Sequence[LogEntry]) -> MonthSummary:
+        """The summary with a day; what is written after its log was deleted for good comes to what it says."""
+        uri = log_uri(self._space, day)
+        added = day.isoformat() in summary.archived and snapshot.text(archived_uri(uri)) is None
+        return with_day(summary, uri, day, own, added=added and self.upkeep.config.maintenance.delete_logs)
 
     def _moving(
         self, month: str, days: Sequence[date], now: datetime, dry_run: bool
@@ -141,7 +145,7 @@ class LogArchive:
             draft = Draft(snapshot, context)
             results: list[OperationResult] = []
             summaries: dict[str | None, MonthSummary] = {None: self._summary(snapshot, month, None)}
-            gone: dict[str, MemoryUri] = {}
+            gone: dict[str, MemoryUri | None] = {}
             for day in days:
                 uri, name = log_uri(self._space, day), day.isoformat()
                 owners = {_owner(entry) for entry in entries(snapshot.text(uri) or "")}
@@ -154,10 +158,11 @@ class LogArchive:
                 if forever:
                     draft.existing(uri)
                     draft.put(uri, None)
+                    gone[name] = None
                     note = "deleted for good: history keeps it until a purge"
                 else:
-                    gone[name] = archive(draft, uri, REASON)
-                    note = f"{REASON}; now {gone[name]}"
+                    gone[name] = target = archive(draft, uri, REASON)
+                    note = f"{REASON}; now {target}"
                 results.append(OperationResult("archive", str(uri), Action.DELETED, note=note))
             decided = ChangeSet(draft.changes(), tuple(results))
             for owner, summary in summaries.items() if gone and not dry_run else ():
@@ -174,7 +179,75 @@ class LogArchive:
     def _holds(self, snapshot: Snapshot, summary: MonthSummary, day: date) -> bool:
         """Whether the summary says what the log says now."""
         own = [entry for entry in _logged(snapshot, self._space, day) if _owner(entry) == summary.project]
-        return with_day(summary, log_uri(self._space, day), day, own) is summary
+        return self._with_day(snapshot, summary, day, own) is summary
+
+
+class _Promotions:
+    """The entries of a month that become memories, and those whose correction changes the memory they made.
+
+    Args:
+        snapshot: The store as it is.
+        context: Of the commit.
+        project: Only entries of this project are taken.
+        promoted: Those that were before.
+    """
+
+    def __init__(self, snapshot: Snapshot, context: Context, project: str | None, promoted: Sequence[Promoted]) -> None:
+        self._snapshot, self._context, self._project = snapshot, context, project
+        self._promoted = {each.name: each for each in promoted}
+        self._pending: dict[str, Promoted] = {}
+        self.writes: list[WriteOp] = []
+        self.notes: list[str] = []
+
+    def take(self, day: date, entries: Sequence[LogEntry]) -> None:
+        """Add what a day's entries come to."""
+        named = {entry_name(day, entry): entry for entry in entries}
+        changed = [each for name, each in self._promoted.items() if name not in named and each.at]
+        for name, entry in named.items():
+            if entry.project != self._project or name in self._promoted:
+                continue
+            write = promotion(self._context.registry, self._context.user_space, day, entry)
+            if write is None:
+                continue
+            moment = entry_moment(day, entry)
+            made = Promoted(name, moment)
+            found = next((each for each in changed if each.at == moment and self._is_same(each, entry, write)), None)
+            if found is not None:
+                changed.remove(found)
+                del self._promoted[found.name]
+                made, write = self._corrected(found, made, write)
+            self._promoted[name] = made
+            if write is not None:
+                self.writes.append(write)
+                self._pending[str(write.memory_data.source["log"])] = made
+
+    def outcome(self, writes: Sequence[WriteOp], decided: ChangeSet) -> tuple[Promoted, ...]:
+        """What was promoted, with the memories that the plan made of these writes."""
+        bodies = {str(change.uri): parse(change.after or "").body for change in decided.changes}
+        for write, result in zip(writes, decided.results, strict=False):
+            made = self._pending[str(write.memory_data.source["log"])]
+            own = result.action is Action.CREATED or (result.action is Action.UPDATED and bool(made.uri))
+            if own and result.uri in bodies:
+                self._promoted[made.name] = replace(made, uri=result.uri, digest=body_digest(bodies[result.uri]))
+        return tuple(self._promoted.values())
+
+    def _is_same(self, before: Promoted, entry: LogEntry, write: WriteOp) -> bool:
+        """Whether this is the entry that was promoted: by its moment, else by its minute and most of its words."""
+        text = self._snapshot.text(MemoryUri.parse(before.uri)) if before.uri else None
+        return entry.at is not None or is_reworded(parse(text or "").body, write)
+
+    def _corrected(self, before: Promoted, made: Promoted, write: WriteOp) -> tuple[Promoted, WriteOp | None]:
+        """The write that corrects the memory; none where it is gone, or somebody edited it since."""
+        if not before.uri:
+            return made, write
+        text = self._snapshot.text(MemoryUri.parse(before.uri))
+        made = replace(made, uri=before.uri, digest=before.digest)
+        if text is None:
+            return made, None
+        if body_digest(parse(text).body) != before.digest:
+            self.notes.append(f"{before.uri} was edited since; the corrected line of its log did not change it")
+            return made, None
+        return made, write.model_copy(update={"uri": before.uri})
 
 
 def _logged(snapshot: Snapshot, user_space: str, day: date) -> tuple[LogEntry, ...]:
@@ -208,6 +281,11 @@ def _with_file(
     after = dump_summary(summary, context.now)
     action = Action.CREATED if before is None else Action.UPDATED
     days = len(summary.days)
-    result = OperationResult("summary", str(uri), action, note=f"{days} {'day' if days == 1 else 'days'}")
+    note = f"{days} {'day' if days == 1 else 'days'}"
+    counts = left_out(summary)
+    missing = sum(count for day, count in counts.items() if summary.days.get(day) != stored.days.get(day))
+    if missing:
+        note = f"{note}; {missing} sentence{'' if missing == 1 else 's'} left out, in the logs alone"
+    result = OperationResult("summary", str(uri), action, note=note)
     change = FileChange(uri, before, after)
     return replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))

@@ -8,8 +8,9 @@ and for an overview of each month that is complete. What a person wrote is left 
 from __future__ import annotations
 
 import json
+import re
 from calendar import monthrange
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import ClassVar
@@ -18,21 +19,28 @@ from memory_core.errors import NotFound
 from memory_core.index.filter import in_use
 from memory_core.lifecycle.maintenance.summaries import Summary, SummaryRequest, SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import Stored, Upkeep
+from memory_core.model.availability import is_active, is_expired
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
-from memory_core.model.record import CONTENT, body_digest
+from memory_core.model.project import stored_project
+from memory_core.model.record import CONTENT
 from memory_core.model.rolling_summary import (
+    Line,
     RollingSummary,
     dump_rolling_summary,
     read_rolling_summary,
     rolling_summary_uri,
+    said_digests,
+    sources_digest,
 )
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import Snapshot
 from memory_core.update.condensing import condense, joined
+from memory_core.update.core_memory import COMPRESSION
 from memory_core.update.log_summary import (
     OVERVIEW_CHARS,
     MonthSummary,
     dump_summary,
+    nobodys_lines,
     read_summary,
     summaries_uri,
     summary_month,
@@ -41,11 +49,17 @@ from memory_core.update.log_summary import (
 
 SOURCE = "maintenance"
 ROLLING_CHARS = 1_200
-_PROFILE_CHARS, _LINE_CHARS, _LOG_CHARS = 600, 160, 500
-_PREFERENCES, _HOT, _MONTHS = 8, 6, 2
+_PROFILE_CHARS, _LINE_CHARS, _LOG_CHARS, _MONTH_CHARS = 600, 160, 500, 20_000
+#: Memories of each kind, lines of those that are condensed from several, and months.
+_PREFERENCES, _HOT, _ENTRIES, _MONTHS = 8, 6, 16, 2
 #: Of the memories used most, so many are looked at for some that may be shown.
 _SPARE = 10
 _SHARED = "d.project IS NULL AND NOT d.private"
+#: How an entry of a condensed memory names what it came from.
+_NAMED = re.compile(r"\*\*(?P<name>[^*\n]+)\*\*(?P<mark>[:：])\s*")
+
+#: The lines of a page, part by part.
+Parts = tuple[tuple[Line, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +72,9 @@ class RollingPass:
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Write it if it is due; see ``Pass.run``."""
-        text = "\n\n".join(sources(self.upkeep, now))
-        digest = body_digest(text)
+        parts = sources(self.upkeep, now)
+        text, lines = _text(parts), _all(parts)
+        digest = sources_digest(lines)
         uri = rolling_summary_uri(self.upkeep.config.user_space)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
@@ -69,7 +84,8 @@ class RollingPass:
                 return ChangeSet()
             if not text:
                 return ChangeSet() if stored is None else _removal(uri, before)
-            return _change(uri, before, RollingSummary(text, False, digest), "extract", self.upkeep, now)
+            made = RollingSummary(text, False, digest, None if stored is None else stored.created_at, lines)
+            return _change(uri, before, made, "extract", self.upkeep, now)
 
         receipt = self.upkeep.commit(self.name, planned, now, dry_run=dry_run)
         if receipt is not None:
@@ -90,10 +106,10 @@ class SummaryImprovement:
         if dry_run:
             return
         months = list(self._months(now))
-        requests = [SummaryRequest(tuple(told(summary.blocks.values())), OVERVIEW_CHARS) for _, summary in months]
+        requests = [SummaryRequest(_told(summary), OVERVIEW_CHARS) for _, summary in months]
         rolling = self._rolling(now)
         if rolling:
-            requests.append(SummaryRequest(rolling, ROLLING_CHARS))
+            requests.append(SummaryRequest(tuple(map(_part_text, rolling)), ROLLING_CHARS))
         if not requests:
             return
         written = self.writer.write(requests)
@@ -118,19 +134,18 @@ class SummaryImprovement:
             if complete and summary.body is None and summary.blocks and summary.overview_of != summary.digest:
                 yield uri, summary
 
-    def _rolling(self, now: datetime) -> tuple[str, ...]:
+    def _rolling(self, now: datetime) -> Parts:
         """What the page is made of, where it is an extract of just that; else nothing."""
         uri = rolling_summary_uri(self.upkeep.config.user_space)
         stored = read_rolling_summary(self.upkeep.store.text(uri))
-        texts = sources(self.upkeep, now)
-        text = "\n\n".join(texts)
-        extract = stored is not None and stored.text == text and stored.sources == body_digest(text)
-        return tuple(texts) if extract else ()
+        parts = sources(self.upkeep, now)
+        extract = stored is not None and (stored.text, stored.sources) == (_text(parts), sources_digest(_all(parts)))
+        return parts if extract else ()
 
     def _changes(
         self,
         months: Sequence[tuple[MemoryUri, MonthSummary]],
-        rolling: tuple[str, ...],
+        rolling: Parts,
         items: Sequence[Summary | None],
         now: datetime,
     ) -> Callable[[Snapshot], ChangeSet]:
@@ -152,42 +167,46 @@ class SummaryImprovement:
             item = items[-1] if rolling else None
             before = snapshot.text(page)
             stored_page = read_rolling_summary(before)
-            digest = body_digest("\n\n".join(rolling))
+            lines = _all(rolling)
+            digest = sources_digest(lines)
             if item is None or stored_page is None or stored_page.authored or stored_page.sources != digest:
                 return decided
-            summary = RollingSummary(item.text, False, digest, stored_page.created_at)
+            summary = RollingSummary(item.text, False, digest, stored_page.created_at, lines)
             own = _change(page, before, summary, "model", self.upkeep, now)
             return replace(decided, changes=(*decided.changes, *own.changes), results=(*decided.results, *own.results))
 
         return planned
 
 
-def sources(upkeep: Upkeep, now: datetime) -> list[str]:
+def sources(upkeep: Upkeep, now: datetime) -> Parts:
     """What the rolling summary is made of, part by part; empty where nothing is known of the user yet."""
-    used = in_use(now)
-    condition = f"{_SHARED} AND {used.sql}"
-    profile = _memories(upkeep, f"d.memory_type = 'profile' AND {condition}", *used.parameters)
-    liked = _memories(upkeep, f"d.memory_type = 'preferences' AND {condition}", *used.parameters)
+    profile = _memories(upkeep, now, "d.memory_type = 'profile'")
+    liked = _memories(upkeep, now, "d.memory_type = 'preferences'")
     liked = sorted(liked, key=lambda each: (-_salience(each), str(each.uri)))[:_PREFERENCES]
     top = [uri for uri, _ in upkeep.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(upkeep, uri))]
     hot = _memories(
         upkeep,
-        "d.uri IN (SELECT value FROM json_each(?)) AND d.memory_type NOT IN ('profile', 'preferences') "
-        f"AND {condition}",
+        now,
+        "d.uri IN (SELECT value FROM json_each(?)) AND d.memory_type NOT IN ('profile', 'preferences')",
         json.dumps(top),
-        *used.parameters,
     )
     hot = sorted(sorted(hot, key=lambda each: top.index(str(each.uri)))[:_HOT], key=lambda each: str(each.uri))
-    logs = [line for _, summary in _newest(upkeep) for line in told(summary.blocks.values())]
-    if not (profile or liked or logs):
-        return []
-    parts = [
-        "\n".join(_condensed([_said(each) for each in profile], _PROFILE_CHARS)),
-        "\n".join(_lines(liked)),
-        "\n".join(_lines(hot)),
-        "\n".join(f"- {line}" for line in _condensed(logs, _LOG_CHARS)),
+    logged = [
+        Line(line, str(uri), next(iter(said_digests(uri, raw))))
+        for uri, summary in _newest(upkeep)
+        for raw, line in nobodys_lines(summary.blocks.values())
     ]
-    return [part for part in parts if part]
+    if not (profile or liked or logged):
+        return ()
+    about = _condensed([_said(each) for each in profile], _PROFILE_CHARS)
+    logs = _condensed([line.text for line in logged], _LOG_CHARS)
+    parts = (
+        tuple(_line(each, text) for each, text in zip(profile, about, strict=True) if text),
+        tuple(_lines(liked))[:_ENTRIES],
+        tuple(_lines(hot))[:_ENTRIES],
+        tuple(replace(line, text=f"- {text}") for line, text in zip(logged, logs, strict=True) if text),
+    )
+    return tuple(part for part in parts if part)
 
 
 def _newest(upkeep: Upkeep) -> list[tuple[MemoryUri, MonthSummary]]:
@@ -210,21 +229,73 @@ def _summaries(upkeep: Upkeep) -> Iterator[tuple[MemoryUri, MonthSummary]]:
             yield entry.uri, replace(summary, project=project if isinstance(project, str) else None)
 
 
-def _memories(upkeep: Upkeep, condition: str, *parameters: object) -> list[Stored]:
-    read = (upkeep.stored(uri, upkeep.store.text(uri)) for uri in upkeep.rows(condition, *parameters))
-    return [memory for memory in read if memory is not None]
+def _told(summary: MonthSummary) -> tuple[str, ...]:
+    """What a model is shown of a month."""
+    return tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
 
 
-def _lines(memories: Sequence[Stored]) -> Iterator[str]:
+def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object) -> list[Stored]:
+    """Memories in use that are nobody's project's, by the catalog and by their files as they are now."""
+    used = in_use(now)
+    rows = upkeep.rows(f"({condition}) AND {_SHARED} AND {used.sql}", *parameters, *used.parameters)
+    read = (upkeep.stored(uri, upkeep.store.text(uri)) for uri in rows)
+    return [
+        memory
+        for memory in read
+        if memory is not None
+        and is_active(memory.meta)
+        and not is_expired(memory.meta, now)
+        and stored_project(memory.memory_type, memory.meta) is None
+    ]
+
+
+def _lines(memories: Sequence[Stored]) -> Iterator[Line]:
+    """A line of each memory, and of one condensed from several a line of each of its entries."""
     for memory in memories:
-        name = memory.uri.name.removesuffix(".md")
-        for line in _condensed([_said(memory)], _LINE_CHARS):
-            yield f"- {line}" if line.casefold().startswith(name.casefold()) else f"- {name}: {line}"
+        entries = _entries(memory)
+        for said in entries or (_said(memory),):
+            own = _NAMED.match(said) if entries else None
+            name = "" if entries else memory.uri.name.removesuffix(".md")
+            mark, text = ":", said
+            if own is not None:
+                name, mark, text = own.group("name"), own.group("mark"), said[own.end() :]
+            (line,) = _condensed([text], _LINE_CHARS)
+            if not line:
+                continue
+            head = "" if line.casefold().startswith(name.casefold()) else f"{name}{mark}{'' if mark == '：' else ' '}"
+            yield _line(memory, f"- {head}{line}")
+
+
+def _entries(memory: Stored) -> list[str]:
+    """What one condensed from several says, item by item; empty of another memory, or one that is no list."""
+    source, said = memory.meta.get("source"), _said(memory).replace("\r\n", "\n").strip()
+    if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
+        return []
+    listed = all(line.startswith(("- ", "  ")) or not line.strip() for line in said.split("\n"))
+    return f"\n{said}".split("\n- ")[1:] if listed else []
+
+
+def _line(memory: Stored, text: str) -> Line:
+    (digest,) = said_digests(memory.uri, memory.record.body)
+    return Line(text, str(memory.uri), digest)
 
 
 def _condensed(texts: Sequence[str], limit_chars: int) -> list[str]:
+    """Of each text, in order, what there is room for; empty for nothing."""
     chosen = condense(texts, limit_chars).chosen
-    return [" ".join(joined(sentences).split()) for sentences in chosen if sentences]
+    return [" ".join(joined(sentences).split()) for sentences in chosen]
+
+
+def _part_text(part: Sequence[Line]) -> str:
+    return "\n".join(line.text for line in part)
+
+
+def _text(parts: Parts) -> str:
+    return "\n\n".join(map(_part_text, parts))
+
+
+def _all(parts: Parts) -> tuple[Line, ...]:
+    return tuple(line for part in parts for line in part)
 
 
 def _said(memory: Stored) -> str:

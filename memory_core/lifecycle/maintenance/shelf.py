@@ -17,6 +17,7 @@ from memory_core.model.uri import MemoryUri, Scope
 from memory_core.storage.store import Snapshot
 from memory_core.update.archiving import archive, original_uri, restore
 from memory_core.update.draft import Draft
+from memory_core.update.rolling_page import without_removed
 from memory_core.update.soundness import shown
 from memory_core.update.summaries import refresh
 
@@ -132,7 +133,8 @@ class Shelf:
         def planned(snapshot: Snapshot) -> ChangeSet:
             draft = Draft(snapshot, context)
             results = [self._moved(kind, uri, draft, move) for uri in uris]
-            return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+            decided = refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+            return without_removed(decided, snapshot, context)
 
         receipt = self._upkeep.store.commit(planned, kind=kind, now=now, dry_run=dry_run)
         return receipt if dry_run else self._upkeep.indexed(receipt)

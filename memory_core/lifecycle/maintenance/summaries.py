@@ -21,7 +21,8 @@ from memory_core.model.record import first_words, summary_line
 from memory_core.react.fencing import fenced
 from memory_core.react.prompts import PromptLibrary
 from memory_core.scoring.tokens import count_tokens
-from memory_core.update.condensing import numbers, unsaid
+from memory_core.update.condensing import numbers
+from memory_core.update.fidelity import unsaid
 
 PHASE = "summaries"
 #: Items of one request: a model that is asked for more forgets some.
@@ -42,8 +43,8 @@ class SummaryRequest:
     Attributes:
         texts: What is summarised, in order.
         limit_chars: Of the summary.
-        replaces: Whether it will stand in the place of the texts: then it must name all their numbers and names, and
-            what they deny. A number that no text names is refused in any case.
+        replaces: Whether it will stand in the place of the texts: then ``fidelity.unsaid`` must find nothing. A number
+            that no text names is refused in any case.
     """
 
     texts: tuple[str, ...]

@@ -1,33 +1,53 @@
 """Overflow: pages that leave the short term join the segments of their session, all of them in one commit.
 
-What overflows is derived from the log and the segments' files, under the store's lock: whoever comes next finds what a
-killed process left, and nothing is sorted twice. A commit of messages never fails for it; what could not be sorted
-waits for the next commit or for maintenance.
+What overflows is derived from the log and the segments' files: whoever comes next finds what a killed process left.
+It is sorted before the store is locked; under the lock it is only made sure that nothing changed since, so nothing is
+sorted twice. A commit of messages never fails for it; what could not be sorted waits for the next commit or for
+maintenance.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from memory_core.errors import RunebookError
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.lifecycle.tiers.likeness import TextLikeness
-from memory_core.lifecycle.tiers.stored import SEGMENT, changed, session_segments
+from memory_core.lifecycle.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.model.filename import fit, short_hash
-from memory_core.model.segment import Segment, dump_segment, file_name, segments_of
+from memory_core.model.segment import Segment, dump_segment, file_name, parse_segment, segments_of
 from memory_core.model.uri import MemoryUri, Scope, file_of
-from memory_core.storage.store import Snapshot, Store
+from memory_core.storage.store import Snapshot
 from memory_core.update.archiving import archived_uri
 from memory_core.update.draft import Draft
-from memory_core.update.segmenting import Rules, SessionLog, Sorting, overflowing, page_before
+from memory_core.update.segmenting import Rules, Sorting, overflowing, pages_before
+from memory_core.update.session_log import SessionLog
 
 _log = logging.getLogger(__name__)
 MESSAGES = "messages.jsonl"
 #: Pages that one commit sorts, so that other writers are not kept waiting for a long conversation.
 _PAGES_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """How pages of a session are to be sorted.
+
+    Attributes:
+        text: Of the log.
+        held: The session's segments.
+        changed: Segments that change, with their names; see ``Sorting.result``.
+        left: Pages that wait for the next commit.
+    """
+
+    text: str
+    held: SessionSegments
+    changed: Sequence[tuple[str | None, Segment | None]] = ()
+    left: int = 0
 
 
 class Overflow:
@@ -41,8 +61,6 @@ class Overflow:
     def __init__(self, upkeep: Upkeep, likeness: TextLikeness) -> None:
         self._upkeep = upkeep
         self._likeness = likeness
-        #: Up to which line each log was sorted when this process looked last: spares most commits to read segments.
-        self._covered: dict[MemoryUri, int] = {}
         self._left: dict[MemoryUri, int] = {}
 
     @property
@@ -81,57 +99,66 @@ class Overflow:
             dry_run: Plan only.
 
         Raises:
-            InvalidInput: If a segment of the session cannot be read.
+            InvalidInput: If the log is not UTF-8.
             StoreBusy: If another writer held the store too long.
             StorageFailed: If the ledger could not be written.
         """
-        store, capacity = self._upkeep.store, self._upkeep.config.tiers.short_term_capacity
+        store = self._upkeep.store
         text = store.text(log) or ""
-        if mend:
-            if not self._plan(store, log, now, mend=True).changes:
-                return None
-        elif text.count("\n") <= capacity or len(SessionLog(text).spans(self._sorted_until(log, text))) <= capacity:
+        self._left.pop(log, None)
+        if not mend and text.count("\n") <= self._upkeep.config.tiers.short_term_capacity:
+            return None
+        read = self._sorted(text, log, now, mend=mend)
+        if not read.changed:
             return None
         receipt = store.commit(
-            lambda snapshot: self._plan(snapshot, log, now, mend=mend), kind=SEGMENT, now=now, dry_run=dry_run
+            lambda snapshot: self._plan(snapshot, log, now, read, mend=mend), kind=SEGMENT, now=now, dry_run=dry_run
         )
         self._upkeep.indexer.wake()
         return receipt if receipt.changed_uris else None
 
-    def _sorted_until(self, log: MemoryUri, text: str) -> int:
-        """Up to which line this process saw the log sorted; 0 where it is another log by now."""
-        until = self._covered.get(log, 0)
-        return until if until <= text.count("\n") else 0
+    def damaged(self, log: MemoryUri) -> list[OperationResult]:
+        """Lines of a receipt about the segments of a session that cannot be read."""
+        return [each.reported() for each in segments_in(self._upkeep.store, log).damaged]
 
-    def _plan(self, snapshot: Store | Snapshot, log: MemoryUri, now: datetime, *, mend: bool) -> ChangeSet:
-        """What sorting changes, on the store as it is."""
+    def _sorted(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _Sorted:
+        """How the pages of a log are to be sorted."""
         tiers = self._upkeep.config.tiers
-        session = SessionLog(snapshot.text(log) or "")
-        used = {str(each.uri): each.segment for each in session_segments(snapshot, log)}
-        archived = [each.segment for each in session_segments(snapshot, log, archived=True)]
-        every = [*used.values(), *archived]
-        pages = overflowing(session, every, tiers.short_term_capacity)
-        self._left[log] = len(pages[_PAGES_AT_ONCE:])
-        pages = pages[:_PAGES_AT_ONCE]
-        self._covered[log] = max((page.last + 1 for page in pages), default=max((s.end for s in every), default=0))
+        held = segments_in(self._upkeep.store, log)
+        session = SessionLog(text)
+        due = overflowing(session, held.spans, tiers.short_term_capacity)
+        pages, left = due[:_PAGES_AT_ONCE], len(due[_PAGES_AT_ONCE:])
         if not pages and not mend:
-            return ChangeSet()
+            return _Sorted(text, held)
         rules = Rules(
             tiers.short_term_capacity,
             tiers.mid_term_similarity_threshold,
             tiers.keyword_weight,
             self._likeness.of(len(pages)),
         )
-        context = self._upkeep.context(now)
-        sorting = Sorting(session, used, rules, log.parent.name, context.now)
+        used = {str(each.uri): each.segment for each in held.used}
+        at = self._upkeep.context(now).now
+        sorting = Sorting(session, used, rules, log.parent.name, at, held.analysed_before(session))
         if mend:
             sorting.settle()
-        before = page_before(session, every, pages[0]) if pages else None
-        for page in pages:
+        for page, before in zip(pages, pages_before(session, held.pages, pages), strict=True):
             sorting.add(page, before)
-            before = page
-        draft = Draft(snapshot, context)
-        results = [_written(draft, log, name, segment, used) for name, segment in sorting.result()]
+        return _Sorted(text, held, sorting.result(), left)
+
+    def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _Sorted, *, mend: bool) -> ChangeSet:
+        """What sorting changes, on the store as it is."""
+        text = snapshot.text(log) or ""
+        if text != read.text or segments_in(self._upkeep.store, log) is not read.held:
+            read = self._sorted(text, log, now, mend=mend)
+        self._left[log] = read.left
+        used = {str(each.uri): each.segment for each in read.held.used}
+        draft = Draft(snapshot, self._upkeep.context(now))
+        results = [
+            _written(draft, log, name, segment, used)
+            for name, segment in read.changed
+            # Somebody saves the file at this very moment: what it points at is brought up to date the next time.
+            if name is None or parse_segment(draft.text(MemoryUri.parse(name)) or "") == used[name]
+        ]
         return ChangeSet(draft.changes(), tuple(results))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from memory_core.errors import RunebookError
+from memory_core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.lifecycle.extraction import PROMOTION, Extractor
 from memory_core.lifecycle.maintenance.summaries import ITEMS_LIMIT, Summary, SummaryRequest, SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import BATCH_FILES, Upkeep
@@ -19,15 +19,18 @@ from memory_core.lifecycle.tiers.trigger import ExtractionTrigger
 from memory_core.lifecycle.tiers.warmth import warmth
 from memory_core.llm.client import LLMClient, drive
 from memory_core.model.availability import is_pinned
-from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, Status
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, Status, overall
 from memory_core.model.segment import EXTRACT, MODEL, dump_segment, parse_segment
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import Snapshot
 from memory_core.update.archiving import archive
 from memory_core.update.draft import Draft
-from memory_core.update.segmenting import SUMMARY_CHARS, SessionLog
+from memory_core.update.segmenting import SUMMARY_CHARS
+from memory_core.update.session_log import SessionLog
 
 _ALL_LOGS = 1_000_000
+#: What is wrong with one session and keeps nobody from the others; a store that is busy or full does.
+_OF_ONE_SESSION = (InvalidInput, InvalidUri, TooLarge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,20 @@ class Segmenting:
     light: ClassVar[bool] = True
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Sort what is due; see ``Pass.run``."""
+        """Sort what is due, and name what cannot be read; see ``Pass.run``."""
+        unread: list[OperationResult] = []
         for log in self.upkeep.store.ledger.directories.newest_logs(self.overflow.sessions, _ALL_LOGS):
-            if not dry_run:
-                yield from self.overflow.settled(MemoryUri.parse(log), now, mend=True)
-            elif (receipt := self.overflow.settle(MemoryUri.parse(log), now, mend=True, dry_run=True)) is not None:
-                yield receipt
+            uri = MemoryUri.parse(log)
+            try:
+                unread += self.overflow.damaged(uri)
+                if not dry_run:
+                    yield from self.overflow.settled(uri, now, mend=True)
+                elif (receipt := self.overflow.settle(uri, now, mend=True, dry_run=True)) is not None:
+                    yield receipt
+            except _OF_ONE_SESSION as error:
+                unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
+        if unread:
+            yield CommitReceipt("", Status.DRY_RUN if dry_run else overall(tuple(unread)), tuple(unread))
 
 
 @dataclass(frozen=True, slots=True)

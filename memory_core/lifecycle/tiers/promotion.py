@@ -16,7 +16,7 @@ from memory_core.errors import RunebookError
 from memory_core.lifecycle.extraction import Extractor
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.lifecycle.sessions import Part, SessionReader
-from memory_core.lifecycle.tiers.stored import StoredSegment, all_segments, changed, session_segments
+from memory_core.lifecycle.tiers.stored import StoredSegment, all_segments, analysed_lines, changed, segments_in
 from memory_core.lifecycle.tiers.warmth import warmth
 from memory_core.llm.client import Completion, LLMRequest
 from memory_core.model.changes import ChangeSet, CommitReceipt, FileChange, SessionProgress
@@ -25,7 +25,7 @@ from memory_core.model.segment import Segment, SegmentPage, dump_segment, parse_
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import Snapshot
 from memory_core.storage.tables.extractions import Extraction
-from memory_core.update.segmenting import SessionLog
+from memory_core.update.session_log import SessionLog
 from memory_core.update.updater import Span
 
 #: Retrievals whose sessions a commit looks at for what became hot; all others are looked at by maintenance.
@@ -68,9 +68,10 @@ class Promoter:
         stored: list[StoredSegment] = []
         for each in logs:
             try:
-                stored += session_segments(self._upkeep.store, MemoryUri.parse(each))
+                found = segments_in(self._upkeep.store, MemoryUri.parse(each)).used
             except RunebookError:
                 continue
+            stored += [each for each in found if not all(page.analysed for page in each.segment.pages)]
         return self._hot(stored, now)
 
     def everywhere(self, now: datetime) -> list[Hot]:
@@ -220,14 +221,8 @@ class Promoted:
     def _extracted(self, snapshot: Snapshot, after: Segment) -> int:
         """How far the queue has come: past everything that was taken without a gap."""
         log = self.row.log
-        others = [each.segment for each in session_segments(snapshot, log) if each.uri != self.uri]
-        done = {
-            line
-            for segment in (*others, after)
-            for page in segment.pages
-            if page.analysed
-            for line in range(page.first, page.last + 1)
-        }
+        own = {line for page in after.pages if page.analysed for line in range(page.first, page.last + 1)}
+        done = own | analysed_lines(self.upkeep.store, log)
         lines = SessionLog(snapshot.text(log) or "").lines()
         return next(
             (at for at in range(self.row.extracted, self.row.stored) if at >= len(lines) or lines[at] not in done),

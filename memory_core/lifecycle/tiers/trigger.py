@@ -65,13 +65,16 @@ class ExtractionTrigger:
         return self.is_idle(row.log, now)
 
     def is_idle(self, log: MemoryUri, now: datetime) -> bool:
-        """Whether a session has had no message for so long that it counts as ended."""
+        """Whether a session has had no message for so long that it counts as ended.
+
+        One that grew in the future, under a clock that was wrong, has ended, too: nobody can tell when it grew.
+        """
         grown = self.queue.grown_at(log)
         if grown is None:
             return False
         moment = datetime.fromisoformat(grown)
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return now - moment >= timedelta(minutes=self.config.idle_minutes)
+        return abs(now - moment) >= timedelta(minutes=self.config.idle_minutes)
 
     def why(self, row: Extraction) -> str:
         """What a session that is not extracted yet waits for."""

@@ -45,6 +45,7 @@ class Vanished:
         self._looks: tuple[int, int] | None = None
         self._held: frozenset[str] = frozenset()
         self._reviewed = False  # what came back before this process began is looked for once
+        self._considering = threading.Lock()
 
     @property
     def held(self) -> frozenset[str]:
@@ -74,7 +75,8 @@ class Vanished:
     def sifted(self, uris: Sequence[MemoryUri]) -> list[MemoryUri]:
         """Those of these files that differ from the ledger for another reason than that everything is gone."""
         if any(self._is_gone(uri) and self._ledger.file(uri) for uri in uris if str(uri) not in self.held):
-            self._consider()
+            with self._considering:  # of two threads that notice it at once one says so
+                self._consider()
         held = self.held
         return [uri for uri in uris if str(uri) not in held or not self._is_gone(uri)]
 
