@@ -90,7 +90,7 @@ class MemoryKeeper(MemoryReader):
         now: datetime | None = None,
     ) -> CommitReceipt:
         """Take a commit back, and keep what happened since; see ``Undoer.undo``."""
-        self._writable()
+        self.expect_writable()
         self.opened.adopted.wait(ADOPTION_SECONDS)
         request_id = self._request(request_id)
         receipt = self._undoer.undo(commit_id, author=author, request_id=request_id, dry_run=dry_run, now=now)
@@ -108,7 +108,7 @@ class MemoryKeeper(MemoryReader):
         here: str | None = None,
     ) -> CommitReceipt:
         """Show what a search would delete, or delete it where that is confirmed; see ``Forgetter.forget``."""
-        self._writable()
+        self.expect_writable()
         scope = self.projects.scope(project, here)
 
         def search(query: str, target_uri: str, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
@@ -133,7 +133,7 @@ class MemoryKeeper(MemoryReader):
         Raises:
             InvalidInput: If not exactly one of the two is given.
         """
-        self._writable()
+        self.expect_writable()
         self.opened.adopted.wait()
         if uri is not None and commit_id is None:
             return self._purger().purge(uri)
@@ -177,7 +177,7 @@ class MemoryKeeper(MemoryReader):
             only: Names of passes; empty is all.
             light: Only those that are quick and ask no model.
         """
-        self._writable()
+        self.expect_writable()
         self.opened.adopted.wait(ADOPTION_SECONDS)
         return self.maintainer.run(now or datetime.now(UTC), dry_run=dry_run, only=only, light=light)
 
@@ -223,7 +223,7 @@ class MemoryKeeper(MemoryReader):
 
     def clear_summary(self, *, now: datetime | None = None, dry_run: bool = False) -> CommitReceipt:
         """Remove the rolling summary, whoever wrote it: the next maintenance may make it anew."""
-        self._writable()
+        self.expect_writable()
         uri = rolling_summary_uri(self.config.user_space)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
@@ -240,36 +240,36 @@ class MemoryKeeper(MemoryReader):
 
     def archive(self, uris: Sequence[str], *, now: datetime | None = None, dry_run: bool = False) -> CommitReceipt:
         """Put memories into the archive; see ``Shelf.archive``."""
-        self._writable()
+        self.expect_writable()
         return self.shelf.archive(uris, now or datetime.now(UTC), dry_run=dry_run)
 
     def restore(self, uris: Sequence[str], *, now: datetime | None = None, dry_run: bool = False) -> CommitReceipt:
         """Bring files back from the archive; see ``Shelf.restore``."""
-        self._writable()
+        self.expect_writable()
         return self.shelf.restore(uris, now or datetime.now(UTC), dry_run=dry_run)
 
     def accept(
         self, names: Sequence[str], *, now: datetime | None = None, dry_run: bool = False
     ) -> list[CommitReceipt]:
         """Do what proposals that wait for review propose; see ``Reviewer.accept``."""
-        self._writable()
+        self.expect_writable()
         return self.reviewer.accept(names, now or datetime.now().astimezone(), dry_run=dry_run)
 
     def reject(
         self, names: Sequence[str], *, now: datetime | None = None, dry_run: bool = False
     ) -> list[CommitReceipt]:
         """Drop proposals that wait for review; see ``Reviewer.reject``."""
-        self._writable()
+        self.expect_writable()
         return self.reviewer.reject(names, now or datetime.now().astimezone(), dry_run=dry_run)
 
     def reword(self, name: str, text: str, *, now: datetime | None = None) -> CommitReceipt:
         """Word otherwise what a proposal would store; see ``Reviewer.rewrite``."""
-        self._writable()
+        self.expect_writable()
         return self.reviewer.rewrite(name, text, now or datetime.now().astimezone())
 
     def migrate(self, *, dry_run: bool = False) -> Migration:
         """Give the files of an older store semantic names and our trailer; see ``lifecycle.migrate``."""
-        self._writable()
+        self.expect_writable()
         self.opened.adopted.wait()
         migration = migrate(
             self.store,
@@ -285,17 +285,17 @@ class MemoryKeeper(MemoryReader):
         """Examine the store from all sides, and mend it if asked to; see ``lifecycle.doctor``."""
         if not repair:
             return doctor.examine(self.config, self.registry)
-        self._writable()
+        self.expect_writable()
         return doctor.repair(self.config, self.registry)
 
     def rebuild(self, *, reembed: bool = False, report: Callable[[Behind], None] = lambda _behind: None) -> Rebuilt:
         """Build the index anew from ledger and files; see ``lifecycle.rebuild``. Vectors follow in the background."""
-        self._writable()
+        self.expect_writable()
         rebuilt = rebuild_index(self.store, self.registry, reembed=reembed, report=report)
         self.indexer.wake()
         return rebuilt
 
-    def _writable(self) -> None:
+    def expect_writable(self) -> None:
         """Refuse a write where this view only reads.
 
         Raises:

@@ -192,7 +192,7 @@ class Memory(MemoryKeeper):
                 "pinned and expires_at go with memory_content.",
                 hint="In operations each memory_data and edit operation takes its own.",
             )
-        self._writable()
+        self.expect_writable()
         belonging = self.projects.belonging(project, private, here)
         scope = ProjectScope(belonging.project)
         self.opened.adopted.wait(ADOPTION_SECONDS)
@@ -276,5 +276,5 @@ class Memory(MemoryKeeper):
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""
-        self._writable()
+        self.expect_writable()
         return self._intake.extract_waiting(session_id)

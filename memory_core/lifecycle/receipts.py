@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory_core.llm.client import TokenUsage
-from memory_core.model.changes import CommitReceipt, OperationResult, overall
+from memory_core.model.changes import Action, CommitReceipt, OperationResult, overall
 from memory_core.model.uri import MemoryUri
 
 #: The line of a receipt that says what became of a conversation's memories.
 EXTRACTION = "extraction"
+
+
+def still_waits(receipt: CommitReceipt) -> bool:
+    """Whether messages wait for extraction yet; proposals that wait for their owner do not count."""
+    return any(result.op == EXTRACTION and result.action is Action.QUEUED for result in receipt.results)
 
 
 def merged(recorded: CommitReceipt, log: MemoryUri, extracted: CommitReceipt) -> CommitReceipt:

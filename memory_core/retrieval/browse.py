@@ -109,6 +109,10 @@ class Browser:
         if text is not None and self._strict and is_elsewhere(uri, text, self._project):
             raise _absent(uri)
         if text is None:
+            if uri.parts and self._files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+                raise NotFound(
+                    f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
+                )
             if self._files.is_dir(uri):
                 raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
             raise _absent(uri)

@@ -104,6 +104,8 @@ def _entry(write: WriteOp, context: Context, moment: datetime) -> tuple[LogEntry
         **labels,
     )
     notes = [f"ignored fields the log does not take: {', '.join(fields)}"] if fields else []
+    if data.pinned or data.expires_at or data.active is not None:
+        notes.append("entries of the log are not pinned, and do not expire or rest")
     if write.uri is not None and write.uri != str(log_uri(context.user_space, moment.date())):
         notes.append("entries go to the log of the day, whatever uri is named")
     return entry, notes

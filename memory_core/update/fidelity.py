@@ -1,8 +1,8 @@
 """Whether a text by other hands may stand in the place of the texts that it was made of. Pure.
 
 Owned here: what is a number, a name and a denial in English and Chinese, and the comparison. It is strict: a sentence
-that names or counts something, or denies it, must stand in the text with its words in their order, and nothing may be
-counted or denied that was not. What it cannot be sure of it refuses; it never proves that a text is right.
+that names or counts something, or denies it, must stand in the text with its words in their order, and the text may
+use no words but theirs. What it cannot be sure of it refuses; it never proves that a text is right.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ seventy eighty ninety hundred thousand million billion
 """
 _TURNS = frozenset(_TURN_WORDS.split())
 _TURNS_HAN = frozenset("不没無无别勿未莫非禁拒戒忌停否免只仅必须须若曾将除反讨厌避弃绝少多")
+#: A line that stands over the next ones: a heading, or one that ends in a colon.
+_LEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+\S.*|.*\S[ \t*_]*[:：][ \t*_]*)$", re.MULTILINE)
 #: Share of the words of a sentence that names and counts nothing which the text must have.
 _MOST = 0.6
 _UNIT_LETTERS = 3
@@ -72,8 +74,11 @@ class _Said:
 def unsaid(text: str, originals: Sequence[str]) -> list[str]:
     """Why a text cannot stand for the originals: numbers, names and sentences of theirs that it does not have.
 
-    What it counts or denies and they do not stands with ``not: `` before it. Empty if it may stand for them.
+    What it says, counts or denies and they do not stands with ``not: `` before it. Empty if it may stand for them.
     """
+    leading = [line for each in (*originals, text) for line in _turning(each)]
+    if leading:  # how far a heading such as "Never do this:" reaches, no comparison of words can tell
+        return list(dict.fromkeys(leading))
     told = [_tokens(sentence) for sentence in sentences(text)]
     covered: list[set[int]] = [set() for _ in told]
     missing = _unnamed(text, originals)
@@ -83,9 +88,17 @@ def unsaid(text: str, originals: Sequence[str]) -> list[str]:
         words = {token.text for sentence in own for token in sentence.tokens}
         others = {word for place, head in enumerate(heads) if place != at for word in head} - words
         missing += _unmatched(own, told, others, covered)
+    known = {token.text for each in said for sentence in each for token in sentence.tokens}
     for tokens, places in zip(told, covered, strict=True):
-        missing += [f"not: {token.text}" for at, token in enumerate(tokens) if token.firm and at not in places]
+        made_up = (each for at, each in enumerate(tokens) if each.text not in known or (each.firm and at not in places))
+        missing += [f"not: {token.text}" for token in made_up]
     return list(dict.fromkeys(missing))
+
+
+def _turning(text: str) -> list[str]:
+    """Lines that deny or limit what stands below them."""
+    lines = (match[0].strip() for match in _LEADING.finditer(text))
+    return [line for line in lines if any(token.firm and not token.counts for token in _tokens(line))]
 
 
 def _unnamed(text: str, originals: Sequence[str]) -> list[str]:

@@ -104,6 +104,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
 
     into = _spaces(arguments)
     with open_memory_of(arguments, warm=False) as memory, Progress(patience=True) as tell:
+        memory.expect_writable()
         done = import_archive(
             memory.store,
             memory.registry,
@@ -128,6 +129,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
     into = _spaces(arguments)
     with open_memory_of(arguments, warm=False) as opened, Progress(patience=True) as tell:
         memory = opened if into is None else opened.view(*into)
+        memory.expect_writable()
         _check_model(arguments, memory)
         wishes = Wishes(
             arguments.dry_run,

@@ -60,12 +60,11 @@ def archive(arguments: argparse.Namespace) -> int:
     with open_memory_of(arguments, warm=False) as memory:
         if arguments.action == "list":
             found = list(memory.archived(" ".join(arguments.names)))
+            none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
             lines = [
                 f"{each.uri}\n    {each.abstract} ({each.at or '?'}: {each.reason or 'not said'})" for each in found
             ]
-            show(
-                arguments, {"archived": [each.as_dict() for each in found]}, "\n".join(lines) or "Nothing is archived."
-            )
+            show(arguments, {"archived": [each.as_dict() for each in found]}, "\n".join(lines) or none)
             return 0
         move = memory.archive if arguments.action == "add" else memory.restore
         receipt = move(arguments.names, dry_run=arguments.dry_run)

@@ -25,6 +25,8 @@ def register(commands: Commands) -> None:
     commit_command.add_argument("--operations", metavar="FILE", help="JSON MemoryOperations; '-' reads standard input")
     commit_command.add_argument("--session-id", help="session the messages belong to")
     commit_command.add_argument("--request-id", help="makes a retry return the first receipt")
+    commit_command.add_argument("--pinned", action="store_true", help="never condense or archive it by itself")
+    commit_command.add_argument("--expires-at", metavar="WHEN", help="ISO date or time from which it no longer holds")
     commit_command.add_argument(
         "--project", help='project it belongs to; "." is the one you are in, "global" is none (default: by type)'
     )
@@ -52,6 +54,8 @@ def commit(arguments: argparse.Namespace) -> int:
             priority=arguments.priority,
             category=arguments.category,
             fields=dict(pairs) or None,
+            pinned=arguments.pinned or None,
+            expires_at=arguments.expires_at,
             messages=json_file(arguments.messages),
             operations=json_file(arguments.operations),
             session_id=arguments.session_id,
@@ -68,6 +72,7 @@ def commit(arguments: argparse.Namespace) -> int:
 
 def extract(arguments: argparse.Namespace) -> int:
     """Extract the memories of waiting conversations."""
+    from memory_core.lifecycle.receipts import still_waits
     from server import render
 
     with open_memory_of(arguments) as memory:
@@ -83,7 +88,7 @@ def extract(arguments: argparse.Namespace) -> int:
             receipts.append(receipt)
             if not arguments.json:
                 print(plain(render.receipt_text(receipt)), flush=True)
-    waits = any(receipt.status in ("queued", "rejected") for receipt in receipts)
+    waits = any(receipt.status == "rejected" or still_waits(receipt) for receipt in receipts)
     if arguments.json:
         print(json.dumps({"receipts": [receipt.as_dict() for receipt in receipts]}, ensure_ascii=False, indent=2))
     elif not receipts:

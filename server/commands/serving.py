@@ -28,6 +28,11 @@ runebook is your long-term memory, kept as Markdown files. Each command takes --
   runebook commit --operations changes.json                     several writes, edits, deletes
   runebook commit --messages conversation.json                  keep a conversation; prints a brief
   runebook commit --operations answer.json --session-id ID      answer the brief of a conversation
+  runebook commit "Away" --expires-at 2027-03-31               remember until a date; --pinned: for good
+  runebook pin URI                                              keep a stored memory for good; expire URI DATE
+  runebook archive list ferry                                   what left; archive restore URI brings it back
+  runebook history                                              what changed; undo last takes it back
+  runebook summary                                              who the user is and what goes on
   runebook types                                                memory types and their fields
 
 Before answering what may depend on the user's past, run find. When the user states a lasting fact, preference

@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from memory_core.config import Config
+from memory_core.index.embedder import BundledEmbedder
 from memory_core.lifecycle.maintenance.topics import batches, packed, topics
 from memory_core.llm.client import Completion, LLMRequest, TokenUsage
 from memory_core.llm.scripted import ScriptedLLM
@@ -357,6 +358,33 @@ def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Memory) -> 
     assert all(sum(fact in body for body in bodies) == 1 for fact in (*tea, *rack))
     assert 2 <= len(bodies) <= 6
     assert any("Assam" in body and "机柜" not in body for body in bodies)
+
+
+def test_grouping_by_meaning_takes_the_vectors_that_the_index_has(tmp_path: Path) -> None:
+    class Counting(BundledEmbedder):
+        """The bundled model, keeping what it was asked."""
+
+        asked: ClassVar[list[str]] = []
+
+        def embed(self, texts: Sequence[str]) -> Any:
+            self.asked.extend(texts)
+            return super().embed(texts)
+
+    model = Counting()
+    with open_memory(Config(home=tmp_path)) as memory:
+        memory.indexer.embedder = model
+        tea = [kept(memory, f"Tea number {n} from Assam 阿萨姆红茶.") for n in range(3)]
+        rack = [kept(memory, f"Server rack {n} hums 机柜嗡嗡响.") for n in range(3)]
+        memory.indexer.embed_all()
+        model.asked.clear()
+        (receipt,) = compressed(memory)
+        assert model.asked == []
+        found = {frozenset(_originals(text(memory, core))) for core in cores(receipt)}
+        assert found == {frozenset(map(away, tea)), frozenset(map(away, rack))}
+
+
+def _originals(core: str) -> list[str]:
+    return [link["uri"] for link in dict(parse(core).trailer or {})["links"]]
 
 
 def answers(*items: dict[str, Any]) -> str:

@@ -420,3 +420,23 @@ def test_memory_is_pinned_and_expires_from_the_command_line(run: Run) -> None:
     assert run("expire", uri, "tomorrow")[0] == 1
     status, _, err = run("maintain", "--only", "nonsense")
     assert (status, "expiry" in err) == (1, True)
+
+
+def test_private_mode_stops_an_import_too(run: Run, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "tea.md").write_text("# Tea\n\nPu-erh 普洱\n", encoding="utf-8")
+    status, _, err = run("import", str(notes), "--set", "private_mode=true")
+    assert (status, "private mode" in err) == (1, True)
+    assert "No" in run("find", "普洱")[1] or "nothing" in run("find", "普洱")[1].casefold()
+
+
+def test_archived_memory_is_named_where_it_was(run: Run) -> None:
+    _, out, _ = run("commit", "Plum cake 李子蛋糕", "--json", "--pinned", "--expires-at", "2099-01-01")
+    uri = json.loads(out)["results"][0]["uri"]
+    assert '"pinned": true' in run("read", uri)[1]
+    assert run("archive", "add", uri)[0] == 0
+    status, _, err = run("read", uri)
+    assert status == 1
+    assert "viking://archive/user/default" in err
+    assert "holds these words" in run("archive", "list", "zebra")[1]

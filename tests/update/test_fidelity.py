@@ -59,6 +59,9 @@ def test_text_that_keeps_every_fact_stands_for_its_originals(text: str, original
         ("He works at acme, not at initech.", "He no longer works at acme."),
         ("The meeting is on Friday.", "The meeting is on Wednesday."),
         ("The third dose is free, the first costs.", "The first dose is free, the third costs."),
+        ("The valve is closed.", "The valve is open."),
+        ("她讨厌喝茶。", "她爱喝茶。"),
+        ("Bob is a nurse. He moved to Berlin.", "Bob is a nurse."),
         ("He must not leave. He may smoke.", "He may not leave. He must smoke."),
     ],
 )
@@ -84,6 +87,13 @@ def test_fact_lost_invented_or_reversed_is_refused(text: str, original: str) -> 
 def test_facts_that_change_their_owner_are_refused(text: str, originals: list[str]) -> None:
     assert unsaid(text, originals) != []
     assert unsaid("\n\n".join(originals), originals) == []
+
+
+@pytest.mark.parametrize("heading", ["Never do this:", "## Forbidden on Fridays", "严禁："])
+def test_heading_that_turns_what_follows_is_never_left_to_a_model(heading: str) -> None:
+    rules = [f"{heading}\n- open valve hot", "restart the pump when cold"]
+    assert unsaid("\n".join(rules), rules) != []
+    assert unsaid("Pump:\n- restart the pump when cold", ["Pump:\n- restart the pump when cold"]) == []
 
 
 def test_what_is_missing_and_what_was_made_up_is_named() -> None:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from memory_core.index.keywords import keywords
 from memory_core.model.conversation import dump_lines, parse_messages
 from memory_core.model.exchange import exchanges
 from memory_core.model.forgetting import without_lines
-from memory_core.model.segment import PERSON, Segment, dump_segment, parse_segment, spans_of
+from memory_core.model.segment import (
+    PERSON,
+    Segment,
+    SegmentPage,
+    dump_segment,
+    parse_segment,
+    readable_pages,
+    spans_of,
+)
+from memory_core.update import segmenting
 from memory_core.update.segmenting import Rules, Sorting, extract, overflowing, pages_before
 from memory_core.update.session_log import SessionLog
 
@@ -190,3 +201,72 @@ def test_a_damaged_file_is_no_segment() -> None:
     (segment,) = sorted_in(log(TEMPLES[0]))
     assert parse_segment("# Notes of mine\n\nNothing else.\n") is None
     assert parse_segment(dump_segment(segment).replace('"pages": [', '"pages": [[')) is None
+
+
+def test_of_a_damaged_file_the_pages_are_read_as_far_as_it_tells() -> None:
+    (segment,) = sorted_in(log(*TEMPLES))
+    text = dump_segment(replace(segment, pages=(replace(segment.pages[0], analysed=True), segment.pages[1])))
+    damaged = readable_pages(text.replace('"pages": [', '"pages": [,'))
+    assert [(page.first, page.last, page.analysed) for page in damaged] == [(0, 1, True), (2, 3, False)]
+    body = text.partition("<!-- MEMORY_FIELDS")[0]
+    assert [(page.first, page.last) for page in readable_pages(body)] == [(0, 1), (2, 3)]
+    assert readable_pages("# Notes of mine\n\n- bread\n") == ()
+
+
+def test_numbers_beyond_reason_are_cut_or_passed_over() -> None:
+    (segment,) = sorted_in(log(TEMPLES[0]))
+    text = dump_segment(segment)
+    huge = "1" + "0" * 400
+    read = parse_segment(text.replace('"interactions": 1', f'"interactions": {huge}'))
+    assert read is not None
+    assert 1 < read.interactions < 10**12
+    read = parse_segment(
+        text.replace('"last": 1', f'"last": {huge}').replace('"chains": {', f'"chains": {{"{huge}": "x"')
+    )
+    assert read is not None
+    assert (read.pages, dict(read.chains)) == ((), {})
+
+
+def test_what_lies_between_the_pages_of_segments_overflows_whatever_stays_at_the_end() -> None:
+    session = SessionLog(log(*TEMPLES, *PAYMENTS))
+    assert [page.first for page in overflowing(session, ((0, 2), (4, 6)), 5)] == [2]
+    assert [page.first for page in overflowing(session, ((2, 4),), 0)] == [0, 4, 6]
+
+
+def test_a_page_that_comes_back_is_linked_with_those_around_it() -> None:
+    third = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
+    text = log(*TEMPLES, third)
+    (whole,) = sorted_in(text)
+    for lost in range(3):
+        rest = replace(whole, pages=tuple(page for at, page in enumerate(whole.pages) if at != lost))
+        (mended,) = sorted_in(text, 0, {"a": rest})
+        assert [(page.previous, page.next) for page in mended.pages] == [(None, 2), (0, 4), (2, None)]
+
+
+def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_chain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segmenting, "COMPARED", 1)
+    stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
+    again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
+    (begun,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), 0, stored)
+    assert firsts(begun) == [8]
+    (temples,) = sorted_in(log(*TEMPLES))
+    (other,) = sorted_in(log(*PAYMENTS))
+    newer = replace(other, pages=(SegmentPage(90, 91, chain=90), SegmentPage(92, 93, chain=90)))
+    sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, Rules(), "s1", NOW)
+    page, before = sorting.log.page(4, 5), sorting.log.page(2, 3)
+    assert page is not None
+    sorting.add(page, before)
+    assert [name for name, _ in sorting.result()] == ["a"]
+
+
+def test_the_summary_of_a_long_segment_goes_on_from_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmenting, "_SUMMED_PAGES", 1)
+    said = "".join(text for pair in TEMPLES * 2 for text in pair)
+    (segment,) = sorted_in(log(*TEMPLES, *TEMPLES))
+    assert len(segment.pages) == 4
+    sentences = segment.summary.replace(". ", ".|").replace("? ", "?|").split("|")
+    assert len(sentences) > 1
+    assert len(set(sentences)) == len(sentences)
+    assert all(sentence in said for sentence in sentences)

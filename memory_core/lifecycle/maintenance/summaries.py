@@ -34,6 +34,11 @@ _TOLERANCE = 1.5
 _TITLE_CHARS = 80
 _ITEM_TOKENS = 40
 _NAMED = 3
+#: What is asked of a text that will stand in the place of others; ``fidelity`` checks it.
+_REPLACING = (
+    "Your text will stand in the place of these. Use their own words in their order: leave out repetitions and empty "
+    "words, put what belongs together side by side, keep the sentences of one text together; change no word."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,8 @@ class SummaryWriter:
 def _shown(number: int, request: SummaryRequest) -> str:
     """An item as the model reads it."""
     texts = "\n".join(fenced(text) for text in request.texts)
-    return f"## Item {number} (at most {request.limit_chars} characters)\n{texts}"
+    asked = f"\n{_REPLACING}" if request.replaces else ""
+    return f"## Item {number} (at most {request.limit_chars} characters){asked}\n{texts}"
 
 
 def _judged(
