@@ -78,6 +78,12 @@ def test_fact_lost_invented_or_reversed_is_refused(text: str, original: str) -> 
         ("alice never drinks milk, bob never eats meat", ["alice never eats meat", "bob never drinks milk"]),
         ("小王吃素，不喝酒。小李不吃花生。", ["小王不吃花生。", "小李吃素，不喝酒。"]),
         ("小王的生日是6月9日，小李的生日是5月3日。", ["小王的生日是5月3日。", "小李的生日是6月9日。"]),
+        ("Cooks do not eat fish, like rice.", ["Do not like rice.", "Cooks eat fish."]),
+        ("厨师不吃鱼，喜欢饭。", ["不喜欢饭。", "厨师吃鱼。"]),
+        (
+            "Bob moved to Leeds. Lin never eats meat. Lin moved to York. Never drinks milk.",
+            ["Bob moved to Leeds. Never eats meat.", "Lin moved to York. Never drinks milk."],
+        ),
         (
             "Bob's card. He has 3 cats. He never drinks. Lin's card. He has 5 cats. He never eats meat.",
             ["Bob's card. He has 3 cats. He never eats meat.", "Lin's card. He has 5 cats. He never drinks."],

@@ -148,7 +148,7 @@ class Overflow:
     def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _Sorted, *, mend: bool) -> ChangeSet:
         """What sorting changes, on the store as it is."""
         text = snapshot.text(log) or ""
-        if text != read.text or segments_in(self._upkeep.store, log) is not read.held:
+        if text != read.text or segments_in(self._upkeep.store, log) != read.held:
             read = self._sorted(text, log, now, mend=mend)
         self._left[log] = read.left
         used = {str(each.uri): each.segment for each in read.held.used}
