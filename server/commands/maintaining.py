@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
+
+if TYPE_CHECKING:
+    from memory_core.lifecycle.maintenance.shelf import Archived
 
 
 def register(commands: Commands) -> None:
@@ -61,15 +64,18 @@ def archive(arguments: argparse.Namespace) -> int:
         if arguments.action == "list":
             found = list(memory.archived(" ".join(arguments.names)))
             none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
-            lines = [
-                f"{each.uri}\n    {each.abstract} ({each.at or '?'}: {each.reason or 'not said'})" for each in found
-            ]
+            lines = [f"{each.uri}\n    {each.abstract}{_why(each)}" for each in found]
             show(arguments, {"archived": [each.as_dict() for each in found]}, "\n".join(lines) or none)
             return 0
         move = memory.archive if arguments.action == "add" else memory.restore
         receipt = move(arguments.names, dry_run=arguments.dry_run)
     show(arguments, receipt.as_dict(), receipt_text(receipt))
     return 0 if receipt.changed_uris else 1
+
+
+def _why(archived: Archived) -> str:
+    said = ": ".join(part for part in ((archived.at or "")[:10], archived.reason) if part)
+    return f" ({said})" if said else ""
 
 
 def pin(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory_core.config import Config
+from memory_core.errors import ModelUnavailable
 from memory_core.llm.client import Completion, LLMRequest, TokenUsage
 from memory_core.llm.scripted import ScriptedLLM
 from memory_core.memory import Memory, open_memory
@@ -299,6 +300,15 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
         given = parts(memory, "s2")["summary"]
         told = [word in given for word in ("Nurse turned data analyst", "Moved the shop", "coriander", "香菜")]
         assert told == [True, True, False, False]
+
+
+def test_model_that_fails_is_named_by_maintenance_though_nothing_changes(tmp_path: Path) -> None:
+    down = ScriptedLLM([ModelUnavailable("the endpoint is down.", hint="Start it.")])
+    with open_memory(settings_of(tmp_path), llm=down) as memory:
+        memory.commit("Lin, lives in Chengdu 住在成都", memory_type="profile", now=NOW)
+        for done in memory.maintain(now=NOW, only=["rolling_summary", "overviews"]):
+            told = [note for receipt in done.receipts for note in receipt.notes]
+        assert any("the endpoint is down" in note and "Start it" in note for note in told)
 
 
 def test_dry_run_writes_nothing(memory: Memory) -> None:

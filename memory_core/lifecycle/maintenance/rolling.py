@@ -114,6 +114,7 @@ class SummaryImprovement:
             return
         written = self.writer.write(requests)
         if not any(written.items):
+            yield from written.without_effect()
             return
         changes = self._changes(months, rolling, written.items, now)
 

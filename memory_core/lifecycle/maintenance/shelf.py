@@ -11,6 +11,7 @@ from memory_core.errors import InvalidInput, RunebookError
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.model.availability import ARCHIVED
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult
+from memory_core.model.daily_log import entries, log_day
 from memory_core.model.memory_file import parse
 from memory_core.model.record import summary_line
 from memory_core.model.uri import MemoryUri, Scope
@@ -155,6 +156,8 @@ def _archived(uri: MemoryUri, text: str) -> Archived:
     abstract = (file.trailer or {}).get("abstract")
     line = summary_line(abstract if isinstance(abstract, str) and abstract else file.body, _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
+    if log_day(original_uri(uri)) is not None:
+        line = summary_line("; ".join(entry.text for entry in entries(text)), _ABSTRACT_CHARS)
     return Archived(
         str(uri),
         str(original_uri(uri)),

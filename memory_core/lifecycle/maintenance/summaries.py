@@ -17,6 +17,7 @@ from memory_core.config import Config
 from memory_core.errors import ModelFailed
 from memory_core.llm.client import LLMClient, TokenUsage, Turn
 from memory_core.llm.structured import JSONAdapter
+from memory_core.model.changes import CommitReceipt, Status
 from memory_core.model.record import first_words, summary_line
 from memory_core.react.fencing import fenced
 from memory_core.react.prompts import PromptLibrary
@@ -80,6 +81,11 @@ class Summaries:
     reasons: tuple[str, ...]
     usage: TokenUsage = field(default_factory=TokenUsage)
     notes: tuple[str, ...] = ()
+
+    def without_effect(self) -> Iterator[CommitReceipt]:
+        """The receipt of a call that changed nothing, where there is something to say of it, such as that it failed."""
+        if self.notes:
+            yield CommitReceipt("", Status.UNCHANGED, notes=self.notes, usage=self.usage.as_dict())
 
 
 class SummaryItem(BaseModel):

@@ -148,6 +148,8 @@ class SegmentSummaries:
         receipt = self.upkeep.commit(self.name, planned, now, dry_run=False) if better else None
         if receipt is not None:
             yield receipt
+        else:
+            yield from written.without_effect()
 
     def _texts(self, stored: StoredSegment) -> tuple[str, ...]:
         log = SessionLog(self.upkeep.store.text(stored.log) or "")
@@ -176,7 +178,9 @@ class Eviction:
         if beyond <= 0:
             return
         store.usage.flush()
-        free = [each for each in stored if not is_pinned(each.segment.more)]
+        free = [
+            each for each in stored if not is_pinned(each.segment.more) and not self.upkeep.brought_back(each.uri, now)
+        ]
         visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
         worth = sorted(
             zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri)
