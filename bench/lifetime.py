@@ -4,7 +4,7 @@ Each made-up day brings a piece of a conversation, entries of the day's log, a f
 will ever ask for. Most facts are asked for again every few weeks, by a question that gives only part of what they say;
 some never. Once a month maintenance runs. The same year without maintenance is the floor.
 
-    python -m bench.lifetime [--days 365] [--seed 7] [--noise 1] [--no-floor]
+    python -m bench.lifetime [--days 365] [--seed 7] [--noise 0.9] [--no-floor]
 
 Exits with 1 if at the end fewer than 95 % of the facts in use are among the first ten hits, if more than 30 % of the
 live memories are of no use, or if anything that was planted cannot be brought back by a command.
@@ -214,7 +214,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A year in the life of a store.")
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--noise", type=float, default=1.0, help="memories a day that nobody will ask for")
+    parser.add_argument(
+        "--noise", type=float, default=0.9, help="memories a day that nobody will ask for, beside the facts"
+    )
     parser.add_argument("--no-floor", action="store_true", help="only the year with maintenance")
     arguments = parser.parse_args()
     sound = _year(arguments, maintained=True)
