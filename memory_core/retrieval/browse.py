@@ -284,8 +284,9 @@ class Browser:
 def _line_of(text: str) -> str:
     """What a file that is in no catalog says of itself, else how it begins."""
     file = parse(text)
-    given = (file.trailer or {}).get("abstract")
-    return given if isinstance(given, str) and given.strip() else file.body
+    trailer = file.trailer or {}
+    said = (trailer.get(name) for name in ("abstract", "summary"))
+    return next((line for line in said if isinstance(line, str) and line.strip()), file.body)
 
 
 def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:

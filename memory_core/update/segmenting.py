@@ -22,7 +22,7 @@ from memory_core.update import condensing
 from memory_core.update.session_log import COMPARED_CHARS, SessionLog, SessionPage
 
 SEGMENT_KEYWORDS = 12
-_CHAIN_KEYWORDS, _TITLE_KEYWORDS = 5, 3
+_CHAIN_KEYWORDS, _TITLE_KEYWORDS, _TITLE_CHARS = 5, 3, 24
 SUMMARY_CHARS, _SUMMARY_SENTENCES, _SENTENCE_CHARS = 480, 4, 240
 #: Segments, the newest, that a page may join; older ones only where its chain passes through them.
 COMPARED = 100
@@ -188,7 +188,7 @@ class Sorting:
 
     def _begun(self, page: SessionPage) -> _Topic:
         """A segment of its own."""
-        title = " ".join(page.keywords[:_TITLE_KEYWORDS]) or first_words(page.text) or f"#{page.first}"
+        title = _title(page)
         segment = Segment(
             title=title,
             session_id=self.session_id,
@@ -341,3 +341,11 @@ def extract(texts: Sequence[str], words: Sequence[str]) -> str:
     if not chosen and told:
         chosen = [0]
     return condensing.joined([told[at] for at in sorted(chosen)])
+
+
+def _title(page: SessionPage) -> str:
+    """A heading: keywords, or how it begins where they are runs of characters that nobody parted into words."""
+    words = page.keywords[:_TITLE_KEYWORDS]
+    begins = first_words(page.text, _TITLE_CHARS)
+    chosen = begins if not all(word.isascii() for word in words) else " ".join(words)
+    return chosen or begins or f"#{page.first}"

@@ -357,3 +357,16 @@ def test_switched_off_it_never_runs_by_itself(tmp_path: Path) -> None:
     with open_memory(settings_of(tmp_path, maintenance={"automatic": "off"})) as memory:
         assert memory.automatic_maintenance() is None
         assert memory.view(access=Access.READ_ONLY).automatic_maintenance() is None
+
+
+def test_segment_is_listed_by_its_summary(memory: Memory) -> None:
+    messages = [
+        {"role": role, "content": f"{text} {number}"}
+        for number in range(14)
+        for role, text in (("user", "支付回调超时怎么办"), ("assistant", "支付回调要幂等,再重试"))
+    ]
+    memory.commit(messages=messages, session_id="s", now=NOW)
+    entry = next(iter(memory.ls("viking://session/default/s/segments").entries))
+    assert entry.abstract
+    assert "#" not in entry.abstract
+    assert "支付回调" in entry.name

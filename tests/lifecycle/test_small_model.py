@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory_core.config import Config, EmbeddingConfig, ExtractionConfig, LLMConfig
+from memory_core.errors import AnswerCut
 from memory_core.llm.structured import JSONAdapter
 from memory_core.memory import open_memory
 from memory_core.model.changes import Action, Status
@@ -79,8 +80,12 @@ def test_a_real_model_runs_the_loop_and_the_receipt_tells_the_truth(
         receipt = memory.commit(messages=TALK, session_id="s1")
         assert 1 <= len(model.answers) <= rounds + 2
         for answer in model.answers:
+            try:
+                dropped = JSONAdapter(ReasoningAction).parse(answer).dropped
+            except AnswerCut:  # it talked until its tokens were spent: nothing of that is used, and the talk waits
+                continue
             # The wire's schema knows no bounds of numbers: those alone may be left out.
-            assert all("than or equal to" in line for line in JSONAdapter(ReasoningAction).parse(answer).dropped)
+            assert all("than or equal to" in line for line in dropped)
         assert "green tea" in memory.read("viking://session/default/s1/messages.jsonl").content
         waiting = memory.extractor.waiting()
         queued = [result for result in receipt.results if result.action is Action.QUEUED]

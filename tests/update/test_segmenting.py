@@ -88,7 +88,7 @@ def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_
     titles = [segment.title for segment in segments]
     assert "temple" in titles[0]
     assert "payment" in titles[1]
-    assert "龙安寺" in titles[2]
+    assert titles[2].startswith("京都有哪些")
     assert "支付" in titles[3]
 
 

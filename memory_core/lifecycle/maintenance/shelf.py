@@ -153,7 +153,8 @@ def _archived(uri: MemoryUri, text: str) -> Archived:
     file = parse(text)
     mark = (file.trailer or {}).get(ARCHIVED)
     said = mark if isinstance(mark, dict) else {}
-    abstract = (file.trailer or {}).get("abstract")
+    trailer = file.trailer or {}
+    abstract = trailer.get("abstract") or trailer.get("summary")
     line = summary_line(abstract if isinstance(abstract, str) and abstract else file.body, _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
     if log_day(original_uri(uri)) is not None:
