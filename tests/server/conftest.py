@@ -67,7 +67,8 @@ def text_of(answer: CallToolResult) -> str:
 
 
 def serving(home: Path, *options: str) -> list[str]:
-    return ["serve", "--home", str(home), *options]
+    # A server that runs for a while would maintain its store in the middle of a test.
+    return ["serve", "--home", str(home), "--set", "maintenance.automatic=off", *options]
 
 
 def command(home: Path, *options: str) -> list[str]:
