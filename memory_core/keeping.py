@@ -24,6 +24,7 @@ from memory_core.lifecycle.history.purge import Doomed, Purger
 from memory_core.lifecycle.history.undo import Undoer
 from memory_core.lifecycle.maintenance.automatic import AutomaticMaintenance
 from memory_core.lifecycle.maintenance.maintainer import Done
+from memory_core.lifecycle.maintenance.rolling import removal
 from memory_core.lifecycle.maintenance.shelf import Archived, Shelf
 from memory_core.lifecycle.maintenance.summaries import SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
@@ -32,7 +33,7 @@ from memory_core.lifecycle.review import Reviewer
 from memory_core.lifecycle.tiers.tiers import build_tiers
 from memory_core.llm.client import LLMClient
 from memory_core.model.access import Access
-from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.model.hits import FindResult
 from memory_core.model.project import ProjectScope
 from memory_core.model.rolling_summary import RollingSummary, read_rolling_summary, rolling_summary_uri
@@ -230,7 +231,7 @@ class MemoryKeeper(MemoryReader):
             before = snapshot.text(uri)
             if before is None:
                 return ChangeSet((), (OperationResult("summary", str(uri), Action.UNCHANGED, note="there is none"),))
-            return ChangeSet((FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED),))
+            return removal(uri, before)
 
         return self.store.commit(planned, kind="summary", now=now, dry_run=dry_run)
 

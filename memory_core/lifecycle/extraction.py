@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.errors import NotFound, RunebookError, StoreBusy
-from memory_core.lifecycle.receipts import EXTRACTION, summed
+from memory_core.lifecycle.receipts import EXTRACTION, still_waits, summed
 from memory_core.lifecycle.sessions import Part, SessionReader
 from memory_core.lifecycle.tiers.trigger import ExtractionTrigger, retry_at
 from memory_core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
@@ -186,7 +186,7 @@ class Extractor:
         for log in [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]:
             receipt = drive(self.extraction(log, again=session_id is not None), client, deadline_seconds)
             yield receipt
-            failed = any(result.op == EXTRACTION and result.action is Action.QUEUED for result in receipt.results)
+            failed = still_waits(receipt)
             failures = failures + 1 if failed else 0
             if failures == _FAILURES_IN_A_ROW:
                 return

@@ -13,11 +13,11 @@ from datetime import datetime
 from memory_core.errors import ModelFailed, ModelUnavailable
 from memory_core.lifecycle.compaction import Compactor
 from memory_core.lifecycle.extraction import Extractor
-from memory_core.lifecycle.receipts import EXTRACTION, added, merged
+from memory_core.lifecycle.receipts import EXTRACTION, added, merged, still_waits
 from memory_core.lifecycle.tiers.promotion import Promoter
 from memory_core.lifecycle.tiers.trigger import ExtractionTrigger
 from memory_core.llm.client import Completion, LLMClient, LLMRequest, drive
-from memory_core.model.changes import Action, CommitReceipt
+from memory_core.model.changes import CommitReceipt
 from memory_core.model.project import ProjectScope
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import REPEATED, Store
@@ -59,7 +59,7 @@ class ConversationIntake:
 
     def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
         """Make of a conversation what is made of it by now: memories by the configured model, else a brief."""
-        if not _waits(recorded):
+        if not still_waits(recorded):
             return self._compactor.completed(recorded)
         moment = now or datetime.now().astimezone()
         try:
@@ -90,7 +90,7 @@ class ConversationIntake:
         """
         moment = now or datetime.now().astimezone()
         receipt = recorded
-        if not _waits(recorded):
+        if not still_waits(recorded):
             return self._compactor.completed(receipt)
         own = _log_of(recorded)
         scope = ProjectScope(None if own is None else self._extractor.sessions.project_of(own))
@@ -101,7 +101,7 @@ class ConversationIntake:
         for log in due:
             done = yield from self._extractor.extraction(log, now)
             receipt = merged(receipt, log, self._indexed(done, scope))
-            failed = any(result.op == EXTRACTION and result.action is Action.QUEUED for result in done.results)
+            failed = still_waits(done)
             if failed:
                 break
         if not failed:
@@ -160,8 +160,3 @@ def _log_of(recorded: CommitReceipt) -> MemoryUri | None:
     """The log of the conversation that was recorded."""
     found = next((result.uri for result in recorded.results if result.op == "messages"), None)
     return None if found is None else MemoryUri.parse(found)
-
-
-def _waits(recorded: CommitReceipt) -> bool:
-    """Whether the conversation that was recorded has messages to extract."""
-    return any(result.op == EXTRACTION and result.action is Action.QUEUED for result in recorded.results)

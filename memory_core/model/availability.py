@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from memory_core.errors import InvalidInput
+from memory_core.model.moment import read_moment
 
 ACTIVE, EXPIRES_AT, PINNED, ARCHIVED = "active", "expires_at", "pinned", "archived"
 #: What a hand edit may write for no.
@@ -65,7 +66,6 @@ def _moment(text: str) -> datetime | None:
     try:
         if len(text) == len("2027-03-31"):
             return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
-        moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return read_moment(text)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from memory_core.model.filename import key_of
 from memory_core.model.memory_file import MemoryFile
+from memory_core.model.moment import read_moment
 from memory_core.model.project import project_key, stored_project
 from memory_core.model.rendered import behind, stem_keys
 from memory_core.model.schema import RESERVED_KEYS, FieldValue, MemoryType
@@ -96,6 +98,18 @@ def next_version(stored: Any) -> int:
     """One more than the stored version; a hand edit may have left anything there."""
     sound = isinstance(stored, int) and not isinstance(stored, bool) and stored > 0
     return stored + 1 if sound else 1
+
+
+def changed_at(meta: Mapping[str, Any]) -> datetime | None:
+    """When a memory was last changed, aware; None where its trailer does not say."""
+    return read_moment(meta.get("updated_at") or meta.get("created_at"))
+
+
+def line_of(file: MemoryFile) -> str:
+    """What a file says of itself: its abstract, a segment's summary, else its body."""
+    trailer = file.trailer or {}
+    said = (trailer.get(name) for name in ("abstract", "summary"))
+    return next((line for line in said if isinstance(line, str) and line.strip()), file.body)
 
 
 def first_words(text: str, limit_chars: int = 60) -> str:

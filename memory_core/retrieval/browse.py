@@ -13,7 +13,7 @@ from memory_core.model.daily_log import entries, log_day
 from memory_core.model.directory_summary import abstract_line
 from memory_core.model.hits import LinkedMemory, Listing, Listings, ReadResult
 from memory_core.model.memory_file import parse
-from memory_core.model.record import summary_line
+from memory_core.model.record import line_of, summary_line
 from memory_core.model.relations import Relation, relations_in
 from memory_core.model.uri import ABSTRACT_NAME, MemoryUri, Scope
 from memory_core.retrieval.privacy import is_elsewhere
@@ -163,7 +163,7 @@ class Browser:
 
     def _abstract(self, uri: MemoryUri, text: str) -> str:
         """A memory's one line, by the catalog where it is indexed."""
-        return summary_line(self._abstracts([str(uri)]).get(str(uri)) or _line_of(text), _LINKED_LINE_CHARS)
+        return summary_line(self._abstracts([str(uri)]).get(str(uri)) or line_of(parse(text)), _LINKED_LINE_CHARS)
 
     def ls(
         self,
@@ -253,7 +253,7 @@ class Browser:
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
                 if text is not None:
-                    text = _PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else _line_of(text)
+                    text = _PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else line_of(parse(text))
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
 
@@ -279,14 +279,6 @@ class Browser:
         names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
         more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
         return names + more
-
-
-def _line_of(text: str) -> str:
-    """What a file that is in no catalog says of itself, else how it begins."""
-    file = parse(text)
-    trailer = file.trailer or {}
-    said = (trailer.get(name) for name in ("abstract", "summary"))
-    return next((line for line in said if isinstance(line, str) and line.strip()), file.body)
 
 
 def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from heapq import nlargest
 from typing import cast, get_args
 
 from memory_core.index.catalog import Entry, Voice
 from memory_core.index.embedder import Scale
 from memory_core.model.hits import Hit, Rival
+from memory_core.model.moment import read_moment
 from memory_core.model.relations import outdoes
 from memory_core.retrieval.candidates import Evidence, Gathered
 from memory_core.scoring.decay import RATE_PER_DAY, Profile, decay, rank_score
@@ -307,10 +308,8 @@ def _age_days(entry: Entry, usage: Usage | None, profile: Profile, now: datetime
     if usage is not None:
         moment = usage.last_accessed_at
     else:
-        try:
-            moment = datetime.fromisoformat((entry.created_at if profile == "weighted" else entry.updated_at) or "")
-        except ValueError:
+        written = read_moment(entry.created_at if profile == "weighted" else entry.updated_at)
+        if written is None:
             return 0.0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = written
     return max(0.0, (now - moment).total_seconds() / _SECONDS_PER_DAY)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -288,12 +288,15 @@ class Ledger:
             for seq, commit_id, at, kind, receipt, author, undoes in rows
         ]
 
-    def touched_by(self, kind: str) -> set[str]:
-        """URIs that commits of a kind changed."""
+    def last_changed_by(self, kinds: Sequence[str]) -> dict[str, str]:
+        """URIs whose newest change is of a commit of these kinds, and when that was, ISO 8601."""
         rows = self._database.connection().execute(
-            "SELECT DISTINCT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE kind = ?)", (kind,)
+            "SELECT c.uri, k.at FROM commits k JOIN changes c ON c.seq = k.seq "
+            f"WHERE k.kind IN ({', '.join('?' * len(kinds))}) "
+            "AND NOT EXISTS (SELECT 1 FROM changes later WHERE later.uri = c.uri AND later.seq > c.seq)",
+            tuple(kinds),
         )
-        return {uri for (uri,) in rows}
+        return dict(rows.fetchall())
 
     def text_at(self, uri: MemoryUri, seq: int) -> str | None:
         """The file's text as commit ``seq`` left it; appends are joined to what they extend."""

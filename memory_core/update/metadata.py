@@ -54,11 +54,9 @@ def given_meta(data: MemoryData) -> Mapping[str, Any]:
     return said
 
 
-def renewed(before: Mapping[str, Any], meta: Mapping[str, Any], data: MemoryData, context: Context) -> dict[str, Any]:
-    """Version and time of a memory that says something new; nothing where only its standing changed."""
-    if all(meta.get(name) == before.get(name) for name in (*before, *meta) if name not in Standing.model_fields):
-        return {}
-    return said_anew(before, data, context)
+def says_more(before: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    """Whether metadata changed in more than a memory's standing."""
+    return any(meta.get(name) != before.get(name) for name in (*before, *meta) if name not in Standing.model_fields)
 
 
 def said_anew(before: Mapping[str, Any], data: MemoryData, context: Context) -> dict[str, Any]:

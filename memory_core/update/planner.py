@@ -47,7 +47,7 @@ from memory_core.update.bounds import Context
 from memory_core.update.conflicts import check_fields, check_removal, check_summary
 from memory_core.update.draft import Draft
 from memory_core.update.links import link, link_replacement
-from memory_core.update.metadata import edited, first_meta, given_meta, renewed, said_anew
+from memory_core.update.metadata import edited, first_meta, given_meta, said_anew, says_more
 from memory_core.update.naming import named, numbered
 from memory_core.update.soundness import check_text, shown
 from memory_core.update.summaries import refresh
@@ -310,8 +310,8 @@ class _Planner:
             meta.pop("abstract", None)
         if not same_fields and data.overview is None:
             meta.pop("overview", None)
-        fresh = renewed(record.meta, meta, data, self._context)
-        meta |= fresh if same_fields else said_anew(record.meta, data, self._context)
+        if not same_fields or says_more(record.meta, meta):
+            meta |= said_anew(record.meta, data, self._context)
         changed = replace(record, fields={**record.fields, **merged.values}, meta=meta)
         outcome = self._render(uri, memory_type, changed, data, merged.rejected)
         return replace(outcome, notes=(*outcome.notes, _ignored(merged))) if merged.ignored else outcome

@@ -52,9 +52,7 @@ class KnowledgeCapacity:
         def worth(memory: Stored) -> tuple[Any, ...]:
             usage = used.get(str(memory.uri))
             times = (0, _NEVER) if usage is None else (usage.access_count, usage.last_accessed_at)
-            salience = memory.meta.get("salience")
-            weight = float(salience) if isinstance(salience, int | float) else memory.memory_type.salience
-            return (*times, weight, str(memory.meta.get("created_at", "")), memory.uri)
+            return (*times, memory.salience, str(memory.meta.get("created_at", "")), memory.uri)
 
         return [memory.uri for memory in sorted(counted, key=worth)[: max(0, len(counted) - capacity)]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 import numpy as np
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from memory_core.errors import EmbeddingFailed, RunebookError
 from memory_core.index.filter import utc
 from memory_core.index.tokenizer import distinct_words
-from memory_core.lifecycle.history.undo import KIND as UNDO
 from memory_core.lifecycle.maintenance.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
 from memory_core.lifecycle.maintenance.topics import Similarity, batches, packed, topics
 from memory_core.lifecycle.maintenance.upkeep import BATCH_FILES, Upkeep
 from memory_core.llm.client import TokenUsage
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, text_sha256
+from memory_core.model.record import changed_at
 from memory_core.model.uri import MemoryUri
 from memory_core.scoring.fusion import jaccard
 from memory_core.storage.store import Snapshot
@@ -135,17 +135,12 @@ class Compression:
             original = self._original(uri, self.upkeep.store.text(uri))
             if original is not None and _is_older(original, before) and is_condensable(original):
                 found[kinship(original)].append(original)
-        undone = self.upkeep.store.ledger.touched_by(UNDO)
+        held = self.upkeep.brought_back(now)
         for alike in found.values():
-            group = [each for each in alike if str(each.uri) not in undone or not self._undone(each.uri, before)]
+            group = [each for each in alike if str(each.uri) not in held]
             # A core alone, or cores among themselves, have nothing new to take in.
             if len(group) >= settings.compression_group and not all(original.is_core for original in group):
                 yield group
-
-    def _undone(self, uri: MemoryUri, before: datetime) -> bool:
-        """Whether somebody took a change of it back since: what was undone is not done again at once."""
-        newest = self.upkeep.store.ledger.history(uri, 1)
-        return bool(newest) and newest[0].kind == UNDO and datetime.fromisoformat(newest[0].at) > before
 
     def _original(self, uri: MemoryUri, text: str | None) -> Original | None:
         stored = self.upkeep.stored(uri, text)
@@ -309,9 +304,5 @@ def _commits(cores: Sequence[CorePlan]) -> Iterator[list[CorePlan]]:
 
 def _is_older(original: Original, moment: datetime) -> bool:
     """Whether the file itself says that it was last changed before; one that does not say stays."""
-    meta = original.record.meta
-    try:
-        changed = datetime.fromisoformat(str(meta.get("updated_at") or meta.get("created_at")))
-    except ValueError:
-        return False
-    return (changed if changed.tzinfo is not None else changed.replace(tzinfo=UTC)) <= moment
+    changed = changed_at(original.record.meta)
+    return changed is not None and changed <= moment

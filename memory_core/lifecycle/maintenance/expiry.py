@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from datetime import datetime, timedelta
+from typing import ClassVar
 
 from memory_core.index.filter import utc
 from memory_core.lifecycle.maintenance.upkeep import Stored, Upkeep
 from memory_core.model.availability import is_expired, is_pinned
 from memory_core.model.changes import CommitReceipt
+from memory_core.model.record import changed_at
 
 TASKS = "tasks"
 _STATE = "state"
@@ -49,23 +50,12 @@ class FinishedTasks:
 
         def due(memory: Stored) -> str | None:
             state = str(memory.record.fields.get(_STATE, "")).strip().casefold()
-            ended = state in _ENDED and not is_pinned(memory.meta)
-            return f"{state} since {_day(memory.meta)}" if ended and _changed(memory.meta, now) <= before else None
+            changed = changed_at(memory.meta)
+            if state not in _ENDED or is_pinned(memory.meta) or changed is None or changed > before:
+                return None
+            return f"{state} since {changed.date()}"
 
         old = self.upkeep.rows(
             "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?", TASKS, utc(before.isoformat())
         )
         return self.upkeep.archive(self.name, old, due, now, dry_run=dry_run)
-
-
-def _day(meta: Any) -> str:
-    return str(meta.get("updated_at", ""))[:10] or "an unknown day"
-
-
-def _changed(meta: Any, now: datetime) -> datetime:
-    """When a memory was last changed; what cannot be read is now, so that nothing leaves for being unreadable."""
-    try:
-        moment = datetime.fromisoformat(str(meta.get("updated_at") or meta.get("created_at")))
-    except ValueError:
-        return now
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -59,6 +59,7 @@ _SHARED = "d.project IS NULL AND NOT d.private"
 _NAMED = re.compile(r"\*\*(?P<name>[^*\n]+)\*\*(?P<mark>[:：])\s*")
 
 #: The lines of a page, part by part.
+_UNMADE = "nothing of what it was made of is there any more"
 Parts = tuple[tuple[Line, ...], ...]
 
 
@@ -83,7 +84,7 @@ class RollingPass:
             if stored is not None and (stored.authored or stored.sources == digest):
                 return ChangeSet()
             if not text:
-                return ChangeSet() if stored is None else _removal(uri, before)
+                return ChangeSet() if stored is None else removal(uri, before or "", _UNMADE)
             made = RollingSummary(text, False, digest, None if stored is None else stored.created_at, lines)
             return _change(uri, before, made, "extract", self.upkeep, now)
 
@@ -183,7 +184,7 @@ def sources(upkeep: Upkeep, now: datetime) -> Parts:
     """What the rolling summary is made of, part by part; empty where nothing is known of the user yet."""
     profile = _memories(upkeep, now, "d.memory_type = 'profile'")
     liked = _memories(upkeep, now, "d.memory_type = 'preferences'")
-    liked = sorted(liked, key=lambda each: (-_salience(each), str(each.uri)))[:_PREFERENCES]
+    liked = sorted(liked, key=lambda each: (-each.salience, str(each.uri)))[:_PREFERENCES]
     top = [uri for uri, _ in upkeep.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(upkeep, uri))]
     hot = _memories(
         upkeep,
@@ -303,17 +304,12 @@ def _said(memory: Stored) -> str:
     return memory.record.body or str(memory.record.fields.get(CONTENT) or "")
 
 
-def _salience(memory: Stored) -> float:
-    given = memory.meta.get("salience")
-    return float(given) if isinstance(given, int | float) else memory.memory_type.salience
-
-
 def _is_own(upkeep: Upkeep, uri: str) -> bool:
     return any(uri.startswith(f"viking://{space}/memories/") for space in upkeep.spaces)
 
 
-def _removal(uri: MemoryUri, before: str | None) -> ChangeSet:
-    note = "nothing of what it was made of is there any more"
+def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
+    """The page is taken away."""
     return ChangeSet(
         (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
     )

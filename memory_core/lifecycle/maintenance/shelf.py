@@ -13,7 +13,7 @@ from memory_core.model.availability import ARCHIVED
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.model.daily_log import entries, log_day
 from memory_core.model.memory_file import parse
-from memory_core.model.record import summary_line
+from memory_core.model.record import line_of, summary_line
 from memory_core.model.uri import MemoryUri, Scope
 from memory_core.storage.store import Snapshot
 from memory_core.update.archiving import archive, original_uri, restore
@@ -153,9 +153,7 @@ def _archived(uri: MemoryUri, text: str) -> Archived:
     file = parse(text)
     mark = (file.trailer or {}).get(ARCHIVED)
     said = mark if isinstance(mark, dict) else {}
-    trailer = file.trailer or {}
-    abstract = trailer.get("abstract") or trailer.get("summary")
-    line = summary_line(abstract if isinstance(abstract, str) and abstract else file.body, _ABSTRACT_CHARS)
+    line = summary_line(line_of(file), _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
     if log_day(original_uri(uri)) is not None:
         line = summary_line("; ".join(entry.text for entry in entries(text)), _ABSTRACT_CHARS)

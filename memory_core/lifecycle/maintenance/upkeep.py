@@ -17,6 +17,7 @@ from memory_core.index.indexer import Indexer
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.model.memory_file import parse
 from memory_core.model.record import MemoryRecord, read_record
+from memory_core.model.relations import unit
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
@@ -28,7 +29,7 @@ from memory_core.update.draft import Draft
 from memory_core.update.summaries import refresh
 
 #: Kinds of the commits that bring something back.
-_RETURNS = frozenset({"undo", "restore"})
+_RETURNS = ("undo", "restore")
 #: Files that one commit moves, so that a person can look through its receipt and other writers are not kept waiting.
 BATCH_FILES = 200
 
@@ -45,6 +46,11 @@ class Stored:
     def meta(self) -> Mapping[str, Any]:
         """Its trailer's reserved keys."""
         return self.record.meta
+
+    @property
+    def salience(self) -> float:
+        """Its own, or its type's; in [0, 1]."""
+        return unit(self.meta.get("salience"), self.memory_type.salience)
 
 
 #: Why a memory is due, as it is under the lock; None if it is not.
@@ -97,14 +103,14 @@ class Upkeep:
             return None
         return Stored(uri, memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
 
-    def brought_back(self, uri: MemoryUri, now: datetime) -> bool:
-        """Whether somebody restored it, or took a change of it back, and nothing happened to it since.
+    def brought_back(self, now: datetime) -> frozenset[str]:
+        """URIs of what somebody restored, or took a change of back, and nothing happened to since.
 
         For ``maintenance.compression_days`` it is not sent away again.
         """
-        newest = self.store.ledger.history(uri, 1)
         since = now - timedelta(days=self.config.maintenance.compression_days)
-        return bool(newest) and newest[0].kind in _RETURNS and datetime.fromisoformat(newest[0].at) > since
+        newest = self.store.ledger.last_changed_by(_RETURNS)
+        return frozenset(uri for uri, at in newest.items() if datetime.fromisoformat(at) > since)
 
     def archive(
         self, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
@@ -124,7 +130,9 @@ class Upkeep:
 
             def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
                 draft = Draft(snapshot, context)
-                results = [result for uri in batch if (result := self._archived(draft, uri, due, now)) is not None]
+                held = self.brought_back(now)
+                going = (self._archived(draft, uri, due) for uri in batch if str(uri) not in held)
+                results = [result for result in going if result is not None]
                 return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
             receipt = self.commit(kind, planned, now, dry_run=dry_run)
@@ -145,10 +153,10 @@ class Upkeep:
             return None
         return receipt if dry_run else self.indexed(receipt)
 
-    def _archived(self, draft: Draft, uri: MemoryUri, due: Due, now: datetime) -> OperationResult | None:
+    def _archived(self, draft: Draft, uri: MemoryUri, due: Due) -> OperationResult | None:
         try:
             found = self.stored(uri, draft.text(uri))
-            why = None if found is None or self.brought_back(uri, now) else due(found)
+            why = None if found is None else due(found)
             if why is None:
                 return None
             target = archive(draft, uri, why)

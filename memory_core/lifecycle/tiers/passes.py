@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from memory_core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.lifecycle.extraction import PROMOTION, Extractor
 from memory_core.lifecycle.maintenance.summaries import ITEMS_LIMIT, Summary, SummaryRequest, SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import BATCH_FILES, Upkeep
-from memory_core.lifecycle.receipts import EXTRACTION
+from memory_core.lifecycle.receipts import EXTRACTION, still_waits
 from memory_core.lifecycle.tiers.overflow import Overflow
-from memory_core.lifecycle.tiers.promotion import Promoter
+from memory_core.lifecycle.tiers.promotion import Hot, Promoter
 from memory_core.lifecycle.tiers.stored import SEGMENT, StoredSegment, all_segments, changed
 from memory_core.lifecycle.tiers.trigger import ExtractionTrigger
 from memory_core.lifecycle.tiers.warmth import warmth
-from memory_core.llm.client import LLMClient, drive
+from memory_core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.model.availability import is_pinned
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, OperationResult, Status, overall
 from memory_core.model.segment import EXTRACT, MODEL, dump_segment, parse_segment
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.store import Snapshot
+from memory_core.storage.tables.extractions import Extraction
 from memory_core.update.archiving import archive
 from memory_core.update.draft import Draft
 from memory_core.update.segmenting import SUMMARY_CHARS
 from memory_core.update.session_log import SessionLog
+
+T = TypeVar("T")
 
 _ALL_LOGS = 1_000_000
 #: What is wrong with one session and keeps nobody from the others; a store that is busy or full does.
@@ -60,14 +63,42 @@ class Segmenting:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelRuns:
+    """Runs the update loop over what is due with the configured model, until something of it has to wait."""
+
+    client: Callable[[], LLMClient | None]
+    indexed: Callable[[CommitReceipt], CommitReceipt]
+    deadline_seconds: float
+
+    def over(
+        self,
+        due: Sequence[T],
+        loop: Callable[[T], Generator[LLMRequest, Completion, CommitReceipt]],
+        would: Callable[[T], OperationResult],
+        *,
+        dry_run: bool,
+    ) -> Iterator[CommitReceipt]:
+        """A receipt for each; a dry run says of each what ``would`` be, and asks nothing."""
+        client = self.client() if due else None
+        if client is None:
+            return
+        for each in due:
+            if dry_run:
+                yield CommitReceipt("", Status.DRY_RUN, (would(each),))
+                continue
+            receipt = drive(loop(each), client, self.deadline_seconds)
+            yield self.indexed(receipt)
+            if still_waits(receipt):
+                return
+
+
+@dataclass(frozen=True, slots=True)
 class EndedSessions:
     """Extracts what waits of sessions that ended; where there is no model, they wait for a client's."""
 
     extractor: Extractor
     trigger: ExtractionTrigger
-    client: Callable[[], LLMClient | None]
-    indexed: Callable[[CommitReceipt], CommitReceipt]
-    deadline_seconds: float
+    runs: ModelRuns
     name: ClassVar[str] = "sessions"
     light: ClassVar[bool] = False
 
@@ -75,17 +106,12 @@ class EndedSessions:
         """Extract what is due; see ``Pass.run``."""
         at = now.astimezone(UTC).isoformat(timespec="seconds")
         due = [row for row in self.extractor.waiting(_ALL_LOGS, at) if self.trigger.takes_other(row, now)]
-        client = self.client() if due else None
-        for row in due if client is not None else ():
-            if dry_run:
-                note = f"{row.waiting} messages would be extracted"
-                yield _would(OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note))
-                continue
-            assert client is not None
-            receipt = drive(self.extractor.extraction(row.log, now), client, self.deadline_seconds)
-            yield self.indexed(receipt)
-            if any(result.op == EXTRACTION and result.action is Action.QUEUED for result in receipt.results):
-                return
+
+        def would(row: Extraction) -> OperationResult:
+            note = f"{row.waiting} messages would be extracted"
+            return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note)
+
+        return self.runs.over(due, lambda row: self.extractor.extraction(row.log, now), would, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +119,19 @@ class Promotion:
     """Makes memories of the unread exchanges of hot segments."""
 
     promoter: Promoter
-    client: Callable[[], LLMClient | None]
-    indexed: Callable[[CommitReceipt], CommitReceipt]
-    deadline_seconds: float
+    runs: ModelRuns
     name: ClassVar[str] = PROMOTION
     light: ClassVar[bool] = False
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Promote what is due; see ``Pass.run``."""
+
+        def would(hot: Hot) -> OperationResult:
+            note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
+            return changed(hot.stored.uri, created=False, note=note)
+
         hot = self.promoter.everywhere(now)
-        client = self.client() if hot else None
-        for each in hot if client is not None else ():
-            if dry_run:
-                note = f"heat {each.heat:.1f}: {len(each.pages)} exchanges would become memories"
-                yield _would(changed(each.stored.uri, created=False, note=note))
-                continue
-            assert client is not None
-            receipt = drive(self.promoter.promotion(each, now), client, self.deadline_seconds)
-            yield self.indexed(receipt)
-            if any(result.op == EXTRACTION and result.action is Action.QUEUED for result in receipt.results):
-                return
+        return self.runs.over(hot, lambda each: self.promoter.promotion(each, now), would, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +197,8 @@ class Eviction:
         if beyond <= 0:
             return
         store.usage.flush()
-        free = [
-            each for each in stored if not is_pinned(each.segment.more) and not self.upkeep.brought_back(each.uri, now)
-        ]
+        held = self.upkeep.brought_back(now)
+        free = [each for each in stored if not is_pinned(each.segment.more) and str(each.uri) not in held]
         visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
         worth = sorted(
             zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri)
@@ -224,7 +242,3 @@ def _put(draft: Draft, read: StoredSegment, summary: Summary) -> bool:
         return False
     draft.put(read.uri, dump_segment(replace(now.summed_up(summary.text, MODEL), updated_at=draft.context.now)))
     return True
-
-
-def _would(result: OperationResult) -> CommitReceipt:
-    return CommitReceipt("", Status.DRY_RUN, (result,))

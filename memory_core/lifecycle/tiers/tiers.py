@@ -11,7 +11,14 @@ from memory_core.lifecycle.maintenance.summaries import SummaryWriter
 from memory_core.lifecycle.maintenance.upkeep import Upkeep
 from memory_core.lifecycle.tiers.likeness import TextLikeness
 from memory_core.lifecycle.tiers.overflow import Overflow
-from memory_core.lifecycle.tiers.passes import EndedSessions, Eviction, Promotion, Segmenting, SegmentSummaries
+from memory_core.lifecycle.tiers.passes import (
+    EndedSessions,
+    Eviction,
+    ModelRuns,
+    Promotion,
+    Segmenting,
+    SegmentSummaries,
+)
 from memory_core.lifecycle.tiers.promotion import Promoter
 from memory_core.lifecycle.tiers.trigger import ExtractionTrigger
 from memory_core.llm.client import LLMClient
@@ -49,15 +56,15 @@ def build_tiers(
     overflow = Overflow(upkeep, TextLikeness(lambda: upkeep.indexer.embedder))
     promoter = Promoter(upkeep, extractor)
     trigger = ExtractionTrigger(config.extraction, extractor.queue, extractor.sessions.waiting_exchanges)
-    deadline = config.llm.deadline_seconds
+    runs = ModelRuns(llm, upkeep.indexed, config.llm.deadline_seconds)
     return Tiers(
         overflow,
         promoter,
         trigger,
         (
             Segmenting(upkeep, overflow),
-            EndedSessions(extractor, trigger, llm, upkeep.indexed, deadline),
-            Promotion(promoter, llm, upkeep.indexed, deadline),
+            EndedSessions(extractor, trigger, runs),
+            Promotion(promoter, runs),
             SegmentSummaries(upkeep, writer, overflow.sessions),
             Eviction(upkeep, overflow.sessions),
         ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from memory_core.config.sections import ExtractionConfig
+from memory_core.model.moment import read_moment
 from memory_core.model.uri import MemoryUri
 from memory_core.storage.tables.extractions import Extraction, ExtractionQueue
 
@@ -69,12 +70,8 @@ class ExtractionTrigger:
 
         One that grew in the future, under a clock that was wrong, has ended, too: nobody can tell when it grew.
         """
-        grown = self.queue.grown_at(log)
-        if grown is None:
-            return False
-        moment = datetime.fromisoformat(grown)
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return abs(now - moment) >= timedelta(minutes=self.config.idle_minutes)
+        grown = read_moment(self.queue.grown_at(log))
+        return grown is not None and abs(now - grown) >= timedelta(minutes=self.config.idle_minutes)
 
     def why(self, row: Extraction) -> str:
         """What a session that is not extracted yet waits for."""

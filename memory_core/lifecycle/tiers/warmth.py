@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from memory_core.config.lifetime import TiersConfig
 from memory_core.lifecycle.tiers.stored import StoredSegment
+from memory_core.model.moment import read_moment
 from memory_core.scoring.heat import HeatWeights, heat
 from memory_core.storage.store import Store
 from memory_core.storage.tables.usage import Usage
@@ -46,16 +47,8 @@ def _warmth(config: TiersConfig, stored: StoredSegment, used: Mapping[str, Usage
     counted = [usage for turn in stored.turns() if (usage := used.get(turn)) is not None]
     visits = sum(usage.access_count for usage in counted)
     last = max((usage.last_accessed_at for usage in counted), default=None)
-    since = last or _moment(stored.segment.created_at) or now
+    since = last or read_moment(stored.segment.created_at) or now
     weights = HeatWeights(config.heat_alpha, config.heat_beta, config.heat_gamma, config.heat_tau_hours)
     fresh = max(0, visits - stored.segment.visits_counted)
     hours = (now - since).total_seconds() / 3_600.0
     return Warmth(fresh, visits, last, heat(fresh, stored.segment.interactions, hours, weights))
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
