@@ -208,6 +208,14 @@ def test_wrong_setting_in_the_file_is_named_with_those_there_are(tmp_path: Path,
     assert "object" in words or "limits.commit_bytes" in said
 
 
+def test_a_list_is_written_as_json_or_with_its_separator(tmp_path: Path) -> None:
+    listed = load(environment={}, flags={"home": str(tmp_path), "schema_dirs": '["/one", "/两, drei"]'})
+    assert listed.schema_dirs == (Path("/one"), Path("/两, drei"))
+    named = load(environment={"RUNEBOOK_HTTP_ALLOWED_HOSTS": "a.example, b.example"}, flags={"home": str(tmp_path)})
+    assert named.http.allowed_hosts == ("a.example", "b.example")
+    assert "Write a JSON list" in refusal(home=str(tmp_path), schema_dirs='["/one"')
+
+
 def test_wrong_flag_is_named(tmp_path: Path) -> None:
     home = str(tmp_path)
     assert "there is no setting 'colour'" in refusal(home=home, colour="1")

@@ -115,9 +115,16 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 def _decoded(dotted: str, raw: Any) -> Any:
     paths, words = ("schema_dirs", "prompt_dirs"), ("secrets_allowed", "http.allowed_hosts", "http.allowed_origins")
     separator = os.pathsep if dotted in paths else "," if dotted in words else None
-    if separator is not None and isinstance(raw, str):
-        return [part for part in raw.split(separator) if part]
-    return raw
+    if separator is None or not isinstance(raw, str):
+        return raw
+    if raw.lstrip().startswith("["):
+        try:
+            return json.loads(raw)
+        except json.JSONDecodeError as error:
+            raise ConfigInvalid(
+                f"setting '{dotted}': {error.msg}.", hint=f"Write a JSON list, or the parts with {separator!r} between."
+            ) from error
+    return [part.strip() for part in raw.split(separator) if part.strip()]
 
 
 def _set(target: dict[str, Any], dotted: str, value: Any) -> None:
