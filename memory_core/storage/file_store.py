@@ -30,6 +30,8 @@ INDEX_NAME = "index.sqlite3"
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
 #: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.
 _TICK_NS = 20_000_000
+#: Copies that editors and tools keep beside a file they change; no memory has such a name.
+_LEFT_BY_EDITORS = ("~", ".bak", ".orig", ".rej", ".swp", ".swx", ".tmp", "#")
 _NAMELESS = 1_000
 
 
@@ -249,6 +251,8 @@ class FileStore:
 
     def uri_of(self, path: Path) -> MemoryUri | None:
         """The URI of a path below the root; None for machine files, hidden ones and names that no URI can have."""
+        if path.name.endswith(_LEFT_BY_EDITORS) and not path.is_dir():
+            return None
         try:
             parts = path.relative_to(self.root).parts
             uri = MemoryUri.parse("viking://" + "/".join(parts)) if parts else MemoryUri()
@@ -327,6 +331,8 @@ class FileStore:
         if item.name.startswith(".") and item.name not in (ABSTRACT_NAME, OVERVIEW_NAME):
             return None
         try:
+            if item.name.endswith(_LEFT_BY_EDITORS) and not item.is_dir():
+                return None
             uri = directory.child(item.name)
             if uri.name != item.name and not self.path_for(uri).exists():
                 raise InvalidUri("its name is in a decomposed Unicode form", hint="Rename it in composed form (NFC).")

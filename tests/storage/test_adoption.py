@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def path_of(store: Store, name: str) -> Path:
-    path = store.files.path_for(NOTES.child(name))
+    path = store.files.path_for(NOTES) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -64,6 +64,15 @@ def test_a_renamed_file_is_one_move_and_keeps_its_counts(store: Store, old: str,
     assert moved_from(store, NOTES.child(new)) == str(before)
     assert store.ledger.usage([str(NOTES.child(new))])[str(NOTES.child(new))].access_count == 2
     assert store.ledger.usage([str(before)]) == {}
+
+
+@pytest.mark.parametrize("copy", ["dog.md.bak", "猫.md~", ".dog.md.swp", "dog.md.orig", "#dog.md#"])
+def test_what_an_editor_leaves_beside_a_file_is_no_memory(store: Store, copy: str) -> None:
+    store.commit(set_text(NOTES.child("dog.md"), "barks 叫\n"))
+    path_of(store, copy).write_text("barked\n", encoding="utf-8")
+    assert store.adopt() == 0
+    assert store.files.uri_of(path_of(store, "dog.md").with_name(copy)) is None or copy.startswith(".")
+    assert [entry.uri.name for entry in store.files.walk(NOTES) if not entry.uri.name.startswith(".")] == ["dog.md"]
 
 
 def test_a_move_whose_halves_come_apart_is_still_one_move(store: Store) -> None:
