@@ -14,7 +14,7 @@ from memory_core.config import Config
 from memory_core.errors import RunebookError
 from memory_core.index.indexer import Indexer
 from memory_core.index.providers import open_embedder, open_reranker
-from memory_core.index.sealing import SealedIndex
+from memory_core.index.vector_index import open_vectors
 from memory_core.lifecycle.counted_model import CountedModel
 from memory_core.llm.client import Closeable, LLMClient
 from memory_core.llm.providers import open_client
@@ -61,7 +61,7 @@ class OpenedStore:
             step=step,
         )
         state = self.store.files.state
-        vectors = SealedIndex(state, mode=config.index.mode, exact_below=config.index.exact_below)
+        vectors = open_vectors(config.index, state)
         self.indexer = Indexer(
             self.store.ledger, state / INDEX_NAME, registry.type_at, open_embedder(config.embedding), vectors
         )

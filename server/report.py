@@ -58,5 +58,5 @@ def _call_line(call: Mapping[str, Any]) -> str:
     return f"{call['purpose']}{model}: {call['calls']:,} calls{failures}, {tokens}"
 
 
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:,}"
+def _figure(value: float | str | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:,}"

@@ -1,5 +1,6 @@
 """Settings: what can be set (``sections``), and where it comes from (``loading``)."""
 
+from memory_core.config.hooks import HooksConfig
 from memory_core.config.lifetime import ChatConfig, MaintenanceConfig, TiersConfig
 from memory_core.config.loading import CONFIG_NAME, environment_name, example, load, settings
 from memory_core.config.sections import (
@@ -15,6 +16,7 @@ from memory_core.config.sections import (
     SearchConfig,
     is_space,
 )
+from memory_core.config.sharing import SharingConfig
 
 __all__ = [
     "CONFIG_NAME",
@@ -22,6 +24,7 @@ __all__ = [
     "Config",
     "EmbeddingConfig",
     "ExtractionConfig",
+    "HooksConfig",
     "HttpConfig",
     "IndexConfig",
     "LLMConfig",
@@ -30,6 +33,7 @@ __all__ = [
     "ProjectConfig",
     "RetrieveConfig",
     "SearchConfig",
+    "SharingConfig",
     "TiersConfig",
     "environment_name",
     "example",

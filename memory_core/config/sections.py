@@ -11,8 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from memory_core.config.hooks import HooksConfig
 from memory_core.config.lifetime import ChatConfig, MaintenanceConfig, TiersConfig
 from memory_core.config.section import Section
+from memory_core.config.sharing import SharingConfig
 from memory_core.errors import ConfigInvalid
 
 _DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
@@ -36,13 +38,22 @@ def is_space(name: str) -> bool:
 class IndexConfig(Section):
     """The vector index."""
 
-    mode: Literal["auto", "exact", "chroma"] = Field(
+    mode: Literal["auto", "exact", "chroma", "http"] = Field(
         "auto",
         description="auto scans exactly while a space is small and uses Chroma when it is large; "
-        "exact never uses Chroma; chroma always does.",
+        "exact never uses Chroma; chroma always does; http keeps vectors in a Chroma server or Chroma Cloud.",
     )
     exact_below: int = Field(
         50_000, ge=1, description="In auto mode, vectors a space may have before Chroma takes over."
+    )
+    url: str = Field(
+        "http://127.0.0.1:8000",
+        description="In http mode, address of the Chroma server (chroma run), or https://api.trychroma.com; "
+        "a key is taken from the environment variable CHROMA_API_KEY.",
+    )
+    tenant: str = Field("", description="In http mode, the tenant; needed by Chroma Cloud, empty is the server's own.")
+    database: str = Field(
+        "", description="In http mode, the database; needed by Chroma Cloud, empty is the server's own."
     )
 
 
@@ -315,6 +326,8 @@ class Config(Section):
         (), description="Strings that look like secrets and are none, or their SHA-256."
     )
     http: HttpConfig = Field(HttpConfig(), description="The HTTP and SSE server.")
+    hooks: HooksConfig = Field(HooksConfig(), description="Answers to hosts' hooks.")
+    sharing: SharingConfig = Field(SharingConfig(), description="One server for several hosts.")
 
     @property
     def root(self) -> Path:

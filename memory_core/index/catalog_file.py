@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from memory_core.errors import StorageFailed
 from memory_core.index.resting import DDL as RESTING_DDL
+from memory_core.index.sent import DDL as SENT_DDL
 from memory_core.index.vectors import DDL as VECTORS_DDL
 from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.storage import atomic
@@ -88,7 +89,7 @@ CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS
     + WAITING_DDL
 )
 #: A catalog is made anew rather than altered: the ledger and the files fill it.
-_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL)
+_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL)
 
 
 class CatalogFile:

@@ -35,6 +35,7 @@ from memory_core.model.memory_file import parse
 from memory_core.model.schema import MemoryType
 from memory_core.model.segment import is_archived_segment
 from memory_core.model.uri import MemoryUri
+from memory_core.model.waiting import listened, tell
 from memory_core.storage.ledger import ChangeRow, Ledger
 from memory_core.storage.lock import StoreLock
 from memory_core.storage.tables.change_feed import Touched
@@ -50,6 +51,7 @@ _SLICE_CHANGES = 300
 _FOREGROUND_CHANGES = 2_000
 _SLICE_SECONDS = 0.2
 _RECENT_FILES = 300
+_TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
 
@@ -136,8 +138,11 @@ class Follower:
             except StoreBusy:
                 if wait_seconds is None:
                     raise
-            if report is not None and (behind := self.behind()) is not None:
-                report(behind)
+            if (report is not None or listened()) and (behind := self.behind()) is not None:
+                if behind.total - behind.done >= _TOLD_FROM:
+                    tell("bringing the index up to date", behind.done, behind.total, unit=behind.counted)
+                if report is not None:
+                    report(behind)
         self._far_behind = False
         return None
 

@@ -20,7 +20,7 @@ from memory_core.index.catalog import Catalog
 from memory_core.index.embedder import Embedder
 from memory_core.index.embedding import PassageEmbedding, Progress
 from memory_core.index.following import FOLLOW_SECONDS, Behind, Follower, TypeAt
-from memory_core.index.sealing import SealedIndex
+from memory_core.index.vector_index import VectorIndex
 from memory_core.index.vectors import count, prune, unsound
 from memory_core.index.waiting import await_missing, dead_vectors, passage_count
 from memory_core.storage.ledger import Ledger
@@ -33,6 +33,8 @@ _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
 #: A process that only searches opens what others sealed this often.
 _UPKEEP_SECONDS = 60.0
+#: While a vector server is away, and once it is back.
+_TROUBLED_SECONDS = 5.0
 #: A catalog that is damaged again at once is left to the next request.
 _HEALINGS = 3
 
@@ -52,7 +54,7 @@ class Indexer:
     """
 
     def __init__(
-        self, ledger: Ledger, path: Path, type_at: TypeAt, embedder: Embedder | None, vectors: SealedIndex
+        self, ledger: Ledger, path: Path, type_at: TypeAt, embedder: Embedder | None, vectors: VectorIndex
     ) -> None:
         self.catalog = Catalog(path)
         self.vectors = vectors
@@ -186,6 +188,19 @@ class Indexer:
         self.follow(None)
         return self._embedding.all(report)
 
+    def send_all(self) -> None:
+        """Bring the vector server up to date, if there is one, however long that takes; ``vectors.trouble`` tells."""
+        fingerprint = self._embedding.fingerprint
+        if self.vectors.server is None or fingerprint is None:
+            return
+        for space in self.catalog.spaces():
+            connection = self.catalog.connection()
+            while not self._closing.is_set() and self.vectors.seal_due(connection, space, fingerprint):
+                if not self.vectors.seal(connection, space, fingerprint):
+                    if self.vectors.trouble is not None:
+                        return
+                    self._closing.wait(_PAUSE_SECONDS)  # it is done, or the background is at it
+
     def drop_unsound(self) -> int:
         """Drop vectors that are none; what they were of waits for new ones.
 
@@ -223,7 +238,7 @@ class Indexer:
 
     def _work(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait(_UPKEEP_SECONDS)
+            self._wake.wait(_UPKEEP_SECONDS if self.vectors.trouble is None else _TROUBLED_SECONDS)
             await_quiet(self._wake, self._closing, pause_seconds=_PAUSE_SECONDS, limit_seconds=_PAUSE_LIMIT_SECONDS)
             if self._closing.is_set():
                 return
@@ -262,8 +277,9 @@ class Indexer:
                 return
             self._prune(space, fingerprint)
             connection = self.catalog.connection()  # another one, once the catalog was replaced
-            if self.vectors.seal_due(connection, space, fingerprint):
-                self.vectors.seal(connection, space, fingerprint)
+            while not self._closing.is_set() and self.vectors.seal_due(connection, space, fingerprint):
+                if not self.vectors.seal(connection, space, fingerprint):
+                    break
 
     def _prune(self, space: str, fingerprint: str) -> None:
         """Drop vectors of texts that are gone, once they outnumber those of texts that are there."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from memory_core.errors import EmbeddingFailed
+from memory_core.model.waiting import waited
 
 Model = TypeVar("Model")
 
@@ -61,7 +62,7 @@ class BackgroundModel(Generic[Model]):
         if self._model is None:
             self.start()
             patience = self._began + _PATIENCE_SECONDS - time.monotonic()
-            self._settled.wait(max(0.0, min(timeout_seconds, patience)))
+            waited(self._settled.wait, max(0.0, min(timeout_seconds, patience)), "the model is being loaded")
         return self._model is not None
 
     def get(self) -> Model:

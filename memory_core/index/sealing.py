@@ -19,26 +19,22 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory_core.errors import StorageFailed, StoreBusy
 from memory_core.index import vectors as log
-from memory_core.index.chroma import (
-    BATCH_ROWS,
-    ChromaSegment,
-    Segment,
-    SegmentBroken,
-    collection_name,
-    unavailable,
-)
+from memory_core.index.chroma import BATCH_ROWS, ChromaSegment, Segment, SegmentBroken, collection_name, unavailable
 from memory_core.index.sealing_worker import SealingProcess, check, survives
 from memory_core.index.snapshot import Manifest, Snapshots
 from memory_core.index.vectors import ExactScan
 from memory_core.storage import atomic
 from memory_core.storage.lock import StoreLock, sealing_lock
+
+if TYPE_CHECKING:
+    from memory_core.index.chroma_server import ChromaServer
 
 _log = logging.getLogger(__name__)
 
@@ -56,14 +52,14 @@ class IndexStatus:
     """How one space and model are searched by this process.
 
     Attributes:
-        backend: chroma means a sealed snapshot and a scan of the newer rows.
+        backend: chroma means a sealed snapshot and a scan of the newer rows, http the same with a server.
         sealed_rows: Rows in the snapshot.
         scanned_rows: Rows scanned exactly, as of the last search.
         generation: Of the snapshot; 0 without one.
         reason: Why Chroma is not used, or what last went wrong with it; None when all is well.
     """
 
-    backend: Literal["chroma", "exact"]
+    backend: Literal["chroma", "exact", "http"]
     sealed_rows: int
     scanned_rows: int
     generation: int
@@ -106,6 +102,10 @@ class SealedIndex:
         seal_rows: New rows that make sealing, or opening a newer snapshot, worth while.
         retry_seconds: How long to leave it after a failure; doubled with each in a row.
     """
+
+    #: No server is needed, so none is missing.
+    trouble: str | None = None
+    server: ChromaServer | None = None
 
     def __init__(
         self,

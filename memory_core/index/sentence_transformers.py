@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -241,6 +242,7 @@ def _loaded(kind: str, name: str, device: str | None) -> Any:
         ) from error
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
     transformers_logging.disable_progress_bar()
+    _show_downloads_to_people()
     build = getattr(sentence_transformers, kind)
     broken = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, EOFError, SafetensorError)
     try:
@@ -252,6 +254,15 @@ def _loaded(kind: str, name: str, device: str | None) -> Any:
             return build(name, device=device)
     except broken as error:
         raise _failed(name, "loaded", error) from error
+
+
+def _show_downloads_to_people() -> None:
+    """A bar on stderr where that is a terminal; a server's host gets none into its log."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils.tqdm import enable_progress_bars
+
+    if sys.stderr is not None and sys.stderr.isatty() and not constants.HF_HUB_DISABLE_PROGRESS_BARS:
+        enable_progress_bars()
 
 
 def _failed(name: str, what: str, error: Exception) -> EmbeddingFailed:

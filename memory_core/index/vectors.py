@@ -155,6 +155,46 @@ def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: i
     return int(row[0])
 
 
+def count_up_to(connection: sqlite3.Connection, space: str, fingerprint: str, seq: int) -> int:
+    """How many rows are not newer than ``seq``."""
+    row = connection.execute(
+        "SELECT count(*) FROM vectors WHERE space = ? AND fingerprint = ? AND seq <= ?", (space, fingerprint, seq)
+    ).fetchone()
+    return int(row[0])
+
+
+def numbers(connection: sqlite3.Connection, space: str, fingerprint: str) -> set[int]:
+    """The numbers of all rows."""
+    rows = connection.execute("SELECT seq FROM vectors WHERE space = ? AND fingerprint = ?", (space, fingerprint))
+    return {int(seq) for (seq,) in rows}
+
+
+def sample(
+    connection: sqlite3.Connection, space: str, fingerprint: str, seq: int, limit: int
+) -> dict[int, NDArray[np.float32]]:
+    """Vectors float32 (dim,) of some rows not newer than ``seq``, drawn at random, by number."""
+    drawn = connection.execute(
+        "SELECT seq FROM vectors WHERE space = ? AND fingerprint = ? AND seq <= ? ORDER BY random() LIMIT ?",
+        (space, fingerprint, seq, limit),
+    )
+    return by_seq(connection, [int(number) for (number,) in drawn])
+
+
+def nearest(
+    connection: sqlite3.Connection, space: str, fingerprint: str, query: NDArray[np.float32], k: int
+) -> list[tuple[int, float]]:
+    """The ``k`` nearest rows as ``(seq, cosine)``, best first, read page by page: they need not fit in memory."""
+    found, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+    after = 0
+    while True:
+        seqs, page = rows_after(connection, space, fingerprint, after, _READ_ROWS)
+        if not len(seqs):
+            return best(np.concatenate(found), np.concatenate(scores), k)
+        found.append(seqs)
+        scores.append(page @ query)
+        after = int(seqs[-1])
+
+
 def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
     """Vectors float32 (dim,) by number; numbers not in the log are left out."""
     found: dict[int, NDArray[np.float32]] = {}

@@ -89,6 +89,11 @@ def _index(metrics: Metrics) -> Iterator[Family]:
     yield _gauge("passages", "Texts to be found by meaning.", metrics.passages)
     yield _gauge("passages_embedded", "Of them, those with a vector of the model in use.", metrics.vectors)
     yield _gauge("passages_waiting", "Of them, those that wait for a vector.", metrics.waiting)
+    server = metrics.vector_server
+    if server is not None:
+        yield _gauge("vector_server_up", "Whether the vector server answers.", int(server.trouble is None))
+        yield _gauge("vector_server_rows", "Vectors that it holds.", server.held)
+        yield _gauge("vector_server_waiting", "Vectors that are to be sent to it.", server.waiting)
 
 
 def _models(metrics: Metrics) -> Iterator[Family]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_core.index import waiting
 from memory_core.index.indexer import Indexer
 from memory_core.storage.ledger import Ledger
 from memory_core.storage.tables.model_calls import ModelCalls
+
+if TYPE_CHECKING:
+    from memory_core.index.server_state import ServerState
 
 _ARCHIVE = "viking://archive"
 _SEGMENTS = "*/segments/*.md"
@@ -51,6 +54,7 @@ class Metrics:
         waiting: How many still wait for one; None while it is not loaded.
         embedded: Vectors that were computed since the index was made, of the whole store.
         reused: Texts that came again meanwhile and had their vector; likewise.
+        vector_server: Where vectors are sent, if they are; its address is told with ``state_bytes`` only.
     """
 
     cells: Mapping[tuple[str, str], int]
@@ -79,6 +83,7 @@ class Metrics:
     waiting: int | None
     embedded: int
     reused: int
+    vector_server: ServerState | None = None
 
     @property
     def memories(self) -> int:
@@ -139,6 +144,8 @@ class Metrics:
             },
             "models": [made.as_dict() for made in self.model_calls],
         }
+        if self.vector_server is not None:
+            facts["vector_server"] = self.vector_server.as_dict()
         return facts
 
     def _summed(self, part: int) -> Mapping[str, int]:
@@ -202,7 +209,17 @@ def collect(
         waiting=behind if known else None,
         embedded=embedded,
         reused=reused,
+        vector_server=_server(indexer, spaces, whole=state is not None),
     )
+
+
+def _server(indexer: Indexer, spaces: Sequence[str], *, whole: bool) -> ServerState | None:
+    if indexer.vectors.server is None:
+        return None
+    from memory_core.index.server_state import look
+
+    found = look(indexer.vectors.server, indexer.catalog.connection(), spaces)
+    return found if whole else replace(found, place="", hint=None)
 
 
 def spaces_of(indexer: Indexer) -> tuple[str, ...]:

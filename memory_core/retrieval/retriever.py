@@ -133,6 +133,9 @@ class Retriever:
             seen = every([*given, self._seen(project)])
             found = self._candidates.gather(Sought(query, vectors, seen, limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
+        if vectors and self._indexer.vectors.trouble is not None:
+            notes.append("the vector server is not used for now; nearness in meaning was computed here, exactly")
+            self._indexer.wake()
         if not kept:
             notes.append(_nothing(score_threshold, any(given), project))
         return FindResult(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from server.commands.opening import Commands, open_memory_of, settings_of, show
-from server.commands.progress import Progress, passages_line
+from server.commands.progress import Progress, passages
 
 
 def register(commands: Commands) -> None:
@@ -30,29 +30,36 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def rebuild(arguments: argparse.Namespace) -> int:
-    """Build the index anew, with a line of progress on stderr."""
+    """Build the index anew, with progress on stderr."""
+    from memory_core.model.waiting import Stage
+
     with open_memory_of(arguments, warm=False) as memory:
         with Progress() as tell:
             rebuilt = memory.rebuild(
                 reembed=arguments.reembed,
-                report=lambda behind: tell(f"{behind.done:,} of {behind.total:,} {behind.counted} are indexed"),
+                report=lambda behind: tell(Stage("indexing", behind.done, behind.total, behind.counted)),
             )
         computed = 0
         if memory.indexer.embedder is not None:
             before = memory.indexer.vector_count()
             with Progress() as tell:
-                memory.indexer.embed_all(lambda now: tell(passages_line(now)))
+                memory.indexer.embed_all(lambda now: tell(passages(now)))
             computed = memory.indexer.vector_count() - before
+            memory.indexer.send_all()
+        trouble = memory.indexer.vectors.trouble
     facts = {
         "files": rebuilt.files,
         "documents": rebuilt.documents,
         "vectors_kept": rebuilt.vectors_kept,
         "vectors_dropped": rebuilt.vectors_dropped,
         "vectors_computed": computed,
+        **({} if trouble is None else {"not_sent": trouble}),
     }
     text = (
         f"The index was built anew: {rebuilt.documents:,} documents of {rebuilt.files:,} files; "
         f"{rebuilt.vectors_kept:,} vectors kept, {rebuilt.vectors_dropped:,} dropped, {computed:,} computed."
     )
+    if trouble is not None:
+        text += f"\nNot sent: {trouble} A running server does that once it can."
     show(arguments, facts, text)
     return 0

@@ -22,8 +22,10 @@ from memory_core.index.snapshot import Snapshots
 from memory_core.index.vectors import prune, unsound
 from memory_core.index.waiting import await_missing
 from memory_core.lifecycle.doctor.checks_folder import check_folder, open_to_others, stale_files
+from memory_core.lifecycle.doctor.checks_hooks import check_hooks
 from memory_core.lifecycle.doctor.checks_index import check_index
 from memory_core.lifecycle.doctor.checks_ledger import check_files, check_ledger
+from memory_core.lifecycle.doctor.checks_server import check_server
 from memory_core.lifecycle.doctor.examination import Subject, looking_at
 from memory_core.lifecycle.doctor.findings import Finding, Report, Severity
 from memory_core.lifecycle.doctor.rebuild import refill
@@ -70,6 +72,7 @@ def repair(config: Config, registry: MemoryTypeRegistry) -> Report:
 
 def _findings(subject: Subject) -> Iterator[Finding]:
     yield from check_folder(subject)
+    yield from check_hooks(subject)
     ledger = list(check_ledger(subject))
     yield from ledger
     broken = any(finding.check == "ledger" and finding.severity is Severity.ERROR for finding in ledger)
@@ -80,6 +83,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
     except (sqlite3.Error, RunebookError) as error:
         yield Finding("files", Severity.ERROR, str(subject.config.root), f"the examination ended early: {error}")
     yield from check_index(subject)
+    yield from check_server(subject)
 
 
 def _fingerprint(config: Config) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from memory_core.index.catalog import Catalog, Position
 from memory_core.index.following import Behind, Follower
+from memory_core.index.sent import begin_anew
 from memory_core.index.waiting import await_missing
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.file_store import INDEX_NAME
@@ -52,6 +53,8 @@ def rebuild_index(
 ) -> Rebuilt:
     """Drop the catalog, vectors of texts that are gone and all snapshots, and fill the catalog again.
 
+    A vector server is emptied and filled again by whoever sends to it next.
+
     Args:
         store: The open store.
         registry: The memory types.
@@ -68,6 +71,7 @@ def rebuild_index(
         with catalog.writing() as connection:
             dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
             await_missing(connection)
+            begin_anew(connection)
         drop_snapshots(store.files.state)
         connection = catalog.connection()
         return Rebuilt(store.ledger.feed.files(), catalog.count(), _count(connection), dropped)

@@ -176,6 +176,8 @@ class Purger:
         )
         left = list(self._left(traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
         notes = ["backups and exports are not touched"]
+        if self._indexer.vectors.trouble is not None:
+            notes.append("the vector server is away: numbers of these texts are deleted there once it is back")
         if left:
             more = f" and {len(left) - _NAMED_FILES} more" if len(left) > _NAMED_FILES else ""
             notes.append(f"these still hold words or the name of it: {', '.join(left[:_NAMED_FILES])}{more}")
