@@ -48,6 +48,7 @@ from pydantic import ValidationError
 from memory_core.errors import AnswerUnusable, ModelFailed, ModelUnavailable, RunebookError
 from memory_core.llm.client import Completion, LLMRequest, StopReason, drive
 from memory_core.llm.strict_schema import system_text
+from memory_core.model.waiting import tell
 from server.frames import scrub
 
 _logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ ROUNDS_LIMIT = 10
 
 _INPUT_REQUIRED_SINCE = "2026-07-28"
 _RUNNING_LIMIT = 16  # each holds a loop, and in the legacy era one of the SDK's 40 worker threads
+_STEPS_A_ROUND = 4  # what is told in one round, at least: so that progress also rises from call to call
 _KEPT_LIMIT = 32  # outcomes for clients that come back late, or repeat a round whose answer they lost
 _CUT = frozenset({"maxtokens", "length"})
 _REFUSED = frozenset({"refusal", "contentfilter", "safety"})
@@ -254,6 +256,7 @@ class _Exchange(Generic[Outcome]):
         """
         with self._lock:
             if self._request is not None and (answer := (answers or {}).get(self._question_key())) is not None:
+                tell("the client's model answered", at_least=_STEPS_A_ROUND * self._asked)
                 self._advance(_read(answer))
             if self._request is not None:
                 return InputRequiredResult(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from mcp.server.mcpserver import Context
@@ -23,6 +24,7 @@ from memory_core.model.changes import CommitReceipt
 from memory_core.model.json_schema import compact_schema
 from memory_core.model.operations import MemoryOperations
 from server import render
+from server.progress import told_of, wants_progress
 from server.session import MemorySession
 from server.taking_back import stands_alone, take_back
 
@@ -51,8 +53,9 @@ class StrictTool(Tool):
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
             return render.failure(_argument_errors(error, list(self.parameters["properties"])))
+        call = partial(super().run, arguments, context, convert_result)
         try:
-            return await super().run(arguments, context, convert_result)
+            return await (told_of(context, call) if wants_progress(context) else call())
         except UnexpectedToolError as error:  # the SDK logs its cause; the type must stay
             raise UnexpectedToolError(f"{self.name} failed unexpectedly. Next: {_CRASH_HINT}") from error
 
@@ -145,7 +148,9 @@ def build_tools(session: MemorySession) -> list[Tool]:
         }
         if private_mode is not None:
             stands_alone("private_mode", {"undo": undo, "forget": forget, **asked})
-            return render.receipt_result(session.private_mode.switch(ctx, private_mode))
+            switched = session.private_mode.switch(ctx, private_mode)
+            session.tell_hooks(private=private_mode)
+            return render.receipt_result(switched)
         if undo is not None or forget is not None:
             memory = session.memory()
             here = session.workspace.known(ctx, memory.config.project)

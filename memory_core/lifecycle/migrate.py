@@ -23,6 +23,7 @@ from memory_core.model.memory_file import MemoryFile, dump, parse
 from memory_core.model.record import MemoryRecord, read_record, record_key, write_record
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
+from memory_core.model.waiting import tell
 from memory_core.registry import MemoryTypeRegistry, resolve_category
 from memory_core.storage.store import Snapshot, Store
 from memory_core.update.bounds import Context
@@ -144,6 +145,7 @@ def migrate(
     todo = list(survey.expected)
     commits: list[str] = []
     for start in range(0, len(todo), batch_files):
+        tell("migrating", start, len(todo), unit="files")
         batch = _Batch(survey, context, todo[start : start + batch_files])
         receipt = store.commit(batch.plan, kind="migrate", now=moment, dry_run=dry_run)
         batch.settle(dry_run=dry_run)

@@ -15,6 +15,7 @@ from memory_core.llm.client import Completion, LLMRequest, TokenUsage, Turn
 from memory_core.llm.structured import JSONAdapter
 from memory_core.model.json_schema import compact_schema
 from memory_core.model.reasoning import ReasoningAction
+from memory_core.model.waiting import tell
 from memory_core.react.actions import Reading
 from memory_core.react.fencing import cut_end
 from memory_core.scoring.tokens import count_tokens
@@ -130,6 +131,8 @@ class Exchange:
         request = self.adapter.format(self.system, turns, self.max_tokens)
         self.requests_left -= 1
         self.usage += TokenUsage(requests=1)
+        asked = self.usage.requests
+        tell(f"waiting for the model, request {asked} of at most {asked + self.requests_left}")
         completion = yield request
         self.usage += replace(completion.usage, requests=0)
         parsed = self.adapter.parse(completion)

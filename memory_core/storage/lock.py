@@ -14,8 +14,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from memory_core.errors import StorageFailed, StoreBusy
+from memory_core.model.waiting import waited
 
 _POLL_SECONDS = 0.002
+_OCCUPIED = "waiting for another writer of the store"
 
 
 def store_lock(state: Path) -> StoreLock:
@@ -48,13 +50,12 @@ class StoreLock:
             StorageFailed: If the system refuses the lock's file.
         """
         patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        if not self._threads.acquire(timeout=patience):
+        if not waited(lambda seconds: self._threads.acquire(timeout=seconds), patience, _OCCUPIED):
             raise _busy(patience)
         try:
             try:
-                self._processes.acquire(timeout=patience, poll_interval=_POLL_SECONDS)
-            except Timeout:
-                raise _busy(patience) from None
+                if not waited(self._acquired, patience, _OCCUPIED):
+                    raise _busy(patience)
             except OSError as error:
                 raise StorageFailed(
                     f"the store cannot be locked for writing: {error.strerror or error}.",
@@ -66,6 +67,14 @@ class StoreLock:
                 self._processes.release()
         finally:
             self._threads.release()
+
+    def _acquired(self, timeout_seconds: float) -> bool:
+        """Whether no other process holds the lock any more, after so long a wait at most."""
+        try:
+            self._processes.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+        except Timeout:
+            return False
+        return True
 
 
 def _busy(waited_seconds: float) -> StoreBusy:

@@ -21,6 +21,7 @@ from memory_core.errors import RunebookError
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, Status, overall
 from memory_core.model.problems import FileProblem
 from memory_core.model.uri import MemoryUri
+from memory_core.model.waiting import tell
 from memory_core.storage import atomic
 from memory_core.storage.author import current_author
 from memory_core.storage.delivery import DELAYED, Delivered, Delivery
@@ -42,6 +43,7 @@ _RETRY_SECONDS = 1.0
 _SAVED_MEANWHILE = "changed by hand in the same moment: the hand edit stands, and this text is in its history"
 #: Of a commit, where other writers come in between because somebody deleted the lock's file.
 _ATTEMPTS = 3
+_TOLD_FROM = 100  # changes of one commit
 #: Note of a receipt that a repeated request got.
 REPEATED = "repeated request_id"
 
@@ -239,6 +241,8 @@ class Store:
             follows=newest if external is None else external,
         )
         self._step("acknowledged")
+        if len(change_set.changes) >= _TOLD_FROM:
+            tell(f"the commit is recorded; {len(change_set.changes):,} files are written")
         with self.adoption.times.writing({change.uri.parent for change in change_set.changes}):
             delivered = self._delivery.deliver(seq, change_set.changes, view.seen)
         self._step("renamed")

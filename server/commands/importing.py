@@ -6,10 +6,10 @@ Progress goes to stderr, what was done to stdout; no text of a memory is ever pr
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memory_core.model.waiting import Listener, Stage
 from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
 
@@ -103,7 +103,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
     from memory_core.lifecycle.transfer.merging import OnConflict
 
     into = _spaces(arguments)
-    with open_memory_of(arguments, warm=False) as memory, Progress(patience=True) as tell:
+    with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
         memory.expect_writable()
         done = import_archive(
             memory.store,
@@ -116,7 +116,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
             partial=arguments.partial,
             dry_run=arguments.dry_run,
             discretion=memory.updater.discretion,
-            progress=lambda taken, total: tell(f"{taken:,} of {total:,} files done"),
+            progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
         )
         memory.indexer.follow()
     show(arguments, done.as_dict(), "\n".join(done.lines()))
@@ -127,7 +127,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
     from memory_core.lifecycle.imports.run import Desk, Wishes, import_source, recognised
 
     into = _spaces(arguments)
-    with open_memory_of(arguments, warm=False) as opened, Progress(patience=True) as tell:
+    with open_memory_of(arguments, warm=False) as opened, Progress() as tell:
         memory = opened if into is None else opened.view(*into)
         memory.expect_writable()
         _check_model(arguments, memory)
@@ -140,7 +140,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
             memory.config, memory.store, memory.registry, memory.updater, memory.recorder, memory.indexer.follow
         )
         with recognised(path, arguments.format) as (source, found):
-            done = import_source(desk, source, found, wishes, progress=tell)
+            done = import_source(desk, source, found, wishes, progress=lambda line: tell(Stage(line)))
         memory.indexer.follow()
         if arguments.extract and not arguments.dry_run:
             _extract(memory, done, tell)
@@ -159,10 +159,10 @@ def _check_model(arguments: argparse.Namespace, memory: Memory) -> None:
         )
 
 
-def _extract(memory: Memory, done: ImportReport, tell: Callable[[str], None]) -> None:
+def _extract(memory: Memory, done: ImportReport, tell: Listener) -> None:
     """Make memories of the conversations that came in."""
     for number, session_id in enumerate(done.sessions, start=1):
-        tell(f"{number:,} of {len(done.sessions):,} conversations: asking the model")
+        tell(Stage("extracting", number - 1, len(done.sessions), "conversations"))
         for receipt in memory.extract_waiting(session_id):
             done.commits += [receipt.commit_id] if receipt.commit_id else []
             done.extracted += len(receipt.changed_uris)

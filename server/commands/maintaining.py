@@ -37,15 +37,16 @@ def register(commands: Commands) -> None:
 
 def maintain(arguments: argparse.Namespace) -> int:
     """Run maintenance and say what each pass did."""
+    from memory_core.model.waiting import Stage
     from server.render import receipt_text
 
     facts: list[dict[str, Any]] = []
     lines: list[str] = []
     failed = False
-    with open_memory_of(arguments) as memory, Progress(patience=True) as tell:
+    with open_memory_of(arguments) as memory, Progress() as tell:
         for done in memory.maintain(dry_run=arguments.dry_run, only=arguments.only):
             facts.append(done.as_dict())
-            tell(f"{done.name} done")
+            tell(Stage("maintaining", len(facts), None, f"passes, {done.name} last"))
             would = "would change" if arguments.dry_run else "changed"
             lines.append(f"{done.name}: {f'{would} {done.changed} files' if done.receipts else 'nothing to do'}")
             lines += [f"  {line}" for receipt in done.receipts for line in receipt_text(receipt).splitlines()]

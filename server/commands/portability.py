@@ -45,6 +45,7 @@ def export(arguments: argparse.Namespace) -> int:
     from memory_core.lifecycle.transfer.exporting import export_lines, export_zip
     from memory_core.lifecycle.transfer.forms import Selection
     from memory_core.model.uri import MemoryUri
+    from memory_core.model.waiting import Stage
 
     selection = Selection(
         MemoryUri.parse(arguments.target_uri),
@@ -58,11 +59,11 @@ def export(arguments: argparse.Namespace) -> int:
     if name != "-" and Path(name).suffix.lower() not in (".zip", ".jsonl"):
         raise InvalidInput(f"{name!r} is no kind of export.", hint="Name a file that ends in .zip or .jsonl, or '-'.")
     _check_type(arguments, selection)
-    with open_memory_of(arguments, warm=False) as memory, Progress(patience=True) as tell:
+    with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
         store, registry = memory.store, memory.registry
 
         def read(done: int, total: int) -> None:
-            tell(f"{done:,} of {total:,} files read")
+            tell(Stage("exporting", done, total, "files"))
 
         if name == "-":
             export_lines(store, registry, sys.stdout.buffer, selection, progress=read)
@@ -83,7 +84,7 @@ def backup(arguments: argparse.Namespace) -> int:
     """Back everything up."""
     from memory_core.lifecycle.transfer.backup import back_up
 
-    with open_memory_of(arguments, warm=False) as memory:
+    with open_memory_of(arguments, warm=False) as memory, Progress():
         done = back_up(
             memory.store,
             Path(arguments.destination),
@@ -109,7 +110,8 @@ def restore(arguments: argparse.Namespace) -> int:
     if arguments.backup is None:
         return _restore_missing(arguments)
     home = settings_of(arguments).root
-    count, aside = bring_back(Path(arguments.backup), home, force=arguments.force)
+    with Progress():
+        count, aside = bring_back(Path(arguments.backup), home, force=arguments.force)
     lines = [f"{count:,} files restored to {home} and verified."]
     lines += [] if aside is None else [f"What was there is now {aside}."]
     facts = {"home": str(home), "files": count, "aside": None if aside is None else str(aside)}

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
 
 from server.commands.opening import Commands, here, json_file, open_memory_of, show, text_file
 from server.terminal import plain
+
+if TYPE_CHECKING:
+    from memory_core.model.changes import CommitReceipt
 
 
 def register(commands: Commands) -> None:
@@ -84,7 +90,8 @@ def extract(arguments: argparse.Namespace) -> int:
             show(arguments, facts, "\n".join(lines) or "No conversation waits.")
             return 0
         receipts = []
-        for receipt in memory.extract_waiting(arguments.session_id):
+        waiting = 1 if arguments.session_id else len(memory.extractor.waiting())
+        for receipt in _shown(memory.extract_waiting(arguments.session_id), waiting):
             receipts.append(receipt)
             if not arguments.json:
                 print(plain(render.receipt_text(receipt)), flush=True)
@@ -94,6 +101,20 @@ def extract(arguments: argparse.Namespace) -> int:
     elif not receipts:
         print("No conversation waits.")
     return 1 if waits else 0
+
+
+def _shown(receipts: Iterator[CommitReceipt], waiting: int) -> Iterator[CommitReceipt]:
+    """The receipts of conversations, with progress while each is waited for."""
+    from memory_core.model.waiting import Stage
+    from server.commands.progress import Progress
+
+    for number in count():
+        with Progress() as tell:  # closed while a receipt is printed
+            tell(Stage("extracting", number, max(number, waiting), "conversations"))
+            receipt = next(receipts, None)
+        if receipt is None:
+            return
+        yield receipt
 
 
 def _pair(text: str) -> tuple[str, str]:

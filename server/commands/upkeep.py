@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from server.commands.opening import Commands, here, open_memory_of, settings_of, show
-from server.commands.progress import Progress, passages_line
+from server.commands.progress import Progress, passages
 
 
 def register(commands: Commands) -> None:
@@ -22,10 +22,10 @@ def register(commands: Commands) -> None:
 
 
 def embed(arguments: argparse.Namespace) -> int:
-    """Embed what waits, with a line of progress on stderr."""
+    """Embed what waits, with progress on stderr."""
     with open_memory_of(arguments) as memory:
         with Progress() as tell:
-            done, total = memory.indexer.embed_all(lambda now: tell(passages_line(now)))
+            done, total = memory.indexer.embed_all(lambda now: tell(passages(now)))
         embedder = memory.indexer.embedder
         model = "" if embedder is None else embedder.fingerprint
     text = f"All {total:,} passages have a vector of the model {model}."
@@ -35,7 +35,7 @@ def embed(arguments: argparse.Namespace) -> int:
 
 def migrate(arguments: argparse.Namespace) -> int:
     """Bring an older store's files to semantic names and our trailer."""
-    with open_memory_of(arguments) as memory:
+    with open_memory_of(arguments) as memory, Progress():
         migration = memory.migrate(dry_run=arguments.dry_run)
     show(arguments, migration.as_dict(), "\n".join(migration.lines()))
     return 0

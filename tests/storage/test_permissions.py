@@ -14,6 +14,7 @@ from tests.storage.test_store import URI, open_store, set_text
 _USE = """
 import os, sys
 os.umask(0)
+from datetime import UTC, datetime
 from pathlib import Path
 from memory_core.config import Config, IndexConfig
 from memory_core.memory import open_memory
@@ -26,6 +27,9 @@ with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5)
     memory.indexer._seal()
     found = memory.find("cat 猫")
     assert found.hits
+    automatic = memory.automatic_maintenance()
+    assert automatic is not None
+    assert automatic.run_if_due(datetime.now(UTC))
     for path in sorted(Path(sys.argv[1]).rglob("*")):
         print(oct(path.stat().st_mode & 0o777), "d" if path.is_dir() else "f", path.relative_to(sys.argv[1]))
 """
@@ -38,6 +42,7 @@ def test_everything_is_private_whatever_the_umask(tmp_path: Path) -> None:
     lines = run.stdout.decode("utf-8").splitlines()
     assert any("chroma" in line for line in lines)
     assert any("-wal" in line for line in lines)
+    assert any("maintained-at" in line for line in lines)
     open_to_others = [line for line in lines if not line.startswith(("0o700 d", "0o600 f"))]
     assert open_to_others == []
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700

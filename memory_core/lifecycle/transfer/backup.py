@@ -41,6 +41,7 @@ from memory_core.lifecycle.transfer.backup_forms import (
 from memory_core.lifecycle.transfer.forms import content_at, counted, path_uri
 from memory_core.model.changes import text_sha256
 from memory_core.model.uri import MemoryUri, Scope
+from memory_core.model.waiting import tell
 from memory_core.storage import atomic
 from memory_core.storage.file_store import FILE_LIMIT_BYTES, INDEX_NAME, LEDGER_NAME, STATE_NAME
 from memory_core.storage.ledger_snapshot import LedgerSnapshot
@@ -190,7 +191,8 @@ class _Writing:
 
     def _put_files(self, snapshot: LedgerSnapshot) -> list[MemoryUri]:
         uris: list[MemoryUri] = []
-        for row in snapshot.files():
+        for number, row in enumerate(snapshot.files(), 1):
+            tell("copying", number, unit="files")
             uri = MemoryUri.parse(row.uri)
             content = content_at(self._store.files, snapshot, row)
             if content is None:
@@ -277,7 +279,8 @@ def verify(path: Path) -> int:
     with reader_of(path) as reader, tempfile.TemporaryDirectory(prefix="runebook-verify-") as scratch:
         ledger = Path(scratch) / LEDGER_NAME
         found: dict[str, BackupEntry] = {}
-        for entry in reader.entries:
+        for number, entry in enumerate(reader.entries):
+            tell("verifying", number, len(reader.entries), unit="files")
             if entry.path != f"{HOME}/{_LEDGER}":
                 reader.pour(entry, None)
                 found[entry.path] = entry
@@ -365,7 +368,8 @@ def restore(source: Path, home: Path, *, force: bool = False) -> tuple[int, Path
 def _unpack(source: Path, target: Path) -> None:
     with reader_of(source) as reader:
         writer = FolderWriter(target)
-        for entry in reader.entries:
+        for number, entry in enumerate(reader.entries):
+            tell("restoring", number, len(reader.entries), unit="files")
             name = _restored_name(entry.path)
             with writer.opened(name) as stream:
                 reader.pour(entry, stream)
