@@ -1,0 +1,1 @@
+"""Views that hosts of MCP Apps show beside a tool's result."""
