@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio.to_thread
@@ -21,8 +22,9 @@ from pydantic import Field
 
 from memory_core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.version import program_version
+from server.apps.views import add_views, views_where_shown
 from server.clients import author_by_client
-from server.session import MemorySession
+from server.session import MemorySession, ServedStore
 from server.tools import build_tools
 from server.wire import prompt_faults, scrub_results
 
@@ -61,13 +63,25 @@ good, end it at a date or put it to rest, operations={"edit_operations": [{"uri"
 …, "active": false}]} with the one that is meant. What a receipt calls waiting for review is the user's to accept."""
 
 
-def build_server(opener: Callable[[], Memory], folder: Path | None = None) -> MCPServer[MemorySession]:
-    """The server; ``opener`` opens the store when it is first needed, ``folder`` is where its only client may work."""
-    session = MemorySession(opener, folder)
+def build_server(
+    store: ServedStore | Callable[[], Memory], folder: Path | None = None, *, private: bool = False
+) -> MCPServer[MemorySession]:
+    """The server.
+
+    Args:
+        store: The store, where other servers of this process share it; or what opens it when it is first needed.
+        folder: Where its only client works; None where there may be several.
+        private: Whether that client had switched private mode on before.
+    """
+    session = MemorySession(store, folder)
+    if private:
+        session.private_mode.begin()
 
     @asynccontextmanager
     async def lifespan(_server: MCPServer[MemorySession]) -> AsyncIterator[MemorySession]:
         session.acquire()
+        if private:
+            await anyio.to_thread.run_sync(partial(session.tell_hooks, private=True))
         try:
             yield session
         finally:
@@ -90,12 +104,14 @@ def build_server(opener: Callable[[], Memory], folder: Path | None = None) -> MC
         middleware=[
             scrub_results,
             prompt_faults,
+            views_where_shown,
             warm_after_initialize,
             session.private_mode.observed,
             author_by_client,
         ],
     )
     _add_resource(server, session)
+    add_views(server)
     _add_prompts(server, session)
     _add_metrics(server, session)
 

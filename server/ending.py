@@ -25,14 +25,19 @@ END_SECONDS = 1.5
 
 
 class Ending:
-    """The end of one serving, from its first reason to the last moment. Make it in the running loop."""
+    """The end of one serving, from its first reason to the last moment. Make it in the running loop.
 
-    def __init__(self, seconds: float = END_SECONDS) -> None:
+    Args:
+        seconds: Until the last moment; None where the process goes on when the serving has ended.
+    """
+
+    def __init__(self, seconds: float | None = END_SECONDS) -> None:
         self.status = 0
         self._loop = asyncio.get_running_loop()
         self._begun = asyncio.Event()
-        self._last_moment = threading.Timer(seconds, self._leave)
+        self._last_moment = threading.Timer(END_SECONDS if seconds is None else seconds, self._leave)
         self._last_moment.daemon = True
+        self._leaves = seconds is not None
         self._guard = threading.Lock()
 
     async def begun(self) -> None:
@@ -43,7 +48,8 @@ class Ending:
         """Begin to end; from any thread and from a signal handler. The first status counts."""
         if self._guard.acquire(blocking=False):  # never released: the end begins once
             self.status = status
-            self._last_moment.start()
+            if self._leaves:
+                self._last_moment.start()
         with suppress(RuntimeError):  # the loop is closed: it has ended
             self._loop.call_soon_threadsafe(self._begun.set)
 

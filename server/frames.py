@@ -36,13 +36,9 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from server.line_pipes import EXCERPT_BYTES, LINE_LIMIT_BYTES, Oversized
+
 _logger = logging.getLogger(__name__)
-
-LINE_LIMIT_BYTES = 8 * 1024 * 1024
-"""Longest line that is read whole."""
-
-EXCERPT_BYTES = 4096
-"""How much of each end of a longer line is kept, to find its id."""
 
 _DEPTH_LIMIT = 190  # the SDK's parser gives up at 200 levels, envelope included
 _DIGITS_LIMIT = 4300  # the SDK's parser and Python both stop there
@@ -52,21 +48,6 @@ _ID = rb'(-?\d{1,40}|"(?:[^"\\]|\\.){0,256}")'
 _ID_AFTER_KEY = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")
 _COLON = re.compile(rb"\s*:")
 _ID_AT_END = re.compile(rb',\s*"id"\s*:\s*' + _ID + rb'(?:\s*,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*")*\s*\}\s*\Z')
-
-
-@dataclass(frozen=True, slots=True)
-class Oversized:
-    """A line over the limit, of which only the ends were kept.
-
-    Attributes:
-        head: Its first bytes, at most ``EXCERPT_BYTES``.
-        tail: Its last bytes, at most ``EXCERPT_BYTES``, without the newline.
-        size_bytes: Its whole length.
-    """
-
-    head: bytes
-    tail: bytes
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The store as the server holds it: opened once a process, when first needed, off the start-up path.
 
-A stdio server answers ``initialize`` before anything heavy is imported; opening begins right after. Over
-SSE a lifespan runs for every connection, so the store is counted, not owned, by each.
+A stdio server answers ``initialize`` before anything heavy is imported; opening begins right after. One store serves
+one client, or several with a session of their own each (``server.local``). Over SSE a lifespan runs for every
+connection, so the store is counted, not owned, by each.
 """
 
 from __future__ import annotations
@@ -25,54 +26,40 @@ if TYPE_CHECKING:
 _WARM_DELAY_SECONDS = 0.05
 
 
-class MemorySession:
-    """Opens the store on first use and closes it with the last user.
+class ServedStore:
+    """Opens the store on first use and closes it with the last user; safe from any thread.
 
     Args:
         opener: Opens the store; called at most once at a time.
-        folder: The working directory of a server that has one client; None where there may be several.
+        on_open: Told, in a thread of its own, when the store was opened; what it returns is called before the store
+            is closed.
     """
 
-    def __init__(self, opener: Callable[[], Memory], folder: Path | None = None) -> None:
+    def __init__(
+        self, opener: Callable[[], Memory], on_open: Callable[[ServedStore], Callable[[], None]] | None = None
+    ) -> None:
         self._opener = opener
-        self._folder = folder
+        self._on_open = on_open
         self._lock = threading.Lock()
         self._memory: Memory | None = None
         self._views: dict[tuple[str | None, str | None, Access | None], Memory] = {}
         self._users = 0
         self._warming: threading.Timer | None = None
+        self._beside: Callable[[], None] | None = None
+        self.sessions: set[MemorySession] = set()
 
-    @cached_property
-    def sampling(self) -> Sampling[CommitReceipt]:
-        """The loops that clients' own models answer."""
-        from server.sampling import Sampling
-
-        return Sampling()
-
-    @cached_property
-    def private_mode(self) -> PrivateMode:
-        """Which clients want nothing kept."""
-        from server.private_mode import PrivateMode
-
-        return PrivateMode(one_client=self._folder is not None)
-
-    @cached_property
-    def workspace(self) -> Workspace:
-        """Where the clients work."""
-        from server.workspace import Workspace
-
-        return Workspace(self._folder)
-
-    def memory(self) -> Memory:
+    def memory(self, *, private: bool = False) -> Memory:
         """The open store, as the caller may see it: the spaces and rights of a token, or all that the settings give.
+
+        Args:
+            private: Whether nothing may be left behind.
 
         Raises:
             RunebookError: If it cannot be opened; the next call tries again.
         """
         from server.http.access import identity
-        from server.private_mode import wished
 
-        bearer, private = identity(), wished()
+        bearer = identity()
         with self._lock:
             memory = self._opened()
             return memory if bearer is None and not private else self._view(memory, bearer, private)
@@ -97,7 +84,20 @@ class MemorySession:
             self._memory = self._opener()
             self._memory.opened.watch()
             self._memory.tend()
+            _follow_notes(self._memory)
+            if self._on_open is not None and self._users > 0:
+                threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()
         return self._memory
+
+    def _stand_beside(self) -> None:
+        """Begin what runs beside the open store, unless that is closed again."""
+        if self._on_open is None:
+            return
+        close = self._on_open(self)
+        with self._lock:
+            if self._users > 0 and self._beside is None:
+                self._beside, close = close, _nothing
+        close()
 
     def warm(self) -> None:
         """Open the store and load the model soon, in the background."""
@@ -122,10 +122,11 @@ class MemorySession:
             memory, self._memory = self._memory, None
             self._views.clear()
             warming, self._warming = self._warming, None
+            beside, self._beside = self._beside, None
+        if beside is not None:
+            beside()
         if warming is not None:
             warming.cancel()
-        if "sampling" in self.__dict__:
-            self.sampling.close()
         if memory is not None:
             memory.close()
 
@@ -141,3 +142,90 @@ class MemorySession:
                 self._opened().warm()
         except RunebookError as error:
             logging.getLogger(__name__).error("the store could not be opened: %s", error)
+
+
+def _nothing() -> None:
+    """There was nothing to close."""
+
+
+def _follow_notes(memory: Memory) -> None:
+    """Store what hosts' hooks could not, in the background."""
+    from server.hooks import pending
+
+    if pending.waiting(memory.store.files.state):
+        from server.hooks.answers import begin_taking_in
+
+        begin_taking_in(memory)
+
+
+class MemorySession:
+    """What belongs to one client of a store, or to all that share one server.
+
+    Args:
+        store: The store, shared with other sessions; or what opens it.
+        folder: The working directory of a server that has one client; None where there may be several.
+    """
+
+    def __init__(self, store: ServedStore | Callable[[], Memory], folder: Path | None = None) -> None:
+        self.store = store if isinstance(store, ServedStore) else ServedStore(store)
+        self.folder = folder
+        self._users = 0
+
+    @cached_property
+    def sampling(self) -> Sampling[CommitReceipt]:
+        """The loops that clients' own models answer."""
+        from server.sampling import Sampling
+
+        return Sampling()
+
+    @cached_property
+    def private_mode(self) -> PrivateMode:
+        """Which clients want nothing kept."""
+        from server.private_mode import PrivateMode
+
+        return PrivateMode(one_client=self.folder is not None)
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """Where the clients work."""
+        from server.workspace import Workspace
+
+        return Workspace(self.folder)
+
+    def memory(self) -> Memory:
+        """``ServedStore.memory`` as the caller wishes it.
+
+        Raises:
+            RunebookError: If it cannot be opened; the next call tries again.
+        """
+        from server.private_mode import wished
+
+        return self.store.memory(private=wished())
+
+    def tell_hooks(self, *, private: bool) -> None:
+        """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""
+        if self.folder is not None:
+            from server.hooks import private_times
+
+            private_times.note(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
+
+    def warm(self) -> None:
+        """``ServedStore.warm``."""
+        self.store.warm()
+
+    def acquire(self) -> None:
+        """Count one more user."""
+        self._users += 1
+        self.store.sessions.add(self)
+        self.store.acquire()
+
+    def release(self) -> None:
+        """Count one user less."""
+        self._users -= 1
+        if self._users == 0:
+            self.store.sessions.discard(self)
+            if "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
+                self.tell_hooks(private=False)
+            if "sampling" in self.__dict__:
+                self.sampling.close()
+        self.store.release()

@@ -13,14 +13,13 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
+from typing import NamedTuple
 
 from memory_core.errors import ConfigInvalid
 
 
-@dataclass(frozen=True, slots=True)
-class StandardStreams:
+class StandardStreams(NamedTuple):
     """The protocol's two pipes while fd 0 and fd 1 are diverted.
 
     A context manager that restores on exit. Make it with ``divert``.

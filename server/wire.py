@@ -1,7 +1,7 @@
 """The stdio transport: one client on stdin and stdout, every line answered, every ending clean.
 
 Owns: the two threads that read and write the pipes, the streams the SDK's serving loop sees, and
-the order of shutdown.
+the order of shutdown. A client may as well be at the end of another pair of pipes (``serve_attached``).
 
 Promises:
 
@@ -25,10 +25,9 @@ import asyncio
 import logging
 import os
 import queue
-import select
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -44,20 +43,12 @@ from mcp.types import INVALID_PARAMS, ErrorData, JSONRPCMessage, JSONRPCNotifica
 from pydantic import BaseModel
 
 from server.ending import Ending
-from server.frames import (
-    EXCERPT_BYTES,
-    LINE_LIMIT_BYTES,
-    Oversized,
-    Refusal,
-    encode_frame,
-    parse_frame,
-    scrub,
-)
+from server.frames import Refusal, encode_frame, parse_frame, scrub
+from server.line_pipes import DescriptorPipe, Line, LinePipe
 from server.standard_streams import StandardStreams
 
 _logger = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 64 * 1024
 _LINES_AHEAD = 8  # read but not yet served: bounds memory at that many longest lines
 _DRAIN_SECONDS = 30.0  # end of input: a piped script wants its answers
 _DRAIN_LOOK_SECONDS = 0.1  # as long as somebody is there to read them
@@ -65,8 +56,6 @@ _GRACE_SECONDS = 0.8  # together with the closing of the store less than ``END_S
 _FLUSH_SECONDS = 0.3
 _FAULT_CHARS = 300
 _LONG_LIVED = frozenset({"subscriptions/listen"})  # a request that ends with the connection
-
-_Line = bytes | Oversized
 
 
 async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = None) -> int:
@@ -87,10 +76,29 @@ async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = 
     Raises:
         ConfigInvalid: Stdin or stdout is closed.
     """
-    if streams is not None:
-        return await _serve(server._lowlevel_server, streams)  # SDK has no public way to its loop
-    with StandardStreams.divert() as diverted:
-        return await _serve(server._lowlevel_server, diverted)
+    if streams is None:
+        with StandardStreams.divert() as diverted:
+            return await serve_stdio(server, diverted)
+    return await serve_pipe(server, DescriptorPipe(streams.stdin_fd, streams.stdout_fd))
+
+
+async def serve_pipe(server: MCPServer[Any], pipe: LinePipe) -> int:
+    """``serve_stdio`` over any pipe: the whole program, in its main thread."""
+    ending = Ending()
+    with ending.watched():
+        if not await _serve(server._lowlevel_server, pipe, ending):  # SDK has no public way to its loop
+            _logger.warning("A tool was still running when the server was told to stop; it was abandoned.")
+            logging.shutdown()
+            os._exit(ending.status)
+    return ending.status
+
+
+async def serve_attached(server: MCPServer[Any], pipe: LinePipe) -> None:
+    """Serve one of several clients of this process until it leaves, in a thread and loop of its own.
+
+    The pipe is closed at the end; a tool that still runs then keeps the thread, not the client.
+    """
+    await _serve(server._lowlevel_server, pipe, Ending(None))
 
 
 async def scrub_results(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -127,36 +135,34 @@ async def prompt_faults(ctx: ServerRequestContext[Any, Any], call_next: CallNext
         raise MCPError(INVALID_PARAMS, f"{str(error)[:_FAULT_CHARS]}. {known}") from error
 
 
-async def _serve(server: Server[Any], streams: StandardStreams) -> int:
-    ending = Ending()
+async def _serve(server: Server[Any], pipe: LinePipe, ending: Ending) -> bool:
+    """Whether every tool had ended when the client was let go."""
     owed = _Owed()
-    outbox = _Outbox(streams.stdout_fd, owed, on_broken=ending.begin)
-    inbox = _Inbox(streams.stdin_fd, owed, outbox, on_end=ending.begin)
-    with ending.watched():
-        async with server.lifespan(server) as state:
-            # A task of its own, not a task group's: a group would wait for stuck tool threads.
-            serving = asyncio.create_task(
-                serve_dual_era_loop(
-                    server,
-                    inbox,
-                    outbox,
-                    lifespan_state=state,
-                    init_options=server.create_initialization_options(),
-                )
+    outbox = _Outbox(pipe, owed, on_broken=ending.begin)
+    inbox = _Inbox(pipe, owed, outbox, on_end=ending.begin)
+    async with server.lifespan(server) as state:
+        # A task of its own, not a task group's: a group would wait for stuck tool threads.
+        serving = asyncio.create_task(
+            serve_dual_era_loop(
+                server,
+                inbox,
+                outbox,
+                lifespan_state=state,
+                init_options=server.create_initialization_options(),
             )
-            serving.add_done_callback(lambda _: ending.begin())
-            try:
-                await ending.begun()
-            finally:
-                inbox.close()
-            await asyncio.wait({serving}, timeout=_GRACE_SECONDS)
-        await outbox.flush(_FLUSH_SECONDS)
-        if not serving.done():
-            _logger.warning("A tool was still running when the server was told to stop; it was abandoned.")
-            logging.shutdown()
-            os._exit(ending.status)
-    serving.result()
-    return ending.status
+        )
+        serving.add_done_callback(lambda _: ending.begin())
+        try:
+            await ending.begun()
+        finally:
+            inbox.close()
+        await asyncio.wait({serving}, timeout=_GRACE_SECONDS)
+    await outbox.flush(_FLUSH_SECONDS)
+    outbox.close()
+    pipe.close()
+    if serving.done():
+        serving.result()
+    return serving.done()
 
 
 class _Owed:
@@ -217,13 +223,13 @@ class _Inbox(_Stream):
     A daemon thread reads, because a read of a pipe cannot be cancelled and must not be waited for.
     """
 
-    def __init__(self, fd: int, owed: _Owed, outbox: _Outbox, on_end: Callable[[], None]) -> None:
-        self._fd = fd
+    def __init__(self, pipe: LinePipe, owed: _Owed, outbox: _Outbox, on_end: Callable[[], None]) -> None:
+        self._pipe = pipe
         self._owed = owed
         self._outbox = outbox
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._lines: asyncio.Queue[_Line | None] = asyncio.Queue()
+        self._lines: asyncio.Queue[Line | None] = asyncio.Queue()
         self._room = threading.Semaphore(_LINES_AHEAD)
         self._closed = asyncio.Event()
         threading.Thread(target=self._read, name="stdin reader", daemon=True).start()
@@ -232,11 +238,14 @@ class _Inbox(_Stream):
         """End the stream now, whatever was read ahead."""
         self._closed.set()
         self._lines.put_nowait(None)
+        self._room.release()
 
     def _read(self) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            for line in _read_lines(self._fd):
+            for line in self._pipe.lines():
                 self._room.acquire()
+                if self._closed.is_set():
+                    return
                 self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
             self._loop.call_soon_threadsafe(self._lines.put_nowait, None)
 
@@ -265,7 +274,7 @@ class _Inbox(_Stream):
         ends_at = self._loop.time() + _DRAIN_SECONDS
         done = set[asyncio.Future[Any]]()
         try:
-            while not done and self._loop.time() < ends_at and not self._outbox.reader_left():
+            while not done and self._loop.time() < ends_at and not self._pipe.reader_left():
                 done, _ = await asyncio.wait(
                     {settled, closed}, timeout=_DRAIN_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -284,38 +293,6 @@ class _Inbox(_Stream):
             raise StopAsyncIteration from None
 
 
-def _read_lines(fd: int) -> Iterator[_Line]:
-    """Lines of ``fd`` without their newline, until it ends; the last may lack one."""
-    line = bytearray()
-    head, size_bytes = b"", 0  # of a line that outgrew the limit; ``line`` then holds its tail
-    while chunk := _read_chunk(fd):
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            line += end
-            whole_bytes = size_bytes + len(line)
-            if whole_bytes > LINE_LIMIT_BYTES:
-                yield Oversized(head or bytes(line[:EXCERPT_BYTES]), bytes(line[-EXCERPT_BYTES:]), whole_bytes)
-            else:
-                yield bytes(line)
-            line, head, size_bytes = bytearray(), b"", 0
-        line += rest
-        if size_bytes + len(line) > LINE_LIMIT_BYTES:
-            head = head or bytes(line[:EXCERPT_BYTES])
-            size_bytes += max(0, len(line) - EXCERPT_BYTES)
-            del line[:-EXCERPT_BYTES]
-    if head:
-        yield Oversized(head, bytes(line), size_bytes + len(line))
-    elif line:
-        yield bytes(line)
-
-
-def _read_chunk(fd: int) -> bytes:
-    try:
-        return os.read(fd, _CHUNK_BYTES)
-    except OSError:  # Windows reports a closed pipe this way, POSIX a lost terminal
-        return b""
-
-
 class _Outbox(_Stream):
     """Messages to the client, each one whole line.
 
@@ -323,12 +300,12 @@ class _Outbox(_Stream):
     and a cancelled send never tears a line.
     """
 
-    def __init__(self, fd: int, owed: _Owed, on_broken: Callable[[], None]) -> None:
-        self._fd = fd
+    def __init__(self, pipe: LinePipe, owed: _Owed, on_broken: Callable[[], None]) -> None:
+        self._pipe = pipe
         self._owed = owed
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
-        self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
         self._broken = False
         self._closed = False
         threading.Thread(target=self._write, name="stdout writer", daemon=True).start()
@@ -362,18 +339,15 @@ class _Outbox(_Stream):
         self._lines.put((b"", written))
         await asyncio.wait({written}, timeout=timeout_seconds)
 
-    def reader_left(self) -> bool:
-        """Whether nobody can read what is sent any more, as far as the platform tells."""
-        if not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(self._fd, 0)  # the other end's going is reported unasked
-        return bool(poll.poll(0))
+    def close(self) -> None:
+        """Let the thread go; what is sent from now on is dropped."""
+        self._closed = True
+        self._lines.put(None)
 
     def _write(self) -> None:
-        while True:
-            line, written = self._lines.get()
-            if not self._broken and not _write_all(self._fd, line):
+        while (item := self._lines.get()) is not None:
+            line, written = item
+            if not self._broken and not self._pipe.write(line):
                 self._broken = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._settle, written)
@@ -383,14 +357,3 @@ class _Outbox(_Stream):
             written.set_result(None)
         if self._broken:
             self._on_broken()
-
-
-def _write_all(fd: int, data: bytes) -> bool:
-    """Whether all of ``data`` could be written."""
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-    except OSError:
-        return False
-    return True

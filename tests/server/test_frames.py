@@ -21,7 +21,8 @@ from mcp.types import (
     RequestId,
 )
 
-from server.frames import LINE_LIMIT_BYTES, Oversized, Refusal, encode_frame, parse_frame, scrub
+from server.frames import Refusal, encode_frame, parse_frame, scrub
+from server.line_pipes import LINE_LIMIT_BYTES, Oversized
 
 
 def request(params: str = "{}", request_id: str = "7") -> bytes:

@@ -326,8 +326,8 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
 
     session = MemorySession(opener)
     session.warm()
-    assert session._warming is not None
-    session._warming.join()
+    assert session.store._warming is not None
+    session.store._warming.join()
     assert opened == []
     session.acquire()
     session.acquire()

@@ -24,8 +24,8 @@ from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
 
-from server.frames import EXCERPT_BYTES, LINE_LIMIT_BYTES, Oversized
-from server.wire import _read_lines, scrub_results
+from server.line_pipes import EXCERPT_BYTES, LINE_LIMIT_BYTES, DescriptorPipe, Oversized
+from server.wire import scrub_results
 
 PATIENCE_SECONDS = 60  # never reached by a passing test
 
@@ -373,7 +373,7 @@ def test_line_is_read_whole_up_to_the_limit_and_by_its_ends_beyond(tmp_path: Pat
     path.write_bytes(b"before\n" + line + newline + (b"after\n" if newline else b""))
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
-        before, middle, *after = _read_lines(fd)
+        before, middle, *after = DescriptorPipe(fd, -1).lines()
     finally:
         os.close(fd)
     assert before == b"before"

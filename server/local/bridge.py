@@ -1,0 +1,290 @@
+"""``runebook serve --shared``: a host's stdio server that holds no model and no store, and passes lines on.
+
+Behind it stands the one server that the hosts of this machine share (``background``). Owns: the connection to it, and
+going on at another one when it is gone: the host notices nothing but an error for the calls that were under way
+(``relay``). Where no server can be had in time, this process becomes an ordinary one: it serves the other end of a pair
+of sockets, so that all else stays as it was.
+
+Promises: it ends at once when its host leaves or it is told to. Imports the standard library only, and little of it: a
+host waits for its start, and many may run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from server.line_pipes import Line, LinePipe, Oversized
+from server.local.attached import GOODBYE, ChannelPipe, pack
+from server.local.background import LOG_NAME, shared_servers, signals, start
+from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken
+from server.local.relay import Conversation
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from server.local.place import Place
+
+#: By then a server must be there, or be starting, or this process becomes one.
+CONNECT_SECONDS = 10.0
+_STARTING_SECONDS = 10.0
+#: So often in a row a server may be lost before it said anything.
+_FUTILE_LIMIT = 3
+_POLL_SECONDS = 0.02
+_TAKEN_SECONDS = 0.3
+_LOOK_SECONDS = 0.1
+_ATTACH_LIMIT_BYTES = 65_536
+_LINE_LIMIT_BYTES = 256 * 1024 * 1024
+_LAST_LINES_SECONDS = 1.0
+
+
+class Bridge:
+    """One host's connection to whatever serves it.
+
+    Args:
+        host: The host's pipe.
+        place: Tells which store and settings are wanted, as they are now.
+        serve_here: Serves a pipe in this process, in the main thread, until its client has left; told whether that
+            has private mode on. Returns the exit status.
+    """
+
+    def __init__(self, host: LinePipe, place: Callable[[], Place], serve_here: Callable[[LinePipe, bool], int]) -> None:
+        self._host = host
+        self._place = place
+        self._serve_here = serve_here
+        self._conversation = Conversation()
+        self._changed = threading.Condition()
+        self._channel: Channel | None = None
+        self._wanted = False
+        self._input_ended = False
+        self._here: Channel | None = None
+        self._status: int | None = None
+        self._news = threading.Event()
+        self._private = False
+        self._futile = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._former: list[subprocess.Popen[bytes]] = []
+
+    def run(self) -> int:
+        """Serve the host until it leaves or a signal ends it; in the main thread, as the whole program.
+
+        Returns:
+            The exit status: 0 when the host left, 128 plus its number after a signal.
+        """
+        for number in signals():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _leave)
+        threading.Thread(target=self._read_host, name="runebook-host", daemon=True).start()
+        speaking = threading.Thread(target=self._speak_to_host, name="runebook-server", daemon=True)
+        speaking.start()
+        while self._status is None and self._here is None:
+            self._news.wait(_LOOK_SECONDS if self._input_ended else 1.0)
+            self._news.clear()
+            if self._input_ended and self._host.reader_left():
+                self._end(0)
+        if self._here is not None and self._status is None:
+            self._status = self._serve_here(ChannelPipe(self._here), self._conversation.private)
+            speaking.join(_LAST_LINES_SECONDS)
+        if (channel := self._channel) is not None:
+            channel.close()
+        if self._private:
+            self._conversation.private = False
+            self._note_private()
+        return self._status or 0
+
+    def _end(self, status: int) -> None:
+        """Let the main thread return; the first status counts."""
+        if self._status is None:
+            self._status = status
+        self._news.set()
+
+    def _read_host(self) -> None:
+        """Pass on what the host sends, once there is somebody to take it."""
+        for line in self._host.lines():
+            self._pass_on(line)
+        with self._changed:
+            self._input_ended = True
+            channel, idle = self._channel, not self._conversation.owes
+        if channel is not None:
+            channel.finish_sending()
+        elif idle:
+            self._end(0)
+        self._news.set()
+
+    def _pass_on(self, line: Line) -> None:
+        with self._changed:
+            while (channel := self._channel) is None or channel.said_all():
+                self._wanted = True
+                self._changed.notify_all()
+                self._changed.wait(_LOOK_SECONDS)
+            told = pack(line) if isinstance(line, Oversized) else self._conversation.from_host(line)
+        if told:
+            with suppress(ChannelBroken):  # who reads its answers notices, too
+                channel.send(told)
+
+    def _speak_to_host(self) -> None:
+        """Pass on what servers say, one after another."""
+        again: list[bytes] = []
+        while self._status is None:
+            if (channel := self._reach(time.monotonic() + CONNECT_SECONDS)) is None:
+                return
+            self._futile += 1
+            politely = self._converse(channel, again)
+            with self._changed:
+                self._channel = None
+                self._wanted = False
+                lost = self._conversation.lost()
+            channel.close()
+            again = lost.again
+            if not all(self._tell_host(line) for line in lost.answers) or (self._input_ended and not again):
+                self._end(0)
+            if self._here is not None:  # what was served here has ended, and this process with it
+                return
+            with self._changed:
+                while politely and not (self._wanted or self._input_ended or again):
+                    self._changed.wait(_LOOK_SECONDS * 10)
+
+    def _converse(self, channel: Channel, again: list[bytes]) -> bool:
+        """Go on with the conversation until the server is gone; whether it took its leave."""
+        try:
+            for line in self._conversation.greeting():
+                channel.send(line)
+                if not self._answered(channel, line):
+                    return False
+            for line in again:
+                channel.send(line)
+            with self._changed:
+                self._channel = channel
+                self._changed.notify_all()
+                input_ended = self._input_ended
+            if input_ended:
+                channel.finish_sending()
+            while (frame := channel.receive(_LINE_LIMIT_BYTES)) is not None:
+                if frame == GOODBYE:
+                    return True
+                if not self._hear(frame):
+                    self._end(0)
+                    return False
+        except ChannelBroken:
+            pass
+        return False
+
+    def _answered(self, channel: Channel, line: bytes) -> bool:
+        """Whether a repeated request was answered; a notification needs none."""
+        number = json.loads(line).get("id")
+        while number is not None:
+            frame = channel.receive(_LINE_LIMIT_BYTES)
+            if frame is None or frame == GOODBYE:
+                return False
+            answer = json.loads(frame)
+            self._hear(frame)
+            if answer.get("id") == number and "method" not in answer:
+                break
+        return True
+
+    def _hear(self, frame: bytes) -> bool:
+        """Pass on a line of the server's; whether the host could be told."""
+        with self._changed:
+            line = self._conversation.from_server(frame)
+        self._futile = 0
+        if self._conversation.private != self._private:
+            self._note_private()
+        return line is None or self._tell_host(line)
+
+    def _note_private(self) -> None:
+        """Note for the host's hooks whether things are kept; a server's own note ends with that server."""
+        from server.hooks import private_times
+
+        self._private = self._conversation.private
+        private_times.note(self._place().state, _working_directory(), id(self), private=self._private)
+
+    def _tell_host(self, line: bytes) -> bool:
+        return self._host.write(line if line.endswith(b"\n") else line + b"\n")
+
+    def _reach(self, deadline: float) -> Channel | None:
+        """A server that has taken this host on; this process itself, where none does in time; None at the end."""
+        self._former = [child for child in self._former if child.poll() is None]
+        latest = deadline + _STARTING_SECONDS
+        while self._status is None and self._futile < _FUTILE_LIMIT:
+            if time.monotonic() >= (deadline if self._child is None or self._child.poll() is not None else latest):
+                break
+            place = self._place()
+            for server in shared_servers(place):
+                with suppress(ChannelBroken):
+                    channel = server.connect(time.monotonic() + HANDSHAKE_SECONDS)
+                    if self._attach(channel, place):
+                        if self._child is not None:  # how it ends says nothing about the next one
+                            self._former.append(self._child)
+                            self._child = None
+                        return channel
+            if not self._start(place):
+                break
+        if self._status is not None:
+            return None
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "no shared server could be had; this host is served by a process of its own (why: %s)",
+            self._place().state / LOG_NAME,
+        )
+        ours, theirs = socket.socketpair()
+        self._here = Channel(theirs)
+        self._news.set()
+        return Channel(ours)
+
+    def _attach(self, channel: Channel, place: Place) -> bool:
+        """Whether the server behind ``channel`` takes this host on."""
+        request = {
+            "verb": "attach",
+            "settings": place.settings,
+            "cwd": _working_directory(),
+            "private": self._conversation.private,
+        }
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        try:
+            channel.send(json.dumps(request).encode(), deadline)
+            answer = channel.receive(_ATTACH_LIMIT_BYTES, deadline)
+            if answer is not None and json.loads(answer).get("ok") is True:
+                channel.wait_for_ever()
+                return True
+        except (ChannelBroken, ValueError):
+            pass
+        channel.close()
+        return False
+
+    def _start(self, place: Place) -> bool:
+        """Have a server started unless one is being started; whether there may be one soon."""
+        status = None if self._child is None else self._child.poll()
+        if self._child is not None and status is None:
+            time.sleep(_POLL_SECONDS)
+            return True
+        if status:  # it said why in its log; what is served here says it again
+            self._child = None
+            return False
+        if status == 0:  # another one was there first, or is just ending
+            time.sleep(_TAKEN_SECONDS)
+        try:
+            self._child = start(place)
+        except OSError:
+            return False
+        return True
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End at once: nothing here would be lost, and the server notices."""
+    os._exit(128 + number)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - as text
+    except OSError:  # it was removed
+        return ""

@@ -1,0 +1,163 @@
+"""What a bridge remembers of a conversation, so that it can go on with it at another server. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from server.line_pipes import Oversized
+from server.local.attached import pack, unpack
+from server.local.relay import Conversation
+
+HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def line(message: Any) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode()
+
+
+def read(raw: bytes | None) -> Any:
+    assert raw is not None
+    return json.loads(raw)
+
+
+def call(number: Any, tool: str = "find", **arguments: Any) -> dict[str, Any]:
+    return {
+        "jsonrpc": "2.0",
+        "id": number,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments},
+    }
+
+
+def result(number: Any, **content: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "result": content}
+
+
+@pytest.fixture
+def greeted() -> Conversation:
+    conversation = Conversation()
+    conversation.from_host(line(HANDSHAKE))
+    conversation.from_server(line(result(1)))
+    conversation.from_host(line(READY))
+    return conversation
+
+
+def test_lines_pass_unchanged_whether_they_can_be_read_or_not() -> None:
+    conversation = Conversation()
+    for raw in (line(call(7, query="渡轮")), b"{not json", b'{"id": "\xff"}', b"[" * 100_000, b"[1, 2]", b"12"):
+        assert conversation.from_host(raw) == raw
+        assert conversation.from_server(raw) == raw
+
+
+def test_a_call_under_way_is_answered_with_an_error_that_says_what_to_do(greeted: Conversation) -> None:
+    greeted.from_host(line(call("七", "commit_memory", memory_content="渡轮")))
+    greeted.from_host(line(call(8)))
+    greeted.from_server(line(result(8)))
+    lost = greeted.lost()
+    (answer,) = map(read, lost.answers)
+    assert answer["id"] == "七"
+    assert "send the same call again" in answer["error"]["message"]
+    assert lost.again == []
+    assert greeted.lost() == ([], [])
+
+
+def test_what_changes_nothing_is_asked_again_at_the_next_server(greeted: Conversation) -> None:
+    listing = line({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    greeted.from_host(listing)
+    assert greeted.lost().again == [listing]
+    assert greeted.owes
+    greeted.from_server(line(result(2)))
+    assert not greeted.owes
+
+
+def test_a_cancelled_call_is_owed_no_answer(greeted: Conversation) -> None:
+    greeted.from_host(line(call(2)))
+    greeted.from_host(line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}))
+    assert greeted.lost() == ([], [])
+
+
+def test_the_next_server_is_greeted_as_the_first_one_was_and_its_answer_goes_to_nobody(greeted: Conversation) -> None:
+    greeted.lost()
+    handshake, ready = map(read, greeted.greeting())
+    assert handshake == {**HANDSHAKE, "id": handshake["id"]}
+    assert handshake["id"] != 1  # the host may use it for another request by now
+    assert ready == READY
+    assert greeted.from_server(line(result(handshake["id"]))) is None
+
+
+def test_a_handshake_that_was_not_answered_yet_is_answered_by_the_next_server() -> None:
+    conversation = Conversation()
+    conversation.from_host(line(HANDSHAKE))
+    assert conversation.lost() == ([], [])
+    assert conversation.greeting() == [line(HANDSHAKE)]
+    assert conversation.from_server(line(result(1))) == line(result(1))
+
+
+def test_a_handshake_that_was_refused_is_not_said_again() -> None:
+    conversation = Conversation()
+    conversation.from_host(line(HANDSHAKE))
+    conversation.from_server(line({"jsonrpc": "2.0", "id": 1, "error": {"code": -32022, "message": "modern"}}))
+    conversation.lost()
+    assert conversation.greeting() == []
+
+
+def test_a_modern_client_greets_nobody() -> None:
+    conversation = Conversation()
+    conversation.from_host(line({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}))
+    conversation.from_server(line(result(1)))
+    conversation.lost()
+    assert conversation.greeting() == []
+
+
+def test_the_last_level_of_the_log_and_subscriptions_are_told_again(greeted: Conversation) -> None:
+    for number, level in ((2, "info"), (3, "error")):
+        greeted.from_host(
+            line({"jsonrpc": "2.0", "id": number, "method": "logging/setLevel", "params": {"level": level}})
+        )
+        greeted.from_server(line(result(number)))
+    greeted.lost()
+    *_, told = map(read, greeted.greeting())
+    assert told["params"] == {"level": "error"}
+    assert greeted.from_server(line(result(told["id"]))) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"), [({}, True), ({"isError": True}, False), ({"isError": False}, True)], ids=str
+)
+def test_private_mode_is_known_once_it_was_switched(greeted: Conversation, answer: dict[str, Any], known: bool) -> None:
+    greeted.from_host(line(call(2, "commit_memory", private_mode=True)))
+    assert not greeted.private
+    greeted.from_server(line(result(2, **answer)))
+    assert greeted.private is known
+    greeted.from_host(line(call(3, "commit_memory", private_mode=False)))
+    greeted.from_server(line(result(3)))
+    assert not greeted.private
+
+
+def test_questions_of_one_server_are_not_answered_to_another(greeted: Conversation) -> None:
+    question = {"jsonrpc": "2.0", "id": 0, "method": "roots/list"}
+    assert greeted.from_server(line(question)) == line(question)
+    (cancelled,) = map(read, greeted.lost().answers)
+    assert cancelled["method"] == "notifications/cancelled"
+    assert cancelled["params"]["requestId"] == 0
+    again = read(greeted.from_server(line(question)))
+    assert again["id"] != 0
+    assert greeted.from_host(line(result(0, roots=["old"]))) is None
+    assert read(greeted.from_host(line(result(again["id"], roots=["new"])))) == result(0, roots=["new"])
+
+
+def test_a_question_taken_back_is_taken_back_under_the_number_that_the_host_knows(greeted: Conversation) -> None:
+    greeted.lost()
+    question = read(greeted.from_server(line({"jsonrpc": "2.0", "id": 5, "method": "roots/list"})))
+    back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}
+    assert read(greeted.from_server(line(back)))["params"]["requestId"] == question["id"]
+
+
+def test_a_line_too_long_to_keep_reaches_the_server_by_its_ends() -> None:
+    cut = Oversized('{"id": 1, "渡'.encode()[:-1], b'\xff"}', 10_000_000)
+    assert unpack(pack(cut)) == cut
+    assert unpack(b"\x00not from a bridge") == b"\x00not from a bridge"
