@@ -1,8 +1,8 @@
 """``runebook``: the command line, for a person and for a model with a shell.
 
 Every command prints readable text, or JSON with ``--json``; errors go to stderr with the next step and exit
-status 1 (2 for a wrong command line). Owned here: names, options and help; what a command does is in
-``commands``.
+status 1 (2 for a wrong command line). Owned here: which module has which command; what a command does is in
+``commands``. Only the module of the command that is run is imported: a host waits for its hooks.
 """
 
 from __future__ import annotations
@@ -10,32 +10,34 @@ from __future__ import annotations
 import argparse
 import gc
 import io
-import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
 
-from memory_core.version import program_version
-from server import hooks
-from server.commands import (
-    chat,
-    importing,
-    maintaining,
-    past,
-    portability,
-    recovery,
-    remembering,
-    review,
-    searching,
-    serving,
-    stats,
-    summary,
-    tokens,
-    upkeep,
-)
 from server.commands.opening import Commands
-from server.log_lines import LogLine
-from server.terminal import plain
+
+#: Modules that declare commands (``register``), in the order of the help, and the first words of their command lines.
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "server.commands.remembering": ("commit", "extract"),
+    "server.commands.searching": ("find", "retrieve", "read", "ls", "tree", "similar", "trail", "hot"),
+    "server.commands.maintaining": ("maintain", "archive", "pin", "expire"),
+    "server.commands.review": ("review",),
+    "server.commands.past": ("history", "diff", "undo", "forget", "purge"),
+    "server.commands.upkeep": ("embed", "migrate", "types", "config"),
+    "server.commands.recovery": ("doctor", "rebuild"),
+    "server.commands.portability": ("export", "backup", "restore"),
+    "server.commands.importing": ("import",),
+    "server.commands.chat": ("chat",),
+    "server.commands.summary": ("summary",),
+    "server.commands.stats": ("stats", "metrics"),
+    "server.commands.tokens": ("token",),
+    "server.commands.installing": ("install", "uninstall", "completion"),
+    "server.hooks.command": ("hook",),
+    "server.commands.ui": ("ui",),
+    "server.commands.serving": ("serve", "stop", "usage", "demo"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,12 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.setdefault(variable, "1")  # on contended cores two BLAS threads are slower than one
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
-    arguments = _commands().parse(sys.argv[1:] if argv is None else argv)
-    lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(LogLine("runebook: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[lines])
+    words = sys.argv[1:] if argv is None else argv
+    arguments = command_line(next(iter(words), "")).parse(words)
+    if getattr(arguments, "answers_alone", False):  # a hook: it never fails, and keeps its own log
+        return int(arguments.run(arguments))
+    _log_to_stderr()
     from memory_core.errors import RunebookError
     from memory_core.storage.author import authored
+    from server.terminal import plain
 
     try:
         with authored(getattr(arguments, "author", "command line")):
@@ -67,25 +71,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _speak_utf8() -> None:
-    """UTF-8 in and out, whatever the console's own encoding; what is no text is shown escaped."""
-    for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stdout else "strict")
-
-
-def _commands() -> Commands:
+def command_line(word: str = "") -> Commands:
+    """The commands: those of the module that has ``word``, or all where none has."""
     parser = argparse.ArgumentParser(
         prog="runebook",
         description="Long-term memory for any MCP client, kept as Markdown files you own.",
         epilog="New here? Run: runebook demo. For a model's system prompt: runebook usage.",
     )
-    parser.add_argument("--version", action="version", version=f"runebook {program_version()}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     commands = Commands(parser)
-    kept = (remembering, searching, maintaining, review, past, upkeep, recovery, portability, importing)
-    for module in (*kept, chat, summary, stats, tokens, hooks, serving):
-        module.register(commands)
+    for module in [name for name, words in MODULES.items() if word in words] or MODULES:
+        import_module(module).register(commands)
     return commands
+
+
+class _Version(argparse.Action):
+    """Prints the version; looking it up costs time, so only where it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: Any) -> None:
+        from memory_core.version import program_version
+
+        print(f"runebook {program_version()}")
+        parser.exit()
+
+
+def _log_to_stderr() -> None:
+    import logging
+
+    from server.log_lines import LogLine
+
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(LogLine("runebook: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
+
+
+def _speak_utf8() -> None:
+    """UTF-8 in and out, whatever the console's own encoding; what is no text is shown escaped."""
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stdout else "strict")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.store import Store
 from memory_core.update.bounds import Context
-from memory_core.update.working_memory import Task, working_memory
+from memory_core.update.working_memory import Task, WorkingMemory, working_memory
 
 _TASKS = "tasks"
 #: Files of tasks that are opened, the last changed first.
@@ -41,11 +41,14 @@ class Compactor:
         log = next((result.uri for result in receipt.results if result.op == "messages"), None)
         if log is None:
             return receipt
-        messages, _ = parse_lines(self._store.text(MemoryUri.parse(log)) or "")
-        summary = (receipt.working_memory or {}).get("summary")
-        project = messages[-1].project if messages else None
-        kept = working_memory(messages, list(self._tasks(project)), summary)
+        kept = self.kept(MemoryUri.parse(log), (receipt.working_memory or {}).get("summary"))
         return replace(receipt, working_memory=kept.as_dict() or None)
+
+    def kept(self, log: MemoryUri, summary: str | None = None) -> WorkingMemory:
+        """What must stay of a stored conversation; ``summary`` is a model's."""
+        messages, _ = parse_lines(self._store.text(log) or "")
+        project = messages[-1].project if messages else None
+        return working_memory(messages, list(self._tasks(project)), summary)
 
     def _tasks(self, project: str | None) -> Iterator[Task]:
         """Stored tasks of a project and of none, as (uri, title, state, due date)."""

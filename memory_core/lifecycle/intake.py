@@ -20,7 +20,9 @@ from memory_core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.model.changes import CommitReceipt
 from memory_core.model.project import ProjectScope
 from memory_core.model.uri import MemoryUri
+from memory_core.model.waiting import tell
 from memory_core.storage.store import REPEATED, Store
+from memory_core.update.working_memory import WorkingMemory
 
 
 class ConversationIntake:
@@ -101,6 +103,7 @@ class ConversationIntake:
         for log in due:
             done = yield from self._extractor.extraction(log, now)
             receipt = merged(receipt, log, self._indexed(done, scope))
+            tell(f"the model's answer was applied, {len(done.changed_uris)} files changed")
             failed = still_waits(done)
             if failed:
                 break
@@ -125,6 +128,10 @@ class ConversationIntake:
             return receipt
         done = yield from self._promoter.promotion(hottest, now)
         return added(receipt, self._indexed(done, scope))
+
+    def working_memory(self, log: MemoryUri) -> WorkingMemory:
+        """What must stay of a stored conversation whose context was compressed; see ``Compactor.kept``."""
+        return self._compactor.kept(log)
 
     def _left_waiting(self, recorded: CommitReceipt) -> CommitReceipt:
         """The receipt with what the conversation waits for."""

@@ -11,10 +11,13 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_core.errors import InvalidInput
-from memory_core.model.schema import MemoryType, ProjectMode
+from memory_core.model.project_mode import ProjectMode
+
+if TYPE_CHECKING:
+    from memory_core.model.schema import MemoryType
 
 NAME_LIMIT_CHARS = 200
 #: As the argument ``project``: the present one.

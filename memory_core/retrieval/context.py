@@ -202,7 +202,8 @@ class ContextBuilder:
         given = {piece.uri: piece for piece in packing.pieces if piece.kind != "directory"}
         items = {piece.uri: _digest(piece.text) for piece in gathered.pieces() if piece.uri in given}
         items |= {uri: _digest(text) for piece in given.values() if not piece.cut for uri, text in piece.within}
-        started = {_GREETED: ""} if silent else {_GREETED: "", _RECALLED: ""}
+        asked = not silent and bool(request.questions(self._config.query_messages))
+        started = {_GREETED: "", _RECALLED: ""} if asked else {_GREETED: ""}
         try:
             if request.fresh:
                 self._injections.forget(session)

@@ -99,10 +99,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One file's step with its unified diff; of an appended log only what was added."""
+    """One file's step with its unified diff; of an appended log only what was added.
+
+    ``before`` and ``after`` are the texts that differ; empty where there was none or it is withheld.
+    """
 
     step: FileStep
     lines: tuple[str, ...]
+    before: str = ""
+    after: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -231,7 +236,11 @@ class History:
         return [self._diff(rows[step.uri]) for step in commit.files]
 
     def compare(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, ...]:
-        """How a file differs between two commits, as a unified diff.
+        """How a file differs between two commits, as a unified diff; see ``texts``."""
+        return unified(*self.texts(uri, earlier, later))
+
+    def texts(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, str]:
+        """A file as two commits left it; empty where there was none.
 
         Args:
             uri: The file.
@@ -247,7 +256,7 @@ class History:
             raise NotFound(f"history knows nothing at {uri!r}.", hint=_HINT)
         first = seqs[-1] - 1 if earlier is None else self.resolve(earlier).seq
         last = self._ledger.newest_seq() if later is None else self.resolve(later).seq
-        return unified(self._text_at(place, first) or "", self._text_at(place, last) or "")
+        return self._text_at(place, first) or "", self._text_at(place, last) or ""
 
     def text_at(self, uri: str, commit_id: str) -> str | None:
         """A file as a commit left it, whether that commit touched it or not; None where there was none.
@@ -321,7 +330,10 @@ class History:
         if withheld == _PRIVATE and asked and not self._strict:
             withheld = None
         step = _step(row, withheld)
-        return FileDiff(step, () if withheld is not None else unified(row.before or "", row.after or ""))
+        if withheld is not None:
+            return FileDiff(step, ())
+        before, after = row.before or "", row.after or ""
+        return FileDiff(step, unified(before, after), before, after)
 
 
 _PRIVATE = "private to another project"

@@ -8,20 +8,19 @@ own, where what it was asked is the assistant's word. ``cwd`` names the project.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memory_core.lifecycle.imports.items import ConversationItem, Format, Item, LeftOut, Passed, digest_of
 from memory_core.lifecycle.imports.json_values import lines
+from memory_core.lifecycle.imports.machine_words import MACHINE
 from memory_core.lifecycle.imports.sources import Entry, Source
 from memory_core.lifecycle.imports.values import mapping_of, records_of, session_name, text_of
 
 _ENDING = ".jsonl"
 _SAID = ("user", "assistant")
 _BLOCKS = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
-_MACHINE = re.compile(r"\s*<(?:command-(?:name|message|args)|local-command-\w+|bash-(?:input|stdout|stderr)|system-)")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _ASKED = "Claude, to its subagent"
 
@@ -125,7 +124,7 @@ def _content(content: Any) -> Any:
 
 def _is_machine(content: Any) -> bool:
     texts = [content] if isinstance(content, str) else [text_of(block, "text") for block in content or ()]
-    return bool(texts) and all(_MACHINE.match(text) for text in texts)
+    return bool(texts) and all(MACHINE.match(text) for text in texts)
 
 
 def _answers(content: Any) -> bool:

@@ -8,11 +8,11 @@ taken back comes in again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from memory_core.errors import RunebookError
+from memory_core.errors import InvalidUri, RunebookError
 from memory_core.lifecycle.imports.items import ConversationItem, LeftOut, digest_of
 from memory_core.model.changes import Action
 from memory_core.model.conversation import dump_lines, parse_lines, parse_messages
@@ -63,6 +63,7 @@ class ConversationDesk:
 
     def record(self, item: ConversationItem, belonging: Belonging, now: datetime, *, dry_run: bool) -> Recorded:
         """Record what is new of a conversation; a message that cannot be taken is left out alone."""
+        item = replace(item, session_id=self._session(item.session_id))
         done = Recorded(item.session_id)
         sound = list(self._sound(item, done))
         for part in self._parts(sound):
@@ -71,6 +72,16 @@ class ConversationDesk:
             except RunebookError as error:
                 done.left_out.append(LeftOut(f"{item.place}, from message {part[0].get('id')}", error.message))
         return done
+
+    def _session(self, imported: str) -> str:
+        """The session of a conversation; where a hook keeps it under the program's own name of it, that one."""
+        own = imported.removeprefix(f"{self._scope[0]}-")
+        files, log = self._store.files, self._updater.session_uri
+        try:
+            kept = own != imported and files.is_dir(log(own).parent) and not files.is_dir(log(imported).parent)
+        except InvalidUri:  # nothing can be kept under such a name
+            return imported
+        return own if kept else imported
 
     def _record(
         self,

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from memory_core.errors import RunebookError, StoreBusy
+from memory_core.storage import atomic
 from memory_core.storage.lock import StoreLock
 
 _log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class AutomaticMaintenance:
                 self._run(now, self._stopping)
                 if self._stopping.is_set():
                     return False
-                self._noted.write_text(f"{now.isoformat(timespec='seconds')}\n", encoding="utf-8", newline="\n")
+                atomic.replace(self._noted, f"{now.isoformat(timespec='seconds')}\n")
                 return True
         except StoreBusy:
             return False

