@@ -21,13 +21,15 @@ from memory_core.lifecycle.counted_model import counted
 from memory_core.lifecycle.intake import ConversationIntake
 from memory_core.llm.client import Completion, LLMClient, LLMRequest
 from memory_core.model.access import Access
-from memory_core.model.changes import CommitReceipt
+from memory_core.model.changes import CommitReceipt, FileChange
 from memory_core.model.project import ProjectScope
+from memory_core.model.waiting import tell
 from memory_core.opened import OpenedStore
 from memory_core.react.prompts import PromptLibrary
 from memory_core.reading import ADOPTION_SECONDS
 from memory_core.storage.store import Step
 from memory_core.update.recorder import MessageRecorder
+from memory_core.update.working_memory import WorkingMemory
 from memory_core.wiring import load_registry
 
 _log = logging.getLogger(__name__)
@@ -140,6 +142,7 @@ class Memory(MemoryKeeper):
         messages: Sequence[Any] | None = None,
         session_id: str | None = None,
         operations: Mapping[str, Any] | None = None,
+        expected: Mapping[str, str] | None = None,
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
@@ -165,6 +168,8 @@ class Memory(MemoryKeeper):
             messages: A conversation; see ``model.message_shapes``.
             session_id: Session that messages or knowledge belong to.
             operations: MemoryOperations as JSON.
+            expected: Of one memory, or operations that answer no brief: SHA-256 of files by URI. If one of them is
+                something else by now, nothing is stored and the receipt says ``conflict``.
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
             now: Time of the commit; default the clock's.
@@ -192,6 +197,8 @@ class Memory(MemoryKeeper):
                 "pinned and expires_at go with memory_content.",
                 hint="In operations each memory_data and edit operation takes its own.",
             )
+        if expected is not None and (messages is not None or (operations is not None and session_id is not None)):
+            raise InvalidInput("expected goes with one memory, or operations without a session.", hint="Leave it out.")
         self.expect_writable()
         belonging = self.projects.belonging(project, private, here)
         scope = ProjectScope(belonging.project)
@@ -200,10 +207,21 @@ class Memory(MemoryKeeper):
             receipt = self.recorder.record(
                 messages, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now, belonging=belonging
             )
+            tell("the conversation was read; nothing is stored" if dry_run else "the conversation is stored")
             receipt = self._indexed(receipt, scope)
             self.tiers.overflow.after(receipt, now or datetime.now(UTC))
             return self.take_in(receipt, now) if extract and not dry_run else receipt
-        if operations is not None:
+        if operations is not None and expected is not None:
+            receipt = self.updater.apply_operations(
+                operations,
+                source_kind="user_explicit",
+                request_id=request_id,
+                dry_run=dry_run,
+                now=now,
+                only_if=expected,
+                belonging=belonging,
+            )
+        elif operations is not None:
             receipt = self.extractor.hand_in(
                 operations,
                 session_id=session_id,
@@ -225,9 +243,26 @@ class Memory(MemoryKeeper):
                 request_id=request_id,
                 dry_run=dry_run,
                 now=now,
+                only_if=expected,
                 belonging=belonging,
             )
         return self._indexed(receipt, scope)
+
+    def preview(self, operations: Mapping[str, Any], here: str | None = None) -> tuple[FileChange, ...]:
+        """The files as explicit operations would leave them now; nothing is stored.
+
+        Raises:
+            InvalidInput: If there is nothing to do, or the whole is too large.
+        """
+        found: list[FileChange] = []
+        self.updater.apply_operations(
+            operations,
+            source_kind="user_explicit",
+            dry_run=True,
+            belonging=self.projects.belonging(None, None, here),
+            watch=lambda planned: found.extend(planned.changes),
+        )
+        return tuple(found)
 
     def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
         """What ``commit(messages=…)`` does once it is recorded; see ``ConversationIntake.take_in``."""
@@ -273,6 +308,14 @@ class Memory(MemoryKeeper):
     def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """The update loop over the receipt of ``commit(messages=…, extract=False)``; see ``ConversationIntake``."""
         return counted(self._intake.extraction(recorded), self.store.usage.asked, self.config.user_space)
+
+    def working_memory(self, session_id: str) -> WorkingMemory:
+        """Open tasks and a summary of a stored conversation: what its context keeps when it is compressed.
+
+        Raises:
+            InvalidInput: If the session's name is none.
+        """
+        return self._intake.working_memory(self.updater.session_uri(session_id))
 
     def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""

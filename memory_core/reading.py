@@ -22,6 +22,7 @@ from memory_core.model.hits import ContextPack, FindResult, Listings, ReadResult
 from memory_core.model.uri import MemoryUri
 from memory_core.opened import OpenedStore
 from memory_core.retrieval.browse import Browser
+from memory_core.retrieval.catalogue import Catalogue, EntryFilter, EntryPage
 from memory_core.retrieval.context import Fit
 from memory_core.retrieval.engine import ContextEngine
 from memory_core.retrieval.hot import HotMemory
@@ -69,6 +70,9 @@ class MemoryReader:
         )
         self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, opened.reranker)
         self.history = History(self.store, self.browser, self.spaces)
+        self.catalogue = Catalogue(
+            self.indexer.catalog, self.store.ledger.usage_table, self.spaces, config.search.decay_lambda
+        )
         traces = self.access.leaves_traces
         self.insight = Insight(
             config, self.store, self.indexer, self.retriever, self.browser, self.spaces, traces=traces
@@ -188,6 +192,13 @@ class MemoryReader:
         if is_history(uri) or is_metrics(uri):
             raise _not_listed(uri)
         return browser.tree(uri, output, abs_limit, show_all_hidden, node_limit, level_limit)
+
+    @healed
+    def entries(self, wanted: EntryFilter, now: datetime | None = None) -> EntryPage:
+        """The memories as a list, page by page; see ``Catalogue.entries``."""
+        self.opened.look()
+        self.indexer.follow()
+        return self.catalogue.entries(wanted, now)
 
     @healed
     def retrieve(

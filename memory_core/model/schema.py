@@ -12,6 +12,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from memory_core.model.project_mode import ProjectMode
+
 #: A field's value once it has been coerced to its declared type.
 FieldValue = str | int | float | bool
 
@@ -69,14 +71,6 @@ class OperationMode(StrEnum):
 
     UPSERT = "upsert"
     ADD_ONLY = "add_only"
-
-
-class ProjectMode(StrEnum):
-    """Whether a memory of a type belongs to the project at hand by itself, when it is told to, or never."""
-
-    AUTO = "auto"
-    NAMED = "named"
-    NEVER = "never"
 
 
 class Average(BaseModel):

@@ -1,9 +1,9 @@
 """Differences of two texts, and the merge of two texts that began as one; by lines.
 
 A line ends at a line feed and nowhere else. ``unified`` gives lines that each begin with one of the marks of a unified
-diff, so that no stored text can pose as a heading of the diff; ``merge3`` gives text, byte for byte, or nothing where
-both sides touch the same lines. Texts with thousands of differing lines are compared more coarsely,
-never wrongly. Pure.
+diff, so that no stored text can pose as a heading of the diff; ``side_by_side`` gives rows for two columns, with the
+words that differ; ``merge3`` gives text, byte for byte, or nothing where both sides touch the same lines. Texts with
+thousands of differing lines are compared more coarsely, never wrongly. Pure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any, Literal
 
 CONTEXT_LINES = 3
 #: More differing lines than this are one block: the comparison takes the square of them.
@@ -20,6 +22,14 @@ _COMPARED_LINES = 3_000
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _PICTURES = 0x2400
 _NO_NEWLINE = "\\ no line feed at the end"
+#: A word, blanks, or one sign; each Chinese character is a word.
+_WORD = re.compile(r"[^\W\u3400-\u9fff]+|\s+|.", re.DOTALL)
+#: Lines of more words than this are marked as a whole.
+_COMPARED_WORDS = 600
+#: In a change of more lines than this no words are compared.
+_PAIRED_LINES = 500
+#: Lines that have less in common than this are one that went and one that came.
+_ALIKE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,54 @@ class Edit:
     def inserts(self) -> bool:
         """Whether nothing is removed."""
         return self.start == self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One line of one of two texts.
+
+    Attributes:
+        line: Its number, from 1.
+        text: As a screen can show it; see ``visible``.
+        parts: The same in pieces, each with whether it differs from the other side; empty where there is no such line.
+    """
+
+    line: int
+    text: str
+    parts: tuple[tuple[str, bool], ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form without empty parts."""
+        side: dict[str, Any] = {"line": self.line, "text": self.text}
+        return {**side, "parts": [list(part) for part in self.parts]} if self.parts else side
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of two texts side by side.
+
+    Attributes:
+        kind: ``same`` and ``changed`` have both sides, ``removed`` the left one, ``added`` the right one, ``skipped``
+            none.
+        left: Of the older text.
+        right: Of the newer text.
+        count: Equal lines that a ``skipped`` row stands for.
+    """
+
+    kind: Literal["same", "changed", "added", "removed", "skipped"]
+    left: Side | None = None
+    right: Side | None = None
+    count: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form without members that say nothing."""
+        members = {
+            "kind": self.kind,
+            "left": None if self.left is None else self.left.as_dict(),
+            "right": None if self.right is None else self.right.as_dict(),
+            "count": self.count or None,
+        }
+        return {name: value for name, value in members.items() if value is not None}
 
 
 def split_lines(text: str) -> list[str]:
@@ -92,6 +150,32 @@ def unified(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[str,
     return tuple(shown)
 
 
+def side_by_side(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[Row, ...]:
+    """Two texts in two columns, row by row; empty for equal texts.
+
+    Args:
+        before: The older text, on the left.
+        after: The newer text, on the right.
+        context: Unchanged lines around a change; the others become ``skipped`` rows.
+    """
+    old, new = split_lines(before), split_lines(after)
+    rows: list[Row] = []
+    at = shift = 0
+    for group in _groups(edits(old, new), context):
+        first, last = max(0, group[0].start - context), min(len(old), group[-1].end + context)
+        rows += [Row("skipped", count=first - at)] if first > at else []
+        at = first
+        for edit in group:
+            rows += _same(old, at, edit.start, shift)
+            rows += _changed(old[edit.start : edit.end], edit.lines, edit.start, edit.start + shift)
+            shift += len(edit.lines) - (edit.end - edit.start)
+            at = edit.end
+        rows += _same(old, at, last, shift)
+        at = last
+    rest = len(old) - at
+    return (*rows, Row("skipped", count=rest)) if rows and rest else tuple(rows)
+
+
 def merge3(base: str, ours: str, theirs: str) -> str | None:
     """The text with the changes of both sides; None where both changed the same lines, differently.
 
@@ -121,6 +205,50 @@ def merge3(base: str, ours: str, theirs: str) -> str | None:
 def visible(text: str) -> str:
     """One line of text as a screen can show it: nothing in it moves a cursor, ends the line or turns its direction."""
     return _UNSEEN.sub(lambda found: _picture(ord(found[0])), text)
+
+
+def _same(lines: Sequence[str], start: int, end: int, shift: int) -> Iterator[Row]:
+    for at in range(start, end):
+        text = visible(lines[at].removesuffix("\n"))
+        yield Row("same", Side(at + 1, text), Side(at + 1 + shift, text))
+
+
+def _changed(old: Sequence[str], new: Sequence[str], left: int, right: int) -> Iterator[Row]:
+    """The rows of replaced lines, paired from the first; what has nothing to do with each other is not paired."""
+    for at, (gone, come) in enumerate(zip_longest(old, new)):
+        before = None if gone is None else Side(left + at + 1, _shown(gone, new))
+        after = None if come is None else Side(right + at + 1, _shown(come, old))
+        if before is not None and after is not None and len(old) + len(new) <= _PAIRED_LINES:
+            parts = _differing(before.text, after.text)
+            if parts is not None:
+                yield Row("changed", Side(before.line, before.text, parts[0]), Side(after.line, after.text, parts[1]))
+                continue
+        if before is not None:
+            yield Row("removed", left=before)
+        if after is not None:
+            yield Row("added", right=after)
+
+
+def _shown(line: str, others: Sequence[str]) -> str:
+    """A line as it is shown; one that differs by its line feed alone says so."""
+    text = visible(line.removesuffix("\n"))
+    return text if line.endswith("\n") or f"{line}\n" not in others else f"{text} {_NO_NEWLINE}"
+
+
+def _differing(before: str, after: str) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]] | None:
+    """Both lines in pieces; None where they have too little in common."""
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    if len(old) + len(new) > _COMPARED_WORDS:
+        return ((before, True),), ((after, True),)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    if matcher.ratio() < _ALIKE:
+        return None
+    left: list[tuple[str, bool]] = []
+    right: list[tuple[str, bool]] = []
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        left += [("".join(old[i1:i2]), tag != "equal")] if i2 > i1 else []
+        right += [("".join(new[j1:j2]), tag != "equal")] if j2 > j1 else []
+    return tuple(left), tuple(right)
 
 
 def _picture(code: int) -> str:

@@ -29,7 +29,7 @@ _ABSTRACT_BYTES = 1024 * 1024
 Abstracts = Callable[[Sequence[str]], Mapping[str, str]]
 #: Those of some files that are private to a project other than the given one.
 PrivateElsewhere = Callable[[Sequence[str], str | None], Collection[str]]
-_PRIVATE_LINE = "private to another project"
+PRIVATE_LINE = "private to another project"
 
 
 class Browser:
@@ -247,13 +247,13 @@ class Browser:
         lines: dict[MemoryUri, str] = {}
         for entry in entries:
             if entry.uri in private:
-                lines[entry.uri] = summary_line(_PRIVATE_LINE, limit)
+                lines[entry.uri] = summary_line(PRIVATE_LINE, limit)
                 continue
             text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
                 if text is not None:
-                    text = _PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else line_of(parse(text))
+                    text = PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else line_of(parse(text))
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
 

@@ -11,7 +11,8 @@ from typing import Any
 from memory_core.errors import ContentRejected, FieldRejected
 from memory_core.model.memory_file import parse
 from memory_core.model.project import Belonging, is_private, stored_project
-from memory_core.model.schema import MemoryType, ProjectMode
+from memory_core.model.project_mode import ProjectMode
+from memory_core.model.schema import MemoryType
 from memory_core.model.uri import MemoryUri
 from memory_core.registry import MemoryTypeRegistry
 

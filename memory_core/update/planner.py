@@ -41,6 +41,7 @@ from memory_core.model.record import (
 )
 from memory_core.model.schema import MemoryType, OperationMode
 from memory_core.model.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
+from memory_core.model.waiting import tell
 from memory_core.storage.store import Snapshot
 from memory_core.update.belonging import check_existing, check_new, check_shared, privacy
 from memory_core.update.bounds import Context
@@ -58,6 +59,7 @@ OVERVIEW_LIMIT_CHARS = 16_000
 _NAMES_LIMIT = 32
 #: Parts of ``viking://user/{space}/memories``.
 _MEMORIES_DEPTH = 3
+_TOLD_EVERY = 100
 
 #: Merges given values or patches into stored fields.
 _Merge = Callable[[MemoryType, Mapping[str, Any], Mapping[str, Any]], FieldMerge]
@@ -108,6 +110,8 @@ class _Planner:
         self, op: str, subject: str, decide: Callable[[], _Outcome], links: Sequence[Link] | None = None
     ) -> None:
         """Run one operation's decision; a refusal becomes its result. Links wait for ``join``."""
+        if self._results and len(self._results) % _TOLD_EVERY == 0:
+            tell("deciding what the operations do", len(self._results), unit="operations")
         try:
             outcome = decide()
         except RunebookError as error:

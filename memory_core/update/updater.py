@@ -7,7 +7,7 @@ pure planner. It runs no model: what a model decided arrives as operations.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -37,12 +37,13 @@ from memory_core.storage.store import Snapshot, Store
 from memory_core.update.apart import stands_apart
 from memory_core.update.bounds import Context
 from memory_core.update.discretion import Discretion
+from memory_core.update.importance import salience_of
+from memory_core.update.precondition import moved_on
 from memory_core.update.review import AUTOMATIC, decide, propose
 from memory_core.update.soundness import shown
 
 DEFAULT_TYPE = "notes"
 _CATEGORY_LIMIT_CHARS = 200
-PRIORITIES: Mapping[str, float] = {"low": 0.3, "normal": 0.5, "high": 0.8, "critical": 1.0}
 
 
 def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
@@ -54,30 +55,6 @@ def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[s
     if memory_type is None:
         return "", ""
     return memory_type.name, record_key(memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
-
-
-def salience_of(priority: str | float | None) -> float | None:
-    """``priority`` as salience in [0, 1]; None stays None.
-
-    Raises:
-        InvalidInput: If it is neither a number in [0, 1] nor low, normal, high or critical.
-    """
-    if priority is None:
-        return None
-    if isinstance(priority, str):
-        known = PRIORITIES.get(priority.strip().casefold())
-        if known is not None:
-            return known
-        try:
-            priority = float(priority)
-        except ValueError:
-            priority = -1.0
-    if isinstance(priority, bool) or not 0.0 <= priority <= 1.0:
-        raise InvalidInput(
-            "priority is not one Runebook knows.",
-            hint="Use low, normal, high, critical, or a number from 0 to 1.",
-        )
-    return float(priority)
 
 
 def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
@@ -178,10 +155,12 @@ class MemoryUpdater:
         now: datetime | None = None,
         expected: Mapping[str, str] | None = None,
         reads_elsewhere: bool = False,
+        only_if: Mapping[str, str] | None = None,
         span: Span | None = None,
         settlement: Settlement | None = None,
         kind: str = "commit",
         belonging: Belonging = NO_PROJECT,
+        watch: Callable[[ChangeSet], None] = lambda _planned: None,
     ) -> CommitReceipt:
         """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
 
@@ -195,11 +174,13 @@ class MemoryUpdater:
             now: Time of the commit, with the offset that decides the day of a log; default the clock's, on the wall.
             expected: SHA-256 of the files as the author of the operations saw them; see ``bounds.Context``.
             reads_elsewhere: Whether the author may have read other files too.
+            only_if: SHA-256 of files that must still be so, or nothing at all is done; see ``update.precondition``.
             span: The messages that the operations were made of. They leave the queue with this commit, unless
                 nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
             settlement: Likewise, for messages out of their order.
             kind: Of the commit, shown in history.
             belonging: The project of the memories.
+            watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
             InvalidInput: If there is nothing to do, or the whole is too large.
@@ -236,6 +217,8 @@ class MemoryUpdater:
         notes = ((shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
 
         def planned(snapshot: Snapshot) -> ChangeSet:
+            if only_if is not None and (refused := moved_on(snapshot, only_if)) is not None:
+                return refused
             if span is not None and not self._awaits(span, snapshot):
                 return _done_meanwhile(span.log)
             if settlement is not None and not settlement.awaits(snapshot):
@@ -243,6 +226,7 @@ class MemoryUpdater:
             decided = (propose if waits else decide)(parsed, snapshot, context, moment)
             results = tuple(self.discretion.result(result) for result in decided.results + malformed)
             decided = replace(decided, results=results, notes=(*decided.notes, *notes))
+            watch(decided)
             if settlement is not None and not _spoilt(decided):
                 return settlement.settled(decided, snapshot)
             return decided if span is None else _settled(decided, span, parsed.reasoning)
@@ -263,6 +247,7 @@ class MemoryUpdater:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
+        only_if: Mapping[str, str] | None = None,
         belonging: Belonging = NO_PROJECT,
     ) -> CommitReceipt:
         """Store one explicit memory as it was given, an entry of the day's log, or the rolling summary.
@@ -315,6 +300,7 @@ class MemoryUpdater:
             request_id=request_id,
             dry_run=dry_run,
             now=now,
+            only_if=only_if,
             belonging=belonging,
         )
 

@@ -4,6 +4,8 @@ Owns the decision "may this request pass, and as whom". The identity travels in 
 its transports carry from a request to the tool that answers it, and by which they bind their sessions and sealed states
 to the token that opened them.
 
+The owner may come with a key of this process instead, which opens everything and ends with the process.
+
 Promises: a request without a token that holds learns nothing but that one is needed; a revocation counts from the next
 request on, and ends the streams that are open with their next event or ping; trouble with the token table closes the
 door. Does not: encrypt. Beyond loopback, TLS is the job of a
@@ -13,6 +15,7 @@ reverse proxy.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -59,6 +62,7 @@ class TokenCheck:
         required: Tokens are needed even where none was issued.
         rates: How often one may call.
         open_requests: How many requests and streams one may hold open.
+        owner_key: What lets the owner in without a token; then one of the two is always needed. None is no such key.
     """
 
     def __init__(
@@ -69,10 +73,12 @@ class TokenCheck:
         required: bool,
         rates: RequestRates,
         open_requests: OpenRequests,
+        owner_key: str | None = None,
     ) -> None:
         self._app = app
         self._tokens = tokens
-        self._required = required
+        self._owner_key = None if owner_key is None else owner_key.encode()
+        self._required = required or owner_key is not None
         self._rates = rates
         self._open = open_requests
         self._noted: dict[str, float] = {}
@@ -82,6 +88,9 @@ class TokenCheck:
         """Let the request pass as whoever it is, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if self._is_owner(scope):
+            await self._passed(scope, receive, send, None)
             return
         row = self._bearer(scope)
         if row is None and not self._needed():
@@ -112,14 +121,14 @@ class TokenCheck:
             self._required = True
         return self._required
 
+    def _is_owner(self, scope: Scope) -> bool:
+        if self._owner_key is None or (said := _said(scope)) is None:
+            return False
+        return secrets.compare_digest(said.encode("latin-1"), self._owner_key)
+
     def _bearer(self, scope: Scope) -> TokenRow | None:
-        said = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(said) != 1 or len(said[0]) > _TOKEN_CHARS:
-            return None
-        scheme, _, token = said[0].decode("latin-1").partition(" ")
-        if self._tokens is None or scheme.lower() != "bearer":
-            return None
-        return self._tokens.verify(token.strip(" "))
+        said = _said(scope)
+        return None if self._tokens is None or said is None else self._tokens.verify(said)
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send, row: TokenRow | None) -> None:
         # Set for nobody too: the task of a pipelined request inherits the context of the one before.
@@ -153,6 +162,15 @@ class TokenCheck:
         if tokens is not None and now - self._noted.get(row.id, -_USE_NOTED_SECONDS) >= _USE_NOTED_SECONDS:
             self._noted[row.id] = now
             self._clerk.submit(_noting, tokens, row)
+
+
+def _said(scope: Scope) -> str | None:
+    """What stands in the one header that says who asks; None where there is no such header, or none that counts."""
+    said = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(said) != 1 or len(said[0]) > _TOKEN_CHARS:
+        return None
+    scheme, _, token = said[0].decode("latin-1").partition(" ")
+    return token.strip(" ") if scheme.lower() == "bearer" else None
 
 
 def _noting(tokens: TokenTable, row: TokenRow) -> None:

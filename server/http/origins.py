@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LOOPBACK_NAMES = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 _LOOPBACK_HOSTS = (*_LOOPBACK_NAMES, "127.0.0.1", "localhost", "[::1]")
-_METHODS = b"GET, POST, DELETE"
+_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _ASKED_HEADERS = 1_024
-_ANSWER_HEADERS = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
+_ANSWER_HEADERS = b"mcp-session-id, mcp-protocol-version, www-authenticate, retry-after, etag"
 
 
 def transport_security(host: str, hosts: Sequence[str], origins: Sequence[str]) -> TransportSecuritySettings:

@@ -1,7 +1,8 @@
-"""SSE and streamable HTTP from one server: ``/mcp`` speaks streamable HTTP, ``/sse`` speaks SSE.
+"""Everything over HTTP from one server: ``/mcp`` and ``/sse`` for clients, ``/api`` for programs, ``/`` for people.
 
 Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a request passes ``_Boundary`` (one answer,
-no word about what broke), ``OriginCheck`` (names), ``TokenCheck`` (who), and then the SDK's transports.
+no word about what broke), ``OriginCheck`` (names), ``OpenPages`` (files that anybody may have), ``TokenCheck`` (who),
+and then the API or the SDK's transports.
 
 Promises: nobody comes in who should not (``access``); what goes wrong is answered with a status and a plain sentence;
 clients that do not finish, do not read or ask too much are cut off; a signal ends the process within two seconds.
@@ -17,11 +18,12 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any
 
+import anyio.to_thread
 import uvicorn
 from mcp.server import MCPServer
 from starlette.applications import Starlette
@@ -34,14 +36,18 @@ from server.ending import END_SECONDS
 from server.http.access import TokenCheck, refuse
 from server.http.connections import TimedConnection
 from server.http.origins import LOOPBACK, OriginCheck, transport_security
+from server.http.pages import OpenPages, is_page
 from server.http.rates import OpenRequests, RequestRates
 from server.http.sessions import SessionShare
+from server.session import ServedStore
 
 _logger = logging.getLogger(__name__)
 _DEFAULTS = HttpConfig()
-_METHODS = frozenset({"GET", "POST", "DELETE", "OPTIONS"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_ALLOW = b", ".join(name.encode() for name in sorted(_METHODS - {"OPTIONS"}))
 _FRAMED_TWICE = frozenset({b"content-length", b"transfer-encoding"})
 _PATH = "/mcp"
+_API = "/api/"
 _BODY_SECONDS = 30.0
 _HEAD_BYTES = 32_768
 #: Of the connections, and of the sessions, what one token may hold.
@@ -58,8 +64,10 @@ def build_app(
     settings: HttpConfig = _DEFAULTS,
     *,
     required: bool = False,
+    store: ServedStore | None = None,
+    owner_key: str | None = None,
 ) -> ASGIApp:
-    """One ASGI app with both transports.
+    """One ASGI app with both transports, and the API and the page where there is a store for them.
 
     Args:
         server: The MCP server.
@@ -67,6 +75,8 @@ def build_app(
         tokens: Who may come in; None for a server of one.
         settings: Names and limits.
         required: Tokens are needed even where none was issued.
+        store: What the API and the page show; None serves neither.
+        owner_key: Lets the owner in; see ``TokenCheck``.
     """
     security = transport_security(host, settings.allowed_hosts, settings.allowed_origins)
     streamable = server.streamable_http_app(
@@ -85,19 +95,57 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with server.session_manager.run():
-            yield
+        if store is not None:  # for as long as the app runs: the API has no sessions that would hold it open
+            store.acquire()
+        try:
+            async with server.session_manager.run():
+                yield
+        finally:
+            if store is not None:
+                await anyio.to_thread.run_sync(store.release)
         door.close()
 
     transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
+    sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
     door = TokenCheck(
-        SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE)),
+        sessions if store is None else _WithApi(sessions, store, settings),
         tokens,
         required=required or settings.require_token,
         rates=RequestRates(settings.requests_per_minute),
         open_requests=OpenRequests(max(_SHARE, settings.max_connections // _SHARE)),
+        owner_key=owner_key,
     )
-    return _Boundary(OriginCheck(door, security, settings.allowed_origins))
+    inside = door if store is None else OpenPages(door)
+    return _Boundary(OriginCheck(inside, security, settings.allowed_origins))
+
+
+class _WithApi:
+    """ASGI app: the API below ``/api/``, built when it is first asked for, and another app elsewhere.
+
+    Clients that speak MCP alone do not wait until the API's models are built.
+    """
+
+    def __init__(self, app: ASGIApp, store: ServedStore, settings: HttpConfig) -> None:
+        self._app = app
+        self._store = store
+        self._settings = settings
+        self._built: ASGIApp | None = None
+        self._building = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(_API):
+            await self._app(scope, receive, send)
+            return
+        async with self._building:
+            if self._built is None:
+                self._built = await anyio.to_thread.run_sync(self.build)
+        await self._built(scope, receive, send)
+
+    def build(self) -> ASGIApp:
+        """The API."""
+        from server.api.application import build_api
+
+        return build_api(self._store, self._settings.allowed_origins, self._settings.max_body_bytes)
 
 
 class _TooSlow(Exception):
@@ -117,10 +165,10 @@ class _Boundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send)
+        answer = _Answer(send, is_page=is_page(scope))
         try:
             if scope["method"] not in _METHODS:
-                await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", b"GET, POST, DELETE")])
+                await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", _ALLOW)])
             elif {name for name, _ in scope["headers"]} >= _FRAMED_TWICE:
                 # A proxy that goes by the other one would take the rest of the body for a request of its own.
                 await refuse(answer.send, 400, "Bad Request", [(b"connection", b"close")])
@@ -140,8 +188,9 @@ class _Boundary:
 class _Answer:
     """The one response to a request, with the headers that each has."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, is_page: bool) -> None:
         self._send = send
+        self._is_page = is_page
         self.started = False
         self._ended = False
 
@@ -151,9 +200,11 @@ class _Answer:
             return
         if message["type"] == "http.response.start":
             self.started = True
-            kept = [(name, value) for name, value in message.get("headers", []) if name.lower() != b"cache-control"]
-            own = [(b"cache-control", b"no-store, no-transform"), (b"x-content-type-options", b"nosniff")]
-            message = {**message, "headers": [*kept, *own]}
+            given = message.get("headers", [])
+            replaced = (b"x-content-type-options",) if self._is_page else (b"x-content-type-options", b"cache-control")
+            kept = [(name, value) for name, value in given if name.lower() not in replaced]
+            cached = [] if self._is_page else [(b"cache-control", b"no-store, no-transform")]
+            message = {**message, "headers": [*kept, *cached, (b"x-content-type-options", b"nosniff")]}
         elif not message.get("more_body", False):
             self._ended = True
         await self._send(message)
@@ -205,6 +256,10 @@ def serve(
     port: int,
     tokens: TokenTable | None = None,
     settings: HttpConfig = _DEFAULTS,
+    *,
+    store: ServedStore | None = None,
+    owner_key: str | None = None,
+    ready: Callable[[int], None] = lambda _port: None,
 ) -> None:
     """Serve until interrupted.
 
@@ -214,6 +269,9 @@ def serve(
         port: 0 to 65535; 0 takes a free one.
         tokens: Who may come in; None for a server of one, on loopback.
         settings: Names and limits.
+        store: What the API and the page show; see ``build_app``.
+        owner_key: Lets the owner in; see ``TokenCheck``.
+        ready: Told the port once connections are taken.
 
     Raises:
         ConfigInvalid: If ``host`` is not a loopback address and there is no token or no name to be reached by, or
@@ -226,7 +284,7 @@ def serve(
         logging.getLogger(f"mcp.server.{name}").setLevel(logging.CRITICAL)
     listener = _listener(host, port)
     config = uvicorn.Config(
-        build_app(server, host, tokens, settings, required=not local),
+        build_app(server, host, tokens, settings, required=not local, store=store, owner_key=owner_key),
         http=TimedConnection,
         ws="none",
         log_level="error",
@@ -238,6 +296,7 @@ def serve(
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     with listener:
+        ready(int(listener.getsockname()[1]))
         _Server(config).run(sockets=[listener])
 
 

@@ -21,6 +21,7 @@ from memory_core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.errors import StorageFailed
 from memory_core.index.chroma import collection_name
 from memory_core.index.providers import open_embedder
+from memory_core.index.sealing import SealedIndex
 from memory_core.lifecycle.doctor.doctor import examine, repair
 from memory_core.lifecycle.doctor.findings import Report, Severity
 from memory_core.memory import Memory, open_memory
@@ -425,7 +426,9 @@ def sealed_original(original: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 def seal(home: Path) -> None:
     with open_memory(chroma(home)) as memory:
-        memory.indexer.vectors._seal_rows = 1
+        vectors = memory.indexer.vectors
+        assert isinstance(vectors, SealedIndex)
+        vectors._seal_rows = 1
         memory.indexer.embed_all()
         fingerprint = memory.indexer._embedding.fingerprint
         assert fingerprint is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.model.text_diff import edits, merge3, split_lines, unified
+from memory_core.model.text_diff import edits, merge3, side_by_side, split_lines, unified, visible
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "中文\n", "\n", "@@ -1 +1 @@\n", "```\n", "x\r\n"]), max_size=12)
 TEXTS = st.builds(lambda lines, end: "".join(lines) + end, LINES, st.sampled_from(["", "尾", "end"]))
@@ -69,3 +69,44 @@ def test_thousands_of_differing_lines_are_compared_at_once() -> None:
     after = "".join(f"{number * 3}\n" for number in range(20_000))
     assert merge3(before, after, before) == after
     assert len(unified(before, after)) > 20_000
+
+
+@given(TEXTS, TEXTS)
+def test_each_column_holds_its_text_whole(before: str, after: str) -> None:
+    rows = side_by_side(before, after, context=1_000)
+    shown = [[visible(line.removesuffix("\n")) for line in split_lines(text)] for text in (before, after)]
+    columns = [[side for row in rows if (side := getattr(row, name)) is not None] for name in ("left", "right")]
+    if before == after:
+        assert rows == ()
+        return
+    for lines, column in zip(shown, columns, strict=True):
+        assert [side.line for side in column] == list(range(1, len(lines) + 1))
+        assert [side.text.removesuffix(" \\ no line feed at the end") for side in column] == lines
+
+
+@given(TEXTS, TEXTS)
+def test_rows_and_what_they_skip_are_all_lines(before: str, after: str) -> None:
+    rows = side_by_side(before, after, context=1)
+    skipped = sum(row.count for row in rows)
+    for name, text in (("left", before), ("right", after)):
+        if rows:
+            assert skipped + sum(getattr(row, name) is not None for row in rows) == len(split_lines(text))
+
+
+def test_words_that_differ_are_marked_in_both_languages() -> None:
+    (row,) = side_by_side("用户喜欢用空格缩进\n", "用户喜欢用制表符缩进\n")
+    assert row.left is not None
+    assert row.left.parts == (("用户喜欢用", False), ("空格", True), ("缩进", False))
+    (row,) = side_by_side("The user drinks tea.\n", "The user drinks coffee.\n")
+    assert row.right is not None
+    assert [part for part in row.right.parts if part[1]] == [("coffee", True)]
+
+
+def test_lines_with_nothing_in_common_are_one_that_went_and_one_that_came() -> None:
+    assert [row.kind for row in side_by_side("abc def\n", "完全不同\n")] == ["removed", "added"]
+
+
+def test_thousands_of_changed_lines_become_rows_at_once() -> None:
+    before = "".join(f"line {number}\n" for number in range(20_000))
+    rows = side_by_side(before, before.replace("line", "row"))
+    assert len(rows) == 40_000

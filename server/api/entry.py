@@ -1,0 +1,186 @@
+"""One memory as the API shows it: its file, its fields, what it relates to and where it comes from.
+
+Shows what ``read`` shows, to whom ``read`` shows it. Opening a memory counts as a use, as reading does; looking at it
+again after a change does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memory_core.errors import InvalidUri, NotFound, RunebookError
+from memory_core.index.documents import Document, memory_document
+from memory_core.index.following import numbered
+from memory_core.lifecycle.history.history import History
+from memory_core.merge.fields import derive
+from memory_core.model.access import Access
+from memory_core.model.changes import text_sha256
+from memory_core.model.memory_file import parse
+from memory_core.model.record import MemoryRecord, read_record
+from memory_core.model.schema import MemoryType
+from memory_core.model.uri import SCHEME, MemoryUri
+from memory_core.retrieval.provenance import source_lines
+from server.api.markdown import plain, render
+
+if TYPE_CHECKING:
+    from memory_core.memory import Memory
+
+#: Of a longer file (a conversation, not a memory) only the beginning is given.
+_TEXT_CHARS = 1_000_000
+_SHOWN_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file as it is now.
+
+    Attributes:
+        uri: Where it is.
+        text: The whole of it.
+        memory_type: Its type; None for a file of none.
+        record: What its type makes of it; None likewise.
+    """
+
+    uri: MemoryUri
+    text: str
+    memory_type: MemoryType | None
+    record: MemoryRecord | None
+
+    @property
+    def sha256(self) -> str:
+        """Of the whole file."""
+        return text_sha256(self.text)
+
+    @property
+    def etag(self) -> str:
+        """The same as a header."""
+        return f'"{self.sha256}"'
+
+
+def stored(memory: Memory, path: str) -> Stored:
+    """The file at a path of the API.
+
+    Raises:
+        NotFound: If there is none, or the caller may not see it.
+        InvalidUri: If the path cannot be one.
+    """
+    uri = memory.browser.visible(MemoryUri.parse(f"{SCHEME}{path}"))
+    text = memory.store.text(uri) if uri.parts else None
+    if text is None:
+        memory.browser.read(str(uri))  # says why: archived, a directory, or nothing there
+        raise NotFound(f"there is nothing at {str(uri)!r}.", hint="Search with find, or list its parent with ls.")
+    return described(memory, uri, text)
+
+
+def described(memory: Memory, uri: MemoryUri, text: str) -> Stored:
+    """A text as the file at ``uri``."""
+    markdown = uri.name.endswith(".md") and not uri.is_summary
+    file = parse(text)
+    memory_type = memory.registry.type_at(uri, file.type_name) if markdown else None
+    record = None if memory_type is None else read_record(memory_type, file, uri.name.removesuffix(".md"))
+    return Stored(uri, text, memory_type, record)
+
+
+def is_editable(memory: Memory, found: Stored) -> bool:
+    """Whether the caller may change the memory by its fields."""
+    if memory.access is not Access.READ_WRITE or found.memory_type is None or parse(found.text).damage is not None:
+        return False
+    own = {("user", memory.config.user_space, "memories"), ("agent", memory.config.agent_space, "memories")}
+    return found.uri.parts[:3] in own
+
+
+def entry_facts(memory: Memory, found: Stored) -> dict[str, Any]:
+    """All of a memory, in the shape of ``answers.Entry``."""
+    document = _document(found)
+    file = parse(found.text)
+    meta = dict(file.trailer or {}) if found.record is None else dict(found.record.meta)
+    version, source = meta.get("version"), meta.get("source")
+    facts = memory.catalogue.summary(document).as_dict()
+    body, text = file.body[:_TEXT_CHARS], found.text[:_TEXT_CHARS]
+    is_log = not found.uri.name.endswith(".md")
+    return {
+        **facts,
+        "text": text,
+        "body": body,
+        "html": plain(body[:_SHOWN_CHARS]) if is_log else render(body),
+        "fields": [] if found.memory_type is None else field_facts(found.memory_type, found.record),
+        "source": dict(source) if isinstance(source, dict) else None,
+        "source_pages": _source_pages(memory, source, document),
+        "links": [link.as_dict() for link in _linked(memory, found.uri)],
+        "sha256": found.sha256,
+        "version": version if isinstance(version, int) and not isinstance(version, bool) else 1,
+        "editable": is_editable(memory, found),
+        "lines": found.text.count("\n") + (not found.text.endswith("\n") and bool(found.text)),
+        "cut": True if len(found.text) > _TEXT_CHARS else None,
+    }
+
+
+def field_facts(memory_type: MemoryType, record: MemoryRecord | None) -> list[dict[str, Any]]:
+    """The fields of a type with their values in a memory."""
+    values: dict[str, Any] = dict(record.fields) if record is not None else {}
+    values |= derive(memory_type, values)
+    return [
+        {
+            "name": field.name,
+            "type": str(field.type),
+            "description": field.description,
+            "merge_op": str(field.merge_op),
+            "value": value if isinstance(value := values.get(field.name), str | int | float | bool) else None,
+        }
+        for field in memory_type.fields
+    ]
+
+
+def past_of(memory: Memory) -> History:
+    """History as the caller may see it."""
+    return memory.history.seen_from(memory.projects.current(None))
+
+
+def _document(found: Stored) -> Document:
+    if found.uri.name.endswith(".md"):
+        return memory_document(found.uri, found.text, found.memory_type)
+    return Document(
+        uri=found.uri,
+        part=0,
+        context_type="resource",
+        memory_type="",
+        name=f"{found.uri.parent.name}/{found.uri.name}",
+        abstract="",
+        own="",
+        previous="",
+        heading="",
+        passages=(),
+    )
+
+
+def _linked(memory: Memory, uri: MemoryUri) -> Any:
+    try:
+        return memory.browser.seen_from(memory.projects.current(None)).linked(uri)
+    except RunebookError:  # another memory cannot be read; this one can
+        return ()
+
+
+def _source_pages(memory: Memory, source: Any, document: Document) -> list[dict[str, Any]]:
+    session_id = source.get("session_id") if isinstance(source, dict) else None
+    if not isinstance(session_id, str):
+        return []
+    try:
+        log = memory.browser.visible(memory.updater.session_uri(session_id))
+        messages = list(numbered(memory.store.text(log) or ""))
+    except (InvalidUri, NotFound, RunebookError):
+        return []
+    scope = memory.projects.scope(document.project, None)
+    seen = [(line, each) for line, each in messages if scope.sees(each.project, private=each.private)]
+    return [
+        {
+            "uri": f"{log}#{line}",
+            "session_id": session_id,
+            "line": line,
+            "role": message.role,
+            "speaker": message.name or message.role,
+            "time": None if message.time is None else message.time.isoformat(),
+            "text": message.text[:_SHOWN_CHARS],
+        }
+        for line, message in source_lines(document.own, seen)
+    ]

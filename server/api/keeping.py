@@ -1,0 +1,189 @@
+"""Keeping the store in order: the archive, maintenance, the rolling summary, and what waits for review."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+
+from memory_core.memory import Memory
+from memory_core.model.changes import CommitReceipt, text_sha256
+from memory_core.model.memory_file import parse
+from memory_core.model.rolling_summary import NAME, read_rolling_summary, rolling_summary_uri
+from memory_core.update.precondition import ABSENT
+from memory_core.update.proposal_file import Proposal
+from server.api import answers, past_answers
+from server.api.caller import IfMatch, Reader, Writer, seen_sha256
+from server.api.markdown import render
+from server.api.questions import Archiving, DryRun, Maintenance, Restoring, SummaryText
+from server.api.refusals import Refusal, declared, expect_stored
+
+routes = APIRouter(tags=["keeping"])
+_LOGS = "logs"
+_ARCHIVED_MOST = 1_000
+ProposalName = Annotated[str, Path(max_length=400, description="Its id.", examples=["3f9a2c1e"])]
+
+
+@routes.get(
+    "/archive", response_model=past_answers.ArchiveAnswer, responses=declared(), response_model_exclude_none=True
+)
+def archived(
+    memory: Reader,
+    words: Annotated[str, Query(max_length=500, description="All stand in name or text.", examples=["码头"])] = "",
+    limit: Annotated[int, Query(ge=1, le=_ARCHIVED_MOST)] = 200,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> Any:
+    """What left for the archive, all or what holds these words."""
+    found = list(islice(memory.archived(words), offset, offset + limit + 1))
+    return {"archived": [each.as_dict() for each in found[:limit]], "more": len(found) > limit}
+
+
+@routes.post(
+    "/archive",
+    response_model=past_answers.ReceiptsAnswer,
+    responses=declared(404, 409, 413, 415),
+    response_model_exclude_none=True,
+)
+def archive(memory: Writer, asked: Archiving) -> Any:
+    """Put memories into the archive; without `uris`, the logs of days that are old enough."""
+    if asked.uris is not None:
+        if asked.days is not None:
+            raise Refusal(400, "days goes without uris.", "Leave one of the two out.")
+        return {"receipts": [expect_stored(memory.archive(asked.uris, dry_run=asked.dry_run)).as_dict()]}
+    keeper = memory if asked.days is None else _with_archive_days(memory, asked.days)
+    done = list(keeper.maintain(only=[_LOGS], dry_run=asked.dry_run))
+    failure = next((each.failure for each in done if each.failure is not None), None)
+    if failure is not None:
+        raise failure
+    return {"receipts": [receipt.as_dict() for each in done for receipt in each.receipts]}
+
+
+@routes.post(
+    "/archive/restore",
+    response_model=answers.Receipt,
+    responses=declared(404, 409, 413, 415),
+    response_model_exclude_none=True,
+)
+def restore(memory: Writer, asked: Restoring) -> Any:
+    """Bring files back from the archive; the place where one was names it too."""
+    return expect_stored(memory.restore(asked.uris, dry_run=asked.dry_run)).as_dict()
+
+
+@routes.post(
+    "/maintain",
+    response_model=past_answers.MaintenanceAnswer,
+    responses=declared(413, 415),
+    response_model_exclude_none=True,
+)
+def maintain(memory: Writer, asked: Maintenance) -> Any:
+    """Run the passes of maintenance, or show what they would do."""
+    passes = []
+    for done in memory.maintain(only=asked.only, dry_run=asked.dry_run):
+        facts = done.as_dict()
+        passes.append({**facts, "name": facts.pop("pass"), "changed": done.changed})
+    return {"passes": passes}
+
+
+@routes.get(
+    "/rolling-summary",
+    response_model=past_answers.RollingSummaryAnswer,
+    responses=declared(),
+    response_model_exclude_none=True,
+)
+def rolling_summary(memory: Reader, response: Response) -> Any:
+    """The page that every new session begins with."""
+    memory.opened.look()
+    return _summary_facts(memory, response)
+
+
+@routes.put(
+    "/rolling-summary",
+    response_model=past_answers.SummaryWritten,
+    responses=declared(409, 412, 413, 415),
+    response_model_exclude_none=True,
+)
+def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response, if_match: IfMatch = None) -> Any:
+    """Write that page: maintenance then leaves it alone."""
+    expected = None
+    if if_match is not None and (seen := seen_sha256(if_match)) is not None:
+        expected = {str(rolling_summary_uri(memory.config.user_space)): seen}
+    receipt = memory.commit(asked.text, memory_type=NAME, expected=expected)
+    if any(result.conflict for result in receipt.results):
+        more = {"summary": _summary_facts(memory, response)}
+        raise Refusal(412, "the summary changed since it was read.", "Compare both, and send it anew.", more)
+    expect_stored(receipt)
+    return {"receipt": receipt.as_dict(), "summary": _summary_facts(memory, response)}
+
+
+@routes.delete(
+    "/rolling-summary",
+    response_model=answers.Receipt,
+    responses=declared(409, 415),
+    response_model_exclude_none=True,
+)
+def clear_rolling_summary(memory: Writer) -> Any:
+    """Remove that page, whoever wrote it: the next maintenance may make it anew."""
+    return expect_stored(memory.clear_summary()).as_dict()
+
+
+@routes.get("/review", response_model=past_answers.ReviewAnswer, responses=declared(), response_model_exclude_none=True)
+def review(memory: Reader) -> Any:
+    """What a model would remember and the owner has not accepted yet, oldest first."""
+    return {"waiting": [_proposal_facts(each) for each in memory.reviewer.waiting()]}
+
+
+@routes.post(
+    "/review/{name}/accept",
+    response_model=answers.Receipt,
+    responses=declared(404, 409, 413, 415),
+    response_model_exclude_none=True,
+)
+def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
+    """Do what a proposal proposes."""
+    return _decided(memory.accept([name], dry_run=asked is not None and asked.dry_run))
+
+
+@routes.post(
+    "/review/{name}/reject",
+    response_model=answers.Receipt,
+    responses=declared(404, 409, 413, 415),
+    response_model_exclude_none=True,
+)
+def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
+    """Drop a proposal; the same is not proposed again from the same conversation."""
+    return _decided(memory.reject([name], dry_run=asked is not None and asked.dry_run))
+
+
+def _decided(receipts: list[CommitReceipt]) -> dict[str, Any]:
+    (receipt,) = receipts
+    return expect_stored(receipt).as_dict()
+
+
+def _with_archive_days(memory: Memory, days: int) -> Memory:
+    """The same view with another age from which logs are archived."""
+    settings = memory.config.maintenance.model_copy(update={"archive_days": days})
+    return Memory(memory.config.model_copy(update={"maintenance": settings}), memory.opened, memory.access)
+
+
+def _summary_facts(memory: Memory, response: Response) -> dict[str, Any]:
+    uri = rolling_summary_uri(memory.config.user_space)
+    text = memory.store.text(uri)
+    found = read_rolling_summary(text)
+    updated = (parse(text or "").trailer or {}).get("updated_at")
+    sha256 = ABSENT if text is None else text_sha256(text)
+    response.headers["etag"] = f'"{sha256}"'
+    said = "" if found is None else found.text
+    return {
+        "text": said,
+        "html": render(said),
+        "written_by": "nobody" if found is None else "person" if found.authored else "maintenance",
+        "updated_at": updated if isinstance(updated, str) else None,
+        "sha256": sha256,
+        "uri": str(uri),
+    }
+
+
+def _proposal_facts(proposal: Proposal) -> dict[str, Any]:
+    facts = proposal.as_dict()
+    return {**facts, "name": facts.pop("id"), "title": proposal.title, "op": proposal.op, "gone": proposal.gone}

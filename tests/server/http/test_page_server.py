@@ -1,0 +1,121 @@
+"""The page and the API as processes serve them: ``runebook ui`` with its key, and an open server on loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.fork_server import starter
+from tests.server.bearers import OPENING, Reply, issue, send
+from tests.server.conftest import PATIENCE_SECONDS, environment
+
+if TYPE_CHECKING:
+    from tests.server.conftest import HttpServer
+
+OPTIONS = ("--set", "embedding.provider=none", "--set", "maintenance.automatic=off")
+
+
+class PageServer:
+    """A ``runebook ui`` process that opens no browser."""
+
+    def __init__(self, home: Path) -> None:
+        self.process = starter().program(
+            *("ui", "--no-open", "--port", "0", "--home", str(home), *OPTIONS),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+        )
+        assert self.process.stdout is not None
+        address = self.process.stdout.readline().decode().split()[-1]
+        origin, _, key = address.partition("/#key=")
+        self.key: str = key
+        self.port = urlsplit(origin).port
+
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Reply:
+        return send(SimpleNamespace(port=self.port), method, path, body, token)  # type: ignore[arg-type]
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    home = tmp_path_factory.mktemp("ui") / "home"
+    served = PageServer(home)
+    try:
+        yield served
+    finally:
+        served.stop()
+
+
+def test_key_of_the_process_opens_the_store_and_nothing_else_does(page: PageServer) -> None:
+    assert page.ask("GET", "/").status == 200
+    for token in (None, "", page.key[:-1], "wrong"):
+        for path in ("/api/memory/about", "/metrics", "/mcp"):
+            assert page.ask("GET", path, token=token).status == 401
+    about = json.loads(page.ask("GET", "/api/memory/about", token=page.key).body)
+    assert (about["owner"], about["writable"]) == (True, True)
+    assert page.ask("POST", "/mcp", OPENING, page.key).status == 200
+
+
+def test_what_the_page_keeps_is_in_the_store_after_the_end(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = PageServer(home)
+    try:
+        kept = first.ask("POST", "/api/memory/entries", {"content": "茶 Tea for the page."}, first.key)
+        assert kept.status == 201
+    finally:
+        assert first.stop() in (0, 128 + signal.SIGTERM, -signal.SIGTERM)
+    second = PageServer(home)
+    try:
+        assert second.key != first.key
+        assert second.ask("GET", "/api/memory/entries", token=first.key).status == 401
+        listed = json.loads(second.ask("GET", "/api/memory/entries", token=second.key).body)
+        assert [entry["abstract"] for entry in listed["entries"]] == ["茶 Tea for the page."]
+    finally:
+        second.stop()
+
+
+def test_token_opens_the_page_server_too_and_sees_its_own(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    token = issue(home, "anna")
+    served = PageServer(home)
+    try:
+        about = json.loads(served.ask("GET", "/api/memory/about", token=token).body)
+        assert (about["owner"], about["user_space"], about["label"]) == (False, "anna", "anna")
+    finally:
+        served.stop()
+
+
+def test_open_server_on_loopback_serves_the_api_and_refuses_other_sites(http_server: HttpServer) -> None:
+    assert send(http_server, "GET", "/").status == 200
+    assert json.loads(send(http_server, "GET", "/api/memory/about").body)["owner"] is True
+    for site in ("cross-site", "same-site"):
+        forged = send(http_server, "POST", "/api/memory/entries", {"content": "Forged."}, sec_fetch_site=site)
+        assert forged.status == 403
+    assert send(http_server, "POST", "/api/memory/entries", b"content=x", content_type="text/plain").status == 415
+    kept = send(http_server, "POST", "/api/memory/entries", {"content": "From the page."}, sec_fetch_site="same-origin")
+    assert kept.status == 201
+
+
+def test_methods_that_nothing_takes_are_refused(http_server: HttpServer) -> None:
+    refused = send(http_server, "BREW", "/api/memory/about")
+    assert (refused.status, refused.headers["allow"]) == (405, "DELETE, GET, HEAD, PATCH, POST, PUT")
+    assert send(http_server, "PUT", "/api/memory/about", {}).status == 405
+    assert send(http_server, "HEAD", "/api/memory/about").status == 200
