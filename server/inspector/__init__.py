@@ -1,0 +1,1 @@
+"""The page on which a person reads and changes the memories."""

@@ -1,0 +1,31 @@
+// The page starts here: key, language, routes, shell.
+
+import { onKeyNeeded, takeKey } from './api.js';
+import { startLanguage } from './i18n.js';
+import { route } from './router.js';
+import { askForKey } from './parts/keydialog.js';
+import { startShell } from './shell.js';
+
+const VIEWS = {
+  '/': () => import('./views/home.js'),
+  '/search': () => import('./views/search.js'),
+  '/memory/{path}': () => import('./views/memory.js'),
+  '/edit/{path}': () => import('./views/edit.js'),
+  '/new': () => import('./views/new.js'),
+  '/summary': () => import('./views/summary.js'),
+  '/history': () => import('./views/history.js'),
+  '/commit/{id}': () => import('./views/commit.js'),
+  '/heat': () => import('./views/heat.js'),
+  '/sessions': () => import('./views/sessions.js'),
+  '/session/{id}': () => import('./views/sessions.js'),
+  '/queue': () => import('./views/queue.js'),
+  '/archive': () => import('./views/archive.js'),
+  '/health': () => import('./views/health.js'),
+  '/settings': () => import('./views/settings.js'),
+};
+
+takeKey();
+await startLanguage();
+onKeyNeeded(askForKey);
+for (const [pattern, load] of Object.entries(VIEWS)) route(pattern, load);
+await startShell();

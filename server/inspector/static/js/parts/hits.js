@@ -1,0 +1,102 @@
+// One found item: what it is, the picture of its score, what speaks against it, and in words on demand why it is here.
+
+import { h } from '../dom.js';
+import { ago, moment, number, percent, t } from '../i18n.js';
+import { linkOf, nameOf } from './addresses.js';
+import { legend, stackedBar } from './charts.js';
+import { typeBadge } from './marks.js';
+import { explainScore } from './score.js';
+
+/** How each part of a score is drawn, in the order of the bar. */
+const LOOKS = {
+  lexical: { tone: 'tone-1' },
+  semantic: { tone: 'tone-2' },
+  rerank: { tone: 'tone-5' },
+  speaker: { tone: 'tone-6' },
+  date: { tone: 'tone-6', striped: true },
+  recency: { tone: 'tone-3' },
+  salience: { tone: 'tone-4' },
+};
+const MARKS = ['exact', 'speaker', 'date', 'project', 'rerank'];
+const part2 = (value) => number(value, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+
+/** What the colours of the bars mean, as far as these hits use them. */
+export function scoreLegend(hits, search) {
+  const parts = hits.map((hit) => explainScore(hit, search));
+  const used = Object.keys(LOOKS).filter((key) => parts.some((each) => each.parts.some((part) => part.key === key)));
+  const entries = used.map((key) => ({ ...LOOKS[key], text: t(`why.${key}`) }));
+  if (parts.some((each) => each.lost.length)) entries.push({ tone: 'tone-lost', striped: true, text: t('why.lost') });
+  return legend(entries);
+}
+
+/** A hit as a list item; `search` is what `explainScore` is told. */
+export function hitCard(hit, search, query) {
+  const explained = explainScore(hit, search);
+  const rivals = hit.rivals ?? [];
+  return h('li', { class: 'hit', dataset: { testid: 'hit', uri: hit.uri } },
+    h('div', { class: 'hit-head' },
+      h('a', { class: 'hit-link', href: linkOf(hit.uri), dataset: { testid: 'hit-link', listItem: '' } }, hit.context_type === 'resource' ? nameOf(hit.uri) : hit.name || nameOf(hit.uri)),
+      typeBadge(hit.memory_type),
+      hit.project ? h('span', { class: 'badge badge-project' }, hit.project) : null,
+      h('span', { class: 'hit-score', dataset: { testid: 'hit-score' }, title: t('search.score') }, part2(hit.score))),
+    h('p', { class: 'hit-abstract' }, hit.abstract),
+    bar(hit, explained),
+    h('div', { class: 'hit-foot' },
+      MARKS.filter((mark) => hit.why[mark] !== undefined).map((mark) =>
+        h('span', { class: `mark mark-${mark}`, title: t(`why.${mark}.more`) }, t(`why.${mark}.mark`))),
+      hit.confidence < 1 ? h('span', { class: 'mark' }, t('search.confidence', { share: percent(hit.confidence) })) : null,
+      hit.updated_at ? h('time', { datetime: hit.updated_at, title: moment(hit.updated_at) }, ago(hit.updated_at)) : null,
+      hit.accesses ? h('span', {}, t('mark.accesses', { count: hit.accesses })) : null),
+    rivals.map((rival) => h('p', { class: 'hit-rival', dataset: { testid: 'hit-rival' } },
+      h('span', { class: 'hit-rival-verb' }, t(rival.relation === 'replaced_by' ? 'search.replaced' : 'search.contradicted')), ' ',
+      h('a', { href: linkOf(rival.uri) }, rival.abstract || nameOf(rival.uri)), ' ',
+      h('small', {}, t('search.rival', { strength: percent(rival.strength), confidence: percent(rival.confidence) })))),
+    (hit.also ?? []).length ? h('p', { class: 'hit-also' }, t('search.also', { count: hit.also.length }), ' ',
+      hit.also.slice(0, 3).map((uri, at) => [at ? t('list.comma') : null, h('a', { href: linkOf(uri) }, nameOf(uri))])) : null,
+    h('details', { class: 'hit-why', dataset: { testid: 'hit-why' } },
+      h('summary', {}, t('search.why')),
+      h('ul', {}, reasons(hit, explained, search, query).map((line) => h('li', {}, line)))));
+}
+
+function bar(hit, { parts, lost }) {
+  const shown = parts.map((part) => ({ ...LOOKS[part.key], value: part.value, title: `${t(`why.${part.key}`)}: ${part2(part.value)}` }));
+  const taken = lost.map((part) => ({ tone: 'tone-lost', striped: true, value: part.value, title: `${t(`why.lost.${part.key}`)}: −${part2(part.value)}` }));
+  const label = t('search.bar', {
+    score: part2(hit.score),
+    parts: parts.map((part) => `${t(`why.${part.key}`)} ${part2(part.value)}`).join(t('list.comma')),
+  });
+  return stackedBar([...shown, ...taken], { max: 1, label });
+}
+
+/** Why it is here, sentence by sentence, in the order of the bar. */
+function reasons(hit, { parts, lost, match, moved }, search, query) {
+  const { why } = hit;
+  const share = Object.fromEntries(parts.map((part) => [part.key, part2(part.value)]));
+  const gives = (key) => t('why.gives', { share: share[key] ?? part2(0) });
+  const lines = [];
+  lines.push([t(why.lexical >= 0.005 ? 'why.say.lexical' : 'why.say.lexical_none', { share: percent(why.lexical), query }), gives('lexical')]);
+  if (why.semantic !== undefined) lines.push([t('why.say.semantic', { share: percent(why.semantic) }), gives('semantic')]);
+  else lines.push([t(search.hybrid ? 'why.say.semantic_waiting' : 'why.say.semantic_none'), search.hybrid ? gives('semantic') : '']);
+  if (why.rerank !== undefined) lines.push([t('why.say.rerank', { share: percent(why.rerank) }), gives('rerank')]);
+  if (why.speaker) lines.push([t('why.say.speaker'), gives('speaker')]);
+  if (why.date) lines.push([t('why.say.date', { share: percent(why.date) }), gives('date')]);
+  if (why.exact) lines.push([t('why.say.exact'), '']);
+  if (moved !== 1) lines.push([t(moved > 1 ? movedUp(hit) : movedDown(hit), { share: percent(Math.abs(moved - 1)) }), '']);
+  lines.push(...standing(why, search.rank, lost, match));
+  return lines.map(([said, gained]) => [said, gained ? ' ' : null, gained ? h('span', { class: 'why-gives' }, gained) : null]);
+}
+
+function movedUp(hit) {
+  return hit.why.project ? 'why.say.project' : 'why.say.raised';
+}
+
+function movedDown(hit) {
+  return (hit.rivals ?? []).length ? 'why.say.contested' : 'why.say.doubted';
+}
+
+function standing(why, rank, lost, match) {
+  if (why.recency === undefined) return [[t('why.say.timeless'), '']];
+  const taken = lost.reduce((sum, part) => sum + part.value, 0);
+  const facts = { recency: percent(why.recency), salience: percent(why.salience), match: part2(match), lost: part2(taken) };
+  return [[t('why.say.standing', facts), ''], [t(`why.say.rank.${rank}`, facts), '']];
+}

@@ -1,0 +1,143 @@
+// The list of memories with its filters. The filters live in the address, so that a list can be kept and shared.
+
+import { get } from '../api.js';
+import { fill, h } from '../dom.js';
+import { number, t } from '../i18n.js';
+import { href, remember } from '../router.js';
+import { lengths, types } from '../state.js';
+import { ORDER, typeName } from '../parts/marks.js';
+import { countText, listKeys, memoryRow } from '../parts/memoryrow.js';
+import { empty, failure, loading } from '../parts/states.js';
+
+const PAGE = 50;
+const MOST = 200;
+const DAY_MS = 86_400_000;
+const SORTS = ['updated', 'created', 'importance', 'accesses', 'name'];
+const TIMES = ['1', '7', '30', '365', '-90'];
+const IMPORTANCE = { high: { importance_min: 0.7 }, normal: { importance_min: 0.4 }, low: { importance_max: 0.39 } };
+
+/** The filters of the address as the API takes them. */
+export function asParams(filters, now = Date.now()) {
+  const days = Number(filters.time ?? 0);
+  const at = new Date(now - Math.abs(days) * DAY_MS).toISOString();
+  return {
+    memory_type: filters.type,
+    context_type: filters.kind,
+    project: filters.project,
+    words: filters.words,
+    sort: filters.sort ?? SORTS[0],
+    pinned: filters.pinned === '1' ? true : undefined,
+    active: filters.active,
+    updated_after: days > 0 ? at : undefined,
+    updated_before: days < 0 ? at : undefined,
+    ...IMPORTANCE[filters.importance],
+  };
+}
+
+export async function view({ query, signal }) {
+  const filters = { ...query };
+  const list = h('ul', { class: 'memory-list', dataset: { testid: 'memories' } });
+  const more = h('div', { class: 'actions center' });
+  const count = h('p', { class: 'muted', role: 'status', dataset: { testid: 'count' } });
+  let shown = 0;
+  let round = 0;
+
+  async function load(offset, limit = PAGE) {
+    const mine = (round += 1);
+    if (offset === 0 && list.childElementCount === 0) fill(more, loading(8));
+    list.setAttribute('aria-busy', 'true');
+    try {
+      const page = await get('/entries', { ...asParams(filters), limit, offset }, { signal });
+      if (mine !== round) return;
+      if (offset === 0) list.replaceChildren();
+      list.append(...page.entries.map(memoryRow));
+      shown = offset + page.entries.length;
+      lengths.set(href('/', filters), shown);
+      count.textContent = countText(shown, page.total);
+      bar.node.hidden = page.total === 0 && Object.keys(filters).length === 0;
+      fill(more, shown === 0 ? nothing() : shown < page.total && h('button', {
+        type: 'button', class: 'button', dataset: { testid: 'more' }, on: { click: () => load(shown) } }, t('action.more')));
+    } catch (error) {
+      if (error.name === 'AbortError' || mine !== round) return;
+      fill(more, failure(error, () => load(offset)));
+    } finally {
+      if (mine === round) list.removeAttribute('aria-busy');
+    }
+  }
+
+  function nothing() {
+    count.textContent = '';
+    if (Object.keys(filters).some((name) => name !== 'sort')) {
+      return empty(t('home.none'), t('home.none.text'), h('a', { class: 'button', href: '#/' }, t('action.reset')));
+    }
+    return empty(t('home.empty'), t('home.empty.text'), h('a', { class: 'button primary', href: '#/new' }, t('shell.new')));
+  }
+
+  function change(name, value) {
+    if (value) filters[name] = value;
+    else delete filters[name];
+    remember(href('/', filters));
+    bar.sync();
+    load(0);
+  }
+
+  const [known, facts] = await Promise.all([types(), get('/about', {}, { signal })]);
+  const bar = filterBar(known, facts.counts ?? {}, filters, change);
+  listKeys(list, signal);
+  await load(0, Math.min(MOST, Math.max(PAGE, lengths.get(href('/', filters)) ?? 0)));
+  window.addEventListener('changed', () => load(0), { signal });
+  return h('div', { class: 'home' },
+    h('header', { class: 'view-head split' }, h('h1', {}, t('home.title')), count),
+    bar.node, list, more);
+}
+
+function filterBar(known, counts, filters, change) {
+  const controls = [];
+  const choose = (name, label, options) => {
+    const select = h('select', { id: `filter-${name}`, dataset: { testid: `filter-${name}` }, on: { change: () => change(name, select.value) } },
+      options.map(([value, text]) => h('option', { value }, text)));
+    controls.push(() => { select.value = filters[name] ?? options[0][0]; });
+    return h('div', { class: 'filter' }, h('label', { for: `filter-${name}` }, label), select);
+  };
+  const type = (event, fallback) => {
+    clearTimeout(type.timer);
+    type.timer = setTimeout(() => change(event.target.name, event.target.value.trim()), fallback);
+  };
+  const text = (name, label) => {
+    const field = h('input', { type: 'search', id: `filter-${name}`, name, autocomplete: 'off', dataset: { testid: `filter-${name}` },
+      on: { input: (event) => type(event, 250) } });
+    controls.push(() => { if (document.activeElement !== field) field.value = filters[name] ?? ''; });
+    return h('div', { class: 'filter' }, h('label', { for: `filter-${name}` }, label), field);
+  };
+  const place = (type) => (ORDER.includes(type.name) ? ORDER.indexOf(type.name) : ORDER.length);
+  const held = known.filter((type) => counts[type.name] > 0 || type.name === filters.type).sort((left, right) => place(left) - place(right));
+  const chips = [['', t('filter.all')], ...held.map((type) => [type.name, typeName(type.name)])].map(([value, label]) =>
+    h('button', { type: 'button', class: 'chip', value, dataset: { testid: `type-${value || 'any'}` }, on: { click: () => change('type', value) } },
+      label, counts[value] > 0 && h('span', { class: 'count' }, number(counts[value]))));
+  const pinned = h('button', { type: 'button', class: 'chip', dataset: { testid: 'filter-pinned' },
+    on: { click: () => change('pinned', filters.pinned === '1' ? '' : '1') } }, t('filter.pinned'));
+  const reset = h('a', { class: 'chip', href: '#/', dataset: { testid: 'reset' } }, t('action.reset'));
+  const any = ['', t('filter.any')];
+  const first = h('div', { class: 'filter-rows' },
+    text('words', t('filter.words')),
+    choose('importance', t('filter.importance'), [any, ...Object.keys(IMPORTANCE).map((each) => [each, t(`filter.importance.${each}`)])]),
+    choose('time', t('filter.time'), [any, ...TIMES.map((each) => [each, t(`filter.time.${each}`)])]),
+    choose('sort', t('filter.sort'), SORTS.map((each) => [each, t(`filter.sort.${each}`)])),
+    pinned);
+  const more = h('details', { class: 'filters' }, h('summary', { dataset: { testid: 'filters' } }, t('filter.more')),
+    h('div', { class: 'filter-grid' },
+      choose('kind', t('filter.kind'), [any, ['memory', t('filter.kind.memory')], ['skill', t('filter.kind.skill')]]),
+      choose('active', t('filter.state'), [any, ['true', t('filter.active.true')], ['false', t('filter.active.false')]]),
+      text('project', t('filter.project'))));
+  more.open = ['kind', 'active', 'project'].some((name) => filters[name]);
+  const sync = () => {
+    for (const apply of controls) apply();
+    for (const chip of chips) chip.setAttribute('aria-pressed', String((filters.type ?? '') === chip.value));
+    pinned.setAttribute('aria-pressed', String(filters.pinned === '1'));
+    reset.hidden = Object.keys(filters).length === 0;
+  };
+  sync();
+  const node = h('section', { class: 'filter-bar', 'aria-label': t('filter.title') },
+    held.length > 1 && h('div', { class: 'chips', role: 'group', 'aria-label': t('filter.type') }, chips), first, h('div', { class: 'row' }, more, reset));
+  return { node, sync };
+}

@@ -1,0 +1,131 @@
+// One memory: its text, how it stands, what it relates to, where it comes from, and its past.
+
+import { get, pathOf, send } from '../api.js';
+import { fill, h, icon, rendered } from '../dom.js';
+import { day, moment, number, t } from '../i18n.js';
+import { go } from '../router.js';
+import { confirmed } from '../parts/dialogs.js';
+import { fieldName, importanceMark, decayBar, nameOf, standingMarks, typeBadge, when } from '../parts/marks.js';
+import { relations, sources, versions } from '../parts/provenance.js';
+import { receiptToast } from '../parts/receipt.js';
+import { standingControls } from '../parts/standing.js';
+import { empty } from '../parts/states.js';
+import { toast, toastError } from '../parts/toast.js';
+
+const UNITS = { success_rate: '%', avg_time: ' s' };
+
+export async function view({ path, signal }) {
+  let entry;
+  try {
+    entry = await get(`/entries/${path}`, {}, { signal });
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return h('div', {}, empty(t('memory.gone'), t('memory.gone.text'),
+      h('a', { class: 'button', href: '#/history' }, t('nav.history')), h('a', { class: 'button', href: '#/' }, t('action.home'))));
+  }
+  return entryView(entry, path, signal);
+}
+
+function entryView(first, path, signal) {
+  let entry = first;
+  const head = h('header', { class: 'view-head' });
+  const facts = h('div');
+  const past = h('div');
+  const body = h('div', { class: 'card page', dataset: { testid: 'body' } });
+  const raw = h('pre', { class: 'raw' });
+
+  async function held(now) {
+    entry = now ?? await get(`/entries/${path}`, {}, { signal });
+    if (!now) standing.hold(entry);
+    draw();
+    fill(past, versions(path, signal));
+    window.dispatchEvent(new Event('changed'));
+  }
+
+  const standing = standingControls(entry, held);
+
+  function draw() {
+    fill(head, headOf(entry, standing, held));
+    fill(body, rendered(entry.html));
+    fill(facts, atAGlance(entry));
+    raw.textContent = entry.text;
+  }
+
+  draw();
+  fill(past, versions(path, signal));
+  const section = (title, ...content) => h('section', { class: 'stack tight' }, h('h2', {}, title), content);
+  const told = (entry.fields ?? []).filter((field) => field.name !== 'content' && field.value !== null && field.value !== undefined && field.value !== '' && String(field.value) !== nameOf(entry));
+  return h('article', { class: 'memory', dataset: { testid: 'memory' } }, head,
+    h('div', { class: 'memory-columns' },
+      h('div', { class: 'stack wide' }, body,
+        told.length > 0 && section(t('memory.fields'), fieldTable(told)),
+        section(t('memory.relations'), relations(entry.links)),
+        section(t('memory.sources'), sources(entry)),
+        section(t('memory.history'), past),
+        h('details', { class: 'raw-file', dataset: { testid: 'raw' } },
+          h('summary', {}, t('memory.raw'), ' ', h('span', { class: 'muted small' }, t('memory.lines', { count: entry.lines ?? entry.text.split('\n').length }))),
+          h('p', { class: 'muted small mono' }, entry.uri), raw)),
+      h('aside', { class: 'stack' },
+        entry.editable === false ? h('p', { class: 'muted' }, t('memory.notmemory'))
+          : h('section', { class: 'card stack' }, h('h2', {}, t('memory.standing')), standing.node),
+        h('section', { class: 'card stack tight' }, h('h2', {}, t('memory.facts')), facts))));
+}
+
+function headOf(entry, standing, held) {
+  const path = pathOf(entry.uri);
+  const pin = () => standing.change({ pinned: !entry.pinned });
+  const bound = entry.editable === false;
+  return [
+    h('div', { class: 'memory-meta' }, typeBadge(entry.memory_type), standingMarks(entry), importanceMark(entry.salience),
+      (entry.tags ?? []).map((tag) => h('span', { class: 'tag' }, `#${tag}`))),
+    h('h1', { dataset: { testid: 'title' } }, nameOf(entry)),
+    h('div', { class: 'actions' },
+      !bound && h('a', { class: 'button primary', href: `#/edit/${path}`, dataset: { testid: 'edit' }, 'aria-keyshortcuts': 'e' }, icon('M4 20l1-4L16 5l3 3L8 19zM14 7l3 3'), t('action.edit')),
+      !bound && h('button', { type: 'button', class: 'button', 'aria-pressed': String(Boolean(entry.pinned)), dataset: { testid: 'pin' }, on: { click: pin } },
+        icon('M9 4h6l-1 6 3 3v1H7v-1l3-3zM12 14v6'), t(entry.pinned ? 'action.unpin' : 'action.pin')),
+      h('button', { type: 'button', class: 'button', 'aria-label': t('action.copy'), dataset: { testid: 'copy' }, on: { click: () => copy(entry.uri) } },
+        icon('M9 9h11v11H9zM5 15H4V4h11v1'), h('span', { class: 'wide' }, t('action.copy'))),
+      !bound && h('button', { type: 'button', class: 'button danger', dataset: { testid: 'delete' }, on: { click: () => remove(entry) } },
+        icon('M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13'), t('action.delete'))),
+  ];
+}
+
+async function copy(uri) {
+  try {
+    await navigator.clipboard.writeText(uri);
+    toast(t('action.copied'), { detail: uri, kind: 'good' });
+  } catch {
+    toast(uri); // no clipboard without the reader's leave: show it to be selected
+  }
+}
+
+async function remove(entry) {
+  const sure = await confirmed(t('memory.delete.title'), t('memory.delete.text', { name: nameOf(entry) }), t('action.delete'), { kind: 'danger', testid: 'delete-dialog' });
+  if (!sure) return;
+  try {
+    const receipt = await send('DELETE', `/entries/${pathOf(entry.uri)}`, {}, { etag: entry.sha256 });
+    const back = `#/memory/${pathOf(entry.uri)}`;
+    await go('#/');
+    receiptToast(receipt, { undone: async () => { window.dispatchEvent(new Event('changed')); await go(back); } });
+    window.dispatchEvent(new Event('changed'));
+  } catch (error) {
+    toastError(error);
+  }
+}
+
+function fieldTable(fields) {
+  return h('table', { class: 'data', dataset: { testid: 'fields' } }, h('tbody', {}, fields.map((field) =>
+    h('tr', {}, h('th', { scope: 'row' }, fieldName(field.name)), h('td', { class: 'prewrap' }, typeof field.value === 'number' ? number(field.value) + (UNITS[field.name] ?? '') : String(field.value))))));
+}
+
+function atAGlance(entry) {
+  const rows = [
+    [t('memory.updated'), when(entry.updated_at)],
+    [t('memory.created'), h('time', { datetime: entry.created_at, title: moment(entry.created_at) }, day(entry.created_at))],
+    [t('memory.read'), entry.accesses > 0
+      ? [t('mark.accesses', { count: entry.accesses }), entry.last_access && [' · ', when(entry.last_access)]] : t('memory.read.never')],
+    [t('mark.vivid'), decayBar(entry.decay)],
+    [t('memory.project'), entry.project],
+  ];
+  return h('dl', { class: 'facts' }, rows.filter(([, value]) => value).map(([label, value]) => [h('dt', {}, label), h('dd', {}, value)]));
+}

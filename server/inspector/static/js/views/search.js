@@ -1,0 +1,171 @@
+// Search: the question, how to rank, filters, and what was found in three groups, each hit with its score drawn.
+
+import { send } from '../api.js';
+import { fill, h } from '../dom.js';
+import { number, t } from '../i18n.js';
+import { hitCard, scoreLegend } from '../parts/hits.js';
+import { fromField } from '../parts/lists.js';
+import { typeName } from '../parts/marks.js';
+import { listKeys } from '../parts/memoryrow.js';
+import { noteText, saysNothingFound } from '../parts/notes.js';
+import { empty, failure, loading } from '../parts/states.js';
+import { href, remember } from '../router.js';
+import { about, types } from '../state.js';
+
+const RANKS = ['relevance', 'balanced', 'decay', 'weighted'];
+const FIRST_HITS = 20;
+const MOST_HITS = 100;
+const DAYS = [7, 30, 90, 365];
+const IMPORTANCE = { high: 0.8, normal: 0.5 };
+const GROUPS = ['memory', 'resource', 'skill'];
+
+/** `query`: q, rank, type, days, importance, project. */
+export async function view({ query, signal }) {
+  const [facts, known] = await Promise.all([about(), types()]);
+  const usual = RANKS.includes(facts.rank) ? facts.rank : 'balanced';
+  const asked = { q: '', rank: usual, type: '', days: '', importance: '', project: '', ...query };
+  const status = h('p', { class: 'search-status', role: 'status', dataset: { testid: 'search-status' } });
+  const state = { asked, usual, status, limit: FIRST_HITS, call: null };
+  const results = h('div', { class: 'search-results', 'aria-busy': 'false', dataset: { testid: 'results' } });
+  const run = () => search(state, results, facts);
+  const form = searchForm(state, known.map((type) => type.name), run);
+  const page = h('section', { class: 'view view-search' }, h('h1', {}, t('search.title')), form, status, results);
+  fromField(page, 'input[type=search]', '.hit-link');
+  listKeys(page, signal);
+  run();
+  if (!asked.q && matchMedia('(pointer: fine)').matches) requestAnimationFrame(() => page.querySelector('input')?.focus());
+  return page;
+}
+
+function searchForm(state, names, run) {
+  const { asked } = state;
+  const input = h('input', {
+    type: 'search', id: 'search-query', name: 'q', value: asked.q, autocomplete: 'off', enterkeyhint: 'search', maxlength: '2000',
+    placeholder: t('search.placeholder'), 'aria-label': t('search.query'), dataset: { testid: 'search-query' },
+  });
+  const start = () => {
+    state.limit = FIRST_HITS;
+    const { q, ...rest } = asked;
+    remember(href('/search', { q, ...rest, rank: rest.rank === state.usual ? '' : rest.rank }));
+    run();
+  };
+  const change = (name) => (event) => {
+    asked[name] = event.target.value.trim();
+    start();
+  };
+  const choice = (name, label, options) => h('label', { class: 'field' }, h('span', {}, label),
+    h('select', { value: asked[name], on: { change: change(name) }, dataset: { testid: `search-${name}` } },
+      options.map(([value, text]) => h('option', { value }, text))));
+  return h('form', { class: 'search-form', role: 'search', on: { submit: (event) => {
+    event.preventDefault();
+    asked.q = input.value.trim();
+    start();
+  } } },
+  h('div', { class: 'search-line' }, input,
+    h('button', { type: 'submit', class: 'button primary', dataset: { testid: 'search-go' } }, t('search.go'))),
+  rankSwitch(asked, start),
+  h('div', { class: 'search-filters' },
+    choice('type', t('search.type'), [['', t('search.any')], ...names.map((name) => [name, typeName(name)])]),
+    choice('days', t('search.time'), [['', t('search.any_time')], ...DAYS.map((days) => [String(days), t('search.days', { count: days })])]),
+    choice('importance', t('search.importance'), [['', t('search.any')], ['normal', t('search.from_normal')], ['high', t('search.from_high')]]),
+    h('label', { class: 'field' }, h('span', {}, t('search.project')),
+      h('input', { type: 'text', value: asked.project, maxlength: '80', placeholder: t('search.any'), on: { change: change('project') }, dataset: { testid: 'search-project' } }))));
+}
+
+function rankSwitch(asked, start) {
+  const about = h('p', { class: 'hint', id: 'rank-about' }, t(`search.rank.${asked.rank}.about`));
+  return h('fieldset', { class: 'ranks' }, h('legend', {}, t('search.rank')),
+    h('div', { class: 'segmented' }, RANKS.map((rank) => h('label', {},
+      h('input', { type: 'radio', name: 'rank', value: rank, checked: asked.rank === rank, 'aria-describedby': 'rank-about', dataset: { testid: `rank-${rank}` },
+        on: { change: () => {
+          asked.rank = rank;
+          fill(about, t(`search.rank.${rank}.about`));
+          start();
+        } } }),
+      h('span', {}, t(`search.rank.${rank}`))))),
+    about);
+}
+
+/** What the server is asked; the filter speaks its language. */
+function question({ q, rank, type, days, importance, project }, limit) {
+  const conditions = [];
+  if (days) conditions.push({ updated_at: { gte: new Date(Date.now() - Number(days) * 86_400_000).toISOString() } });
+  if (IMPORTANCE[importance] !== undefined) conditions.push({ salience: { gte: IMPORTANCE[importance] } });
+  return {
+    query: q, rank, limit,
+    ...(type ? { memory_type: type } : {}),
+    ...(project ? { project } : {}),
+    ...(conditions.length ? { filter: { and: conditions } } : {}),
+  };
+}
+
+async function search(state, results, facts) {
+  state.call?.abort();
+  state.call = null;
+  if (!state.asked.q) {
+    fill(state.status);
+    fill(results, empty(t('search.start'), t('search.start.more')));
+    return;
+  }
+  const call = new AbortController();
+  state.call = call;
+  results.setAttribute('aria-busy', 'true');
+  if (!results.querySelector('.hit')) fill(results, loading(5));
+  try {
+    const found = await send('POST', '/search', question(state.asked, state.limit), { signal: call.signal });
+    if (state.call === call) show(state, results, found, facts);
+  } catch (error) {
+    if (error.name === 'AbortError') return;
+    fill(results, failure(error, () => search(state, results, facts)));
+  } finally {
+    if (state.call === call) results.setAttribute('aria-busy', 'false');
+  }
+}
+
+function show(state, results, found, facts) {
+  const { q, rank } = state.asked;
+  const hits = found.hits ?? [];
+  const notes = found.notes ?? [];
+  const said = notes.filter((note) => !saysNothingFound(note));
+  const how = { rank, rate: facts.decay_lambda, hybrid: hits.some((hit) => hit.why.semantic !== undefined) };
+  const took = found.milliseconds ?? 0;
+  fill(state.status, t('search.found', { count: hits.length }), ' · ',
+    h('span', { dataset: { testid: 'search-time' } }, t('search.took', { time: number(took, { maximumFractionDigits: took < 100 ? 1 : 0 }) })));
+  const again = () => search(state, results, facts);
+  const noted = said.map((note) => h('p', { class: 'note', dataset: { testid: 'search-note' } }, noteText(note), ' ',
+    /again in a moment/.test(note) ? h('button', { type: 'button', class: 'button small', on: { click: again } }, t('search.again')) : null));
+  if (!hits.length) {
+    const why = notes.filter(saysNothingFound).map(noteText).join(' ') || t('note.nothing_stored');
+    fill(results, noted, empty(t('search.nothing'), why, ...ways(state, results, facts)));
+    return;
+  }
+  fill(results, noted, scoreLegend(hits, how), groups(hits).map(([group, members]) =>
+    h('section', { class: 'hit-group', dataset: { testid: `hits-${group}` } },
+      h('h2', {}, t(`search.group.${group}`), ' ', h('span', { class: 'count' }, number(members.length))),
+      h('ol', { class: 'hits' }, members.map((hit) => hitCard(hit, how, q))))),
+  hits.length >= state.limit && state.limit < MOST_HITS ? h('button', {
+    type: 'button', class: 'button', dataset: { testid: 'search-more' }, on: { click: () => {
+      state.limit = state.limit === FIRST_HITS ? 50 : MOST_HITS;
+      search(state, results, facts);
+    } },
+  }, t('search.more')) : null);
+}
+
+/** Hits by kind, the group with the best hit first. */
+function groups(hits) {
+  const kinds = GROUPS.map((kind) => [kind, hits.filter((hit) => hit.context_type === kind)]).filter(([, members]) => members.length);
+  return kinds.sort(([, one], [, other]) => other[0].score - one[0].score);
+}
+
+/** What to try where nothing was found. */
+function ways(state, results, facts) {
+  const { asked } = state;
+  const narrowed = ['type', 'days', 'importance', 'project'].some((name) => asked[name]);
+  return [
+    narrowed ? h('a', { class: 'button', href: href('/search', { q: asked.q, rank: asked.rank }) }, t('search.drop_filters')) : null,
+    asked.rank === 'decay' ? h('button', { type: 'button', class: 'button', on: { click: () => {
+      document.querySelector('[data-testid=rank-relevance]')?.click();
+    } } }, t('search.without_time')) : null,
+    h('a', { class: 'button', href: '#/' }, t('search.browse')),
+  ].filter(Boolean);
+}

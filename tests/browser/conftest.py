@@ -1,0 +1,176 @@
+"""The page as people meet it: a real server, a real browser, and a store with a past.
+
+Each page under test is watched: any error on its console, and any request that leaves its server, fails the test.
+Without a browser the tests are skipped and say so; with ``RUNEBOOK_BROWSER=required`` they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.story import tell
+from tests.fork_server import starter
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
+ARGUMENTS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-first-run"),
+)
+PATIENCE_MS = 10_000
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_REFUSED = "Failed to load resource: the server responded with a status of "
+_STOP_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A running page: its ``origin``, the ``key`` that opens it, the ``home`` of its store."""
+
+    origin: str
+    key: str
+    home: Path
+
+    @property
+    def address(self) -> str:
+        """With the key, as it is printed."""
+        return f"{self.origin}/#key={self.key}"
+
+
+@dataclass  # no slots: Playwright marks the objects whose methods it calls
+class Watch:
+    """What a page did that it should not; ``expected``: statuses, and errors of the network, that the test provokes."""
+
+    origin: str
+    expected: set[int | str] = field(default_factory=set)
+    complaints: list[str] = field(default_factory=list)
+
+    def console(self, message: ConsoleMessage) -> None:
+        refused = message.text.removeprefix(_REFUSED)[:3] if message.text.startswith(_REFUSED) else ""
+        provoked = {int(refused)} if refused.isdigit() else {word for word in message.text.split() if "::" in word}
+        if message.type == "error" and not provoked & self.expected:
+            self.complaints.append(f"console: {message.text} {message.location.get('url', '')}")
+
+    def request(self, request: Request) -> None:
+        if not request.url.startswith((f"{self.origin}/", "data:", "blob:")):
+            self.complaints.append(f"request to {request.url}")
+
+
+Visit = Callable[..., "Page"]
+
+
+def browser_program() -> str | None:
+    """The browser that the system has."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+@contextmanager
+def serving_page(home: Path, *options: str) -> Iterator[Site]:
+    """``runebook ui`` on the store at ``home``."""
+    process = starter().program(
+        *("ui", "--home", str(home), "--no-open", "--port", "0", "--set", "embedding.provider=none"),
+        *("--set", "maintenance.automatic=off", *options),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")},
+    )
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().decode().strip().removeprefix("runebook: ")
+        origin, _, key = address.partition("/#key=")
+        assert key, "the server did not say where its page is"
+        yield Site(origin, key, home)
+    finally:
+        process.stdout.close()
+        process.terminate()
+        process.wait(_STOP_SECONDS)
+
+
+@contextmanager
+def started_browser() -> Iterator[Browser]:
+    """The system's browser, or why there is none."""
+    program = browser_program()
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        program = None
+    if program is None:
+        said = "the browser tests need Chromium and the Python package playwright"
+        if os.environ.get("RUNEBOOK_BROWSER") == "required":
+            pytest.fail(said)
+        pytest.skip(said)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def watched_page(browser: Browser, site: Site, **options: Any) -> Iterator[tuple[Page, Watch]]:
+    """A fresh profile with one page, watched to its end; ``options`` are those of a Playwright context."""
+    settings: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}, "locale": "en-GB"} | options
+    context = browser.new_context(reduced_motion="reduce", **settings)
+    try:
+        context.set_default_timeout(PATIENCE_MS)
+        page, watch = context.new_page(), Watch(site.origin)
+        page.on("console", watch.console)
+        page.on("pageerror", lambda error: watch.complaints.append(f"uncaught: {error}"))
+        page.on("request", watch.request)
+        yield page, watch
+        assert watch.complaints == []
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with started_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One server a module, on the store of ``story`` with its hostile memory."""
+    home = tmp_path_factory.mktemp("site")
+    tell(home, hostile=True)
+    with serving_page(home) as site:
+        yield site
+
+
+@pytest.fixture
+def page(browser: Browser, site: Site) -> Iterator[Page]:
+    """The page, opened as its owner opens it; ``page.watch`` is what watches it."""
+    with watched_page(browser, site) as (page, watch):
+        page.watch = watch  # type: ignore[attr-defined]
+        page.goto(site.address)
+        page.wait_for_selector("main h1")
+        yield page
+
+
+@pytest.fixture
+def visit(browser: Browser, site: Site) -> Iterator[Visit]:
+    """``visit("#/new", locale="zh-CN", …)``: another profile of its own; watched likewise."""
+    with ExitStack() as stack:
+
+        def open_page(place: str = "#/", *, expected: tuple[int, ...] = (), **options: Any) -> Page:
+            page, watch = stack.enter_context(watched_page(browser, site, **options))
+            watch.expected.update(expected)
+            page.goto(site.address)
+            page.wait_for_selector("main h1")
+            page.evaluate("place => { location.hash = place }", place)
+            return page
+
+        yield open_page

@@ -1,0 +1,360 @@
+"""What people do on the page, from end to end: read, change, compare, undo, disagree, add, delete."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_core.config import Config, EmbeddingConfig
+from memory_core.memory import open_memory
+from tests.browser.conftest import watched_page
+from tests.browser.story import HOSTILE_NAME, USER
+from tests.server.bearers import issue
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.browser.conftest import Site, Visit
+
+pytestmark = pytest.mark.slow
+PATIENCE_MS = 10_000
+
+
+def place(uri: str, view: str = "memory") -> str:
+    return f"#/{view}/{uri.removeprefix('viking://')}"
+
+
+def go(page: Page, hash_: str) -> None:
+    page.evaluate("hash => { location.hash = hash }", hash_)
+
+
+def sees(page: Page, testid: str, text: str | re.Pattern[str] | None = None) -> Any:
+    """What has this ``data-testid``, once it is there, with ``text`` in it."""
+    found = page.get_by_test_id(testid).filter(has_text=text) if text is not None else page.get_by_test_id(testid)
+    found.first.wait_for(timeout=PATIENCE_MS)
+    return found.first
+
+
+def text_on_disk(site: Site, name: str) -> str:
+    return (site.home / "user" / "default" / "memories" / name).read_text(encoding="utf-8")
+
+
+def keep(site: Site, title: str, content: str) -> str:
+    """A note of this test's own, written as another program would."""
+    config = Config(home=site.home, embedding=EmbeddingConfig(provider="none"))
+    with open_memory(config) as memory:
+        (result,) = memory.commit(content, memory_type="notes", fields={"title": title}).results
+    return result.uri
+
+
+def test_the_watch_catches_an_error_and_a_call_to_another_server(browser: Browser, site: Site) -> None:
+    acts = {"console.error('harm')": "harm", "new Image().src = 'https://outside.invalid/p.png'": "outside.invalid"}
+    with watched_page(browser, site) as (page, watch):
+        page.goto(site.address)
+        for act, told in acts.items():
+            with page.expect_console_message():
+                page.evaluate(act)
+            assert told in watch.complaints[0]
+            watch.complaints.clear()
+
+
+def test_the_list_is_filtered_by_type_words_and_standing_and_the_address_keeps_it(page: Page) -> None:
+    sees(page, "count", "22 memories")
+    page.get_by_test_id("type-preferences").click()
+    sees(page, "count", "4 memories")
+    page.get_by_test_id("filter-words").fill("茶")
+    sees(page, "count", "2 memories")
+    assert page.get_by_test_id("memory-row").first.inner_text().startswith("茶叶存放")
+    page.reload()
+    sees(page, "count", "2 memories")
+    page.get_by_test_id("reset").click()
+    sees(page, "count", "22 memories")
+    page.get_by_test_id("filter-pinned").click()
+    sees(page, "count", "One memory")
+    page.get_by_test_id("filter-words").fill("no such words anywhere")
+    sees(page, "empty", "Nothing fits these filters")
+
+
+def test_a_memory_shows_its_text_its_standing_its_past_and_the_lines_it_came_from(page: Page) -> None:
+    page.get_by_test_id("memory-row").filter(has_text="Python code style").click()
+    sees(page, "title", "Python code style")
+    assert page.get_by_test_id("body").locator("li").count() == 3
+    versions = sees(page, "versions").get_by_test_id("version")
+    assert versions.count() == 3
+    versions.first.locator("summary").click()
+    assert "pathlib" in sees(page, "diff").inner_text()
+    page.get_by_test_id("raw").locator("summary").click()
+    assert "MEMORY_FIELDS" in page.get_by_test_id("raw").inner_text()
+    go(page, place(f"{USER}/preferences/Hotels.md"))
+    sees(page, "title", "Hotels")
+    assert "my father walks badly" in sees(page, "sources").inner_text()
+
+
+def test_an_edit_is_previewed_saved_shown_as_a_difference_and_undone(page: Page, site: Site) -> None:
+    uri = keep(site, "待办 Kyoto", "Ask about the tea house.\n")
+    go(page, place(uri))
+    sees(page, "title", "待办 Kyoto")
+    page.keyboard.press("e")
+    page.get_by_test_id("field-content").fill("Ask about the **garden**.\n\n- 抹茶\n- 团子\n")
+    assert sees(page, "dirty").is_visible()
+    page.get_by_test_id("preview").locator("strong", has_text="garden").wait_for()
+    assert "garden" in sees(page, "changes").get_by_test_id("diff").inner_text()
+    assert "tea house" in text_on_disk(site, "notes/待办 Kyoto.md")
+    page.keyboard.press("Control+Enter")
+    sees(page, "title", "待办 Kyoto")
+    sees(page, "body", "garden")
+    assert "抹茶" in text_on_disk(site, "notes/待办 Kyoto.md")
+    assert page.get_by_test_id("version").count() == 2
+    page.get_by_test_id("toast-action").click()
+    sees(page, "body", "tea house")
+    assert "tea house" in text_on_disk(site, "notes/待办 Kyoto.md")
+
+
+def test_importance_expiry_and_pin_are_changed_where_they_are_shown(page: Page, site: Site) -> None:
+    uri = keep(site, "Standing", "To be judged.\n")
+    go(page, place(uri))
+    slider = sees(page, "standing-salience")
+    slider.focus()
+    page.keyboard.press("End")
+    sees(page, "toast", "Saved: Standing")
+    assert '"salience": 1' in text_on_disk(site, "notes/Standing.md")
+    page.get_by_test_id("standing-expires").fill("2031-05-04")
+    page.get_by_text("Until 4 May 2031").wait_for()
+    assert page.get_by_test_id("standing-expires").input_value() == "2031-05-04"
+    assert '"expires_at": "2031-05-04"' in text_on_disk(site, "notes/Standing.md")
+    page.get_by_test_id("standing-expires").fill("")
+    page.get_by_text("Until 4 May 2031").wait_for(state="detached")
+    assert "expires_at" not in text_on_disk(site, "notes/Standing.md")
+    page.get_by_test_id("pin").click()
+    sees(page, "pinned-mark")
+    assert '"pinned": true' in text_on_disk(site, "notes/Standing.md")
+
+
+def test_two_tabs_that_edit_one_memory_lose_neither_text(page: Page, site: Site, visit: Visit) -> None:
+    uri = keep(site, "Two tabs", "First text.\n")
+    other = visit(place(uri, "edit"), expected=(412,))
+    sees(other, "field-content")
+    go(page, place(uri, "edit"))
+    sees(page, "field-content").fill("What the first tab says.\n")
+    page.get_by_test_id("save").click()
+    sees(page, "body", "first tab")
+
+    other.get_by_test_id("field-content").fill("What the second tab says.\n")
+    other.get_by_test_id("save").click()
+    conflict = sees(other, "conflict")
+    both = conflict.get_by_test_id("diff")
+    both.wait_for()
+    assert "first" in both.inner_text()
+    assert "second" in both.inner_text()
+
+    other.get_by_test_id("conflict-edit").click()
+    assert other.get_by_test_id("field-content").input_value() == "What the second tab says.\n"
+    assert "first tab" in sees(other, "beside").inner_text()
+    other.get_by_test_id("save").click()
+    sees(other, "body", "second tab")
+    versions = sees(other, "versions").get_by_test_id("version")
+    assert versions.count() == 3
+    versions.first.locator("summary").click()
+    assert "first tab" in versions.first.inner_text().replace("\n", " ")
+
+
+def test_a_conflict_can_end_with_theirs_or_with_mine_on_top(site: Site, visit: Visit) -> None:
+    uri = keep(site, "冲突", "原来的内容。\n")
+    config = Config(home=site.home, embedding=EmbeddingConfig(provider="none"))
+    page = visit("#/", expected=(412,))
+    for choice, left in (("take", "别人写的"), ("keep", "我写的")):
+        go(page, place(uri, "edit"))
+        sees(page, "field-content").fill("我写的\n")
+        with open_memory(config) as memory:
+            memory.commit(
+                operations={"edit_operations": [{"uri": uri, "patches": {"content": f"别人写的 {choice}\n"}}]}
+            )
+        page.get_by_test_id("save").click()
+        sees(page, f"conflict-{choice}").click()
+        sees(page, "body", left)
+        assert left in text_on_disk(site, "notes/冲突.md")
+
+
+def test_leaving_with_unsaved_text_asks_first(page: Page, site: Site) -> None:
+    uri = keep(site, "Unsaved", "Old.\n")
+    go(page, place(uri, "edit"))
+    sees(page, "field-content").fill("New and not saved.\n")
+    sees(page, "dirty")
+    page.get_by_test_id("nav-home").click()
+    sees(page, "leave-dialog-no").click()
+    assert page.get_by_test_id("field-content").input_value() == "New and not saved.\n"
+    page.get_by_test_id("language").click()
+    page.get_by_text("尚未保存").wait_for()
+    assert page.get_by_test_id("field-content").input_value() == "New and not saved.\n"
+    page.keyboard.press("Escape")
+    sees(page, "leave-dialog-yes").click()
+    sees(page, "body", "Old.")
+
+
+def test_a_new_memory_is_written_then_deleted_then_brought_back(page: Page, site: Site) -> None:
+    page.keyboard.press("n")
+    sees(page, "new-entities").check()
+    page.get_by_test_id("field-entity_name").fill("京都")
+    page.get_by_test_id("field-content").fill("有一家**安静**的茶馆。")
+    page.get_by_test_id("preview").locator("strong").wait_for()
+    page.get_by_test_id("new-priority").select_option("high")
+    page.get_by_test_id("save").click()
+    sees(page, "title", "京都")
+    assert "安静" in text_on_disk(site, "entities/京都.md")
+    page.get_by_test_id("delete").click()
+    sees(page, "delete-dialog-yes").click()
+    sees(page, "toast", "Deleted: 京都")
+    assert not (site.home / "user/default/memories/entities/京都.md").exists()
+    page.get_by_test_id("toast").filter(has_text="Deleted").get_by_test_id("toast-action").click()
+    sees(page, "title", "京都")
+    assert "安静" in text_on_disk(site, "entities/京都.md")
+
+
+def test_language_and_theme_change_at_once_and_are_remembered(page: Page) -> None:
+    sees(page, "count", "memories")
+    page.get_by_test_id("language").click()
+    page.locator("h1", has_text="记忆").wait_for()
+    assert page.locator("html").get_attribute("lang") == "zh-Hans"
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.get_by_test_id("theme").click()
+    page.get_by_test_id("theme").click()
+    dark = page.evaluate(background)
+    assert light != dark
+    page.reload()
+    page.locator("h1", has_text="记忆").wait_for()
+    assert page.evaluate(background) == dark
+
+
+def test_the_browsers_own_language_is_taken(visit: Visit) -> None:
+    page = visit("#/settings", locale="zh-CN")
+    page.locator("h1", has_text="设置").wait_for()
+
+
+def test_everything_is_reached_by_keyboard_alone(page: Page, site: Site) -> None:
+    keep(site, "Keys only", "Reached without a mouse.\n")
+    page.reload()
+    sees(page, "count", "memories")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "top-search"
+    page.get_by_test_id("top-search").blur()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.textContent") == "Keys only"
+    page.keyboard.press("Enter")
+    sees(page, "title", "Keys only")
+    page.keyboard.press("?")
+    sees(page, "help")
+    page.keyboard.press("Escape")
+    page.get_by_test_id("help").wait_for(state="detached")
+    tree = sees(page, "tree")
+    tree.locator('[role="treeitem"]').first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    tree.locator('[role="treeitem"]', has_text="Lantern").last.wait_for()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    sees(page, "title", "Lantern")
+    tree.locator('[role="treeitem"]').first.focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Daily logs"
+
+
+def test_a_phone_shows_every_view_without_scrolling_sideways(visit: Visit) -> None:
+    page = visit("#/", viewport={"width": 360, "height": 740}, has_touch=True, expected=(404,))
+    views = ("#/", "#/new", "#/settings", place(f"{USER}/preferences/Python code style.md"), "#/history", "#/health")
+    for hash_ in (*views, place(f"{USER}/preferences/Python code style.md", "edit"), "#/search?q=tea", "#/heat"):
+        go(page, hash_)
+        page.locator("main:not([aria-busy])").wait_for()
+        page.locator("main h1").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, hash_
+    assert not page.get_by_test_id("nav-history").is_visible()
+    page.get_by_test_id("menu").click()
+    page.get_by_test_id("nav-history").click()
+    page.wait_for_url("**/#/history")
+
+
+def test_hostile_text_is_shown_and_does_nothing(page: Page) -> None:
+    page.get_by_test_id("memory-row").filter(has_text="onerror=window.harmed=1>").first.click()
+    title = sees(page, "title")
+    assert title.inner_text() == HOSTILE_NAME
+    body = page.get_by_test_id("body")
+    assert "<script>" in body.inner_text()
+    assert body.locator("script, img, iframe, svg, style, form").count() == 0
+    for link in body.locator("a").all():
+        assert re.match(r"https?:|mailto:|#/", link.get_attribute("href") or "#/")
+    page.get_by_test_id("edit").click()
+    sees(page, "preview")
+    for hash_ in ("#/search?q=harmed", "#/history"):
+        go(page, hash_)
+        page.locator("main h1").wait_for()
+    page.locator("main:not([aria-busy])").wait_for()
+    assert page.evaluate("window.harmed") is None
+
+
+def test_a_wrong_key_is_asked_for_again_and_the_right_one_opens(page: Page, site: Site) -> None:
+    page.watch.expected.add(401)  # type: ignore[attr-defined]
+    assert site.key not in page.url
+    page.evaluate("sessionStorage.setItem('runebook.key', 'wrong')")
+    page.reload()
+    sees(page, "key-wrong")
+    assert page.get_by_test_id("memory-row").count() == 0
+    page.get_by_test_id("key").fill("still wrong")
+    page.get_by_test_id("key-send").click()
+    sees(page, "key-wrong")
+    page.get_by_test_id("key").fill(site.key)
+    page.get_by_test_id("key-send").click()
+    sees(page, "count", "memories")
+
+
+def test_a_key_that_only_reads_is_told_so_and_offered_no_change(visit: Visit, site: Site) -> None:
+    token = issue(site.home, "looker", user_space="default", agent_space="default", read_only=True)
+    page = visit("#/")
+    page.evaluate("token => sessionStorage.setItem('runebook.key', token)", token)
+    page.reload()
+    sees(page, "read-only")
+    assert not page.get_by_test_id("new").is_visible()
+    go(page, place(f"{USER}/preferences/Hotels.md"))
+    sees(page, "title", "Hotels")
+    for name in ("edit", "pin", "delete", "standing-salience"):
+        assert page.get_by_test_id(name).count() == 0
+
+
+def test_a_server_that_does_not_answer_is_named_and_can_be_tried_again(visit: Visit) -> None:
+    page = visit("#/", expected=("net::ERR_INTERNET_DISCONNECTED",))
+    sees(page, "memory-row")
+    page.context.set_offline(True)
+    page.get_by_test_id("type-events").click()
+    assert "Start it again" in sees(page, "failure").inner_text()
+    page.context.set_offline(False)
+    page.get_by_test_id("retry").click()
+    sees(page, "count", "2 memories")
+
+
+def test_the_summary_is_written_by_hand_and_the_days_log_grows(page: Page, site: Site) -> None:
+    page.get_by_test_id("nav-summary").click()
+    sees(page, "empty", "There is no summary yet")
+    page.get_by_test_id("edit").click()
+    sees(page, "field-summary").fill("Mei 正在准备**大阪**之行。")
+    page.get_by_test_id("preview").locator("strong", has_text="大阪").wait_for()
+    page.keyboard.press("Control+Enter")
+    sees(page, "body", "大阪")
+    assert "大阪" in (site.home / "user/default/rolling_summary.md").read_text(encoding="utf-8")
+    go(page, "#/new")
+    sees(page, "new-daily_log").check()
+    page.get_by_test_id("field-content").fill("Tasted the first 龙井 of the year.")
+    page.get_by_test_id("save").click()
+    sees(page, "body", "first 龙井")
+    (log,) = (site.home / "user" / "default" / "logs").glob("2*.md")
+    assert "first 龙井" in log.read_text(encoding="utf-8")
+
+
+def test_a_link_opened_in_a_new_tab_needs_no_key_again(visit: Visit, site: Site) -> None:
+    page = visit("#/", expected=(401,))
+    other = page.context.new_page()
+    other.goto(f"{site.origin}/{place(f'{USER}/preferences/Hotels.md')}")
+    sees(other, "title", "Hotels")
+    assert other.get_by_test_id("key-dialog").count() == 0

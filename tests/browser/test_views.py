@@ -1,0 +1,357 @@
+"""The views that explain: why a hit was found, what a commit changed, what is warm, what waits, how the store is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_core.config import Config, EmbeddingConfig, MaintenanceConfig, TiersConfig
+from memory_core.memory import Memory, open_memory
+from memory_core.scoring.decay import Profile, decay, rank_score
+from memory_core.scoring.fusion import Candidate, Question, fuse
+from memory_core.storage.author import authored
+from tests.browser.conftest import Site, serving_page, watched_page
+from tests.browser.story import GREEN_TEA, STYLE, USER, tell
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+pytestmark = pytest.mark.slow
+
+_LOCALES = Path(__file__).parents[2] / "server" / "inspector" / "static" / "locales"
+_PLACES = ("search?q=tea", "history", "heat", "sessions", "session/garden?line=2", "queue", "archive", "health")
+_FERRY = f"{USER}/notes/Ferry to Gulangyu.md"
+_RANKS: tuple[Profile, ...] = ("relevance", "balanced", "decay", "weighted")
+_OLD_OFFICE, _NEW_OFFICE = f"{USER}/facts/Office floor.md", f"{USER}/facts/Office moved.md"
+#: Of each drawn part of a bar: its share of the whole width.
+_WIDTHS = """bar => [...bar.querySelectorAll('rect')].filter(each => each.querySelector('title'))
+    .map(each => parseFloat(each.getAttribute('width')))"""
+_EXPLAINED = """async cases => {
+    const { explainScore } = await import('/ui/js/parts/score.js');
+    return cases.map(([hit, how]) => explainScore(hit, how))
+        .map(({ parts, match, moved }) => [parts.reduce((sum, part) => sum + part.value, 0), match, moved]);
+}"""
+_SETTLED = "() => !document.querySelector('main .skeleton, main[aria-busy], main [aria-busy=true]')"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The store of ``story``, with what these views tell of: a contradiction, topics, proposals, an archive."""
+    home = tmp_path_factory.mktemp("views")
+    tell(home)
+    settings: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none")}
+    settings |= {"maintenance": MaintenanceConfig(automatic="off"), "tiers": TiersConfig(short_term_capacity=1)}
+    with open_memory(Config(home=home, **settings)) as memory:
+        _go_on(memory, datetime.now(UTC))
+    with open_memory(Config(home=home, review="automatic", **settings)) as memory:
+        _propose(memory)
+    (home / "user" / "default" / "memories" / "notes" / "Latin.md").write_bytes("Café".encode("latin-1"))
+    with serving_page(home) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, site: Site) -> Iterator[Page]:
+    """One page for all tests: each goes where it wants to be."""
+    with watched_page(browser, site) as (page, watch):
+        watch.expected.add(503)  # an extraction without a model
+        page.goto(site.address)
+        page.wait_for_selector("main h1")
+        yield page
+
+
+def _go_on(memory: Memory, now: datetime) -> None:
+    for fields, text in (
+        ({"topic": "Office floor"}, "The office is on the third floor."),
+        ({"topic": "Office moved"}, "The office is on the seventh floor since June."),
+    ):
+        memory.commit(text, memory_type="facts", fields=fields, now=now - timedelta(days=30))
+    link = {"uri": _OLD_OFFICE, "relation": "contradicts", "strength": 0.6}
+    memory.commit(operations={"edit_operations": [{"uri": _NEW_OFFICE, "links": [link]}]}, now=now - timedelta(days=1))
+    for title, text in (("Ferry to Gulangyu", "The ferry needs a passport."), ("旧测试环境", "旧的测试环境已经关闭。")):
+        memory.commit(text, memory_type="notes", fields={"title": title}, now=now - timedelta(days=8))
+    with authored("command line"):
+        memory.archive([_FERRY, f"{USER}/notes/旧测试环境.md"], now=now - timedelta(days=7))
+    said = [
+        "Which roses stand half shade in the garden?",
+        "Old roses such as Alba do.",
+        "And the roses by the wall of the garden, do they need a support?",
+        "Climbing roses do, from the second year on.",
+        "发票要在每月五号之前交给财务。",
+        "好的，每月一号提醒您整理发票。",
+        "财务说发票抬头要写公司全称。",
+        "明白，发票抬头写公司全称。",
+        "Thanks.",
+        "With pleasure.",
+    ]
+    roles = ("user", "assistant")
+    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
+    memory.commit(messages=messages, session_id="garden", now=now - timedelta(hours=5))
+
+
+def _propose(memory: Memory) -> None:
+    write = {"memory_type": "notes", "fields": {"title": "Roses", "content": "Alba roses stand half shade."}}
+    other = {"memory_type": "notes", "fields": {"title": "发票", "content": "每月五号之前交发票。"}}
+    operations = {"reasoning": "Asked for twice.", "write_operations": [{"memory_data": write}, {"memory_data": other}]}
+    memory.commit(operations=operations, session_id="garden")
+
+
+def _go(page: Page, place: str) -> None:
+    """Go there, and wait until everything is drawn."""
+    page.evaluate("place => import('/ui/js/router.js').then(router => router.go(`#/${place}`))", place)
+    page.wait_for_function(_SETTLED)
+
+
+def _waits(page: Page, selector: str) -> Locator:
+    page.wait_for_selector(selector)
+    return page.locator(selector)
+
+
+def test_each_hit_draws_its_score_and_says_in_words_why(tab: Page) -> None:
+    _go(tab, "search?q=which floor is the office on")
+    hits = _waits(tab, "[data-testid=hit]")
+    assert "results" in tab.inner_text("[data-testid=search-status]")
+    assert " ms" in tab.inner_text("[data-testid=search-time]")
+    for hit in hits.all():
+        shown = float(hit.locator("[data-testid=hit-score]").inner_text())
+        assert f"{shown:.2f}" in (hit.locator("svg.chart-bar").get_attribute("aria-label") or "")
+        assert 100 * shown <= sum(hit.locator("svg.chart-bar").evaluate(_WIDTHS)) + 1
+    contested = tab.locator(f'[data-uri="{_OLD_OFFICE}"]')
+    assert "Contradicted by The office is on the seventh floor" in contested.inner_text()
+    assert "telling words" not in contested.inner_text()
+    contested.locator("summary").click()
+    said = contested.locator("[data-testid=hit-why]").inner_text()
+    assert "Words: it holds" in said
+    assert "Meaning: not compared in this search." in said
+    assert "A newer memory says otherwise" in said
+
+
+def test_the_parts_of_a_score_add_up_whatever_the_rank(tab: Page) -> None:
+    question = Question(mass=10.0, terms=3, known_terms=3)
+    found = (Candidate(6.0, 0.5), Candidate(0.0, 0.7, True), Candidate(9.0, 0.31, False, 0.75), Candidate(3.0, None))
+    cases: list[Any] = []
+    expected: list[tuple[float, float]] = []
+    for (candidate, score), profile in product(zip(found, fuse(found, question), strict=True), _RANKS):
+        why = {"lexical": score.lexical, "speaker": float(candidate.names_speaker), "date": candidate.names_date}
+        why |= {} if score.semantic is None else {"semantic": score.semantic}
+        why |= {} if profile == "relevance" else {"recency": decay(9.0, 0.05), "salience": 0.8}
+        total = rank_score(profile, score.total, 0.8, 9.0, 0.05)
+        cases.append(({"score": total, "why": why}, {"rank": profile, "rate": 0.05, "hybrid": True}))
+        expected.append((total, score.total))
+    for (parts, match, moved), (total, fused) in zip(tab.evaluate(_EXPLAINED, cases), expected, strict=True):
+        assert parts == pytest.approx(total, abs=0.001)
+        assert match == pytest.approx(fused, abs=0.001)
+        assert moved == 1
+
+
+def test_the_filters_and_the_rank_are_in_the_address_and_survive_a_reload(tab: Page) -> None:
+    _go(tab, "search?q=office")
+    _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
+    tab.select_option("[data-testid=search-type]", "notes")
+    tab.wait_for_selector(f'[data-uri="{_NEW_OFFICE}"]', state="detached")
+    tab.select_option("[data-testid=search-type]", "facts")
+    tab.locator("[data-testid=rank-weighted]").check(force=True)
+    tab.wait_for_function("() => location.hash.includes('type=facts') && location.hash.includes('rank=weighted')")
+    tab.reload()
+    _waits(tab, f'[data-uri="{_NEW_OFFICE}"]')
+    assert tab.locator("[data-testid=rank-weighted]").is_checked()
+    assert tab.input_value("[data-testid=search-type]") == "facts"
+
+
+def test_nothing_found_is_explained_and_offers_a_way_on(tab: Page) -> None:
+    _go(tab, "search?q=office&type=skills")
+    said = _waits(tab, "[data-testid=empty]").inner_text()
+    assert "within these filters" in said
+    tab.click("text=Search without filters")
+    _waits(tab, "[data-testid=hit]")
+
+
+def test_arrows_walk_through_the_hits_and_enter_opens_one(tab: Page) -> None:
+    _go(tab, "search?q=支付系统 database")
+    _waits(tab, "[data-testid=hit]:nth-of-type(2)")
+    tab.focus("[data-testid=search-query]")
+    tab.keyboard.press("ArrowDown")
+    assert tab.evaluate("document.activeElement.dataset.testid") == "hit-link"
+    tab.keyboard.press("ArrowUp")
+    assert tab.evaluate("document.activeElement.dataset.testid") == "search-query"
+    tab.keyboard.press("ArrowDown")
+    first = tab.evaluate("document.activeElement.href")
+    tab.keyboard.press("j")
+    assert tab.evaluate("document.activeElement.href") != first
+    tab.keyboard.press("k")
+    assert tab.evaluate("document.activeElement.href") == first
+    tab.keyboard.press("Enter")
+    tab.wait_for_function("() => location.hash.startsWith('#/memory/')")
+
+
+def test_a_commit_shows_the_changed_words_and_is_undone_after_a_preview(tab: Page) -> None:
+    _go(tab, f"history?uri={STYLE}")
+    commits = _waits(tab, "[data-testid=commit]")
+    before = commits.count()
+    commits.first.locator("[data-testid=commit-link]").click()
+    diff = _waits(tab, "[data-testid=file-diff] [data-testid=diff]").first
+    assert "short names" in diff.locator(".diff-text.diff-at-removed").first.inner_text()
+    assert "full words as" in " ".join(diff.locator("ins").all_inner_texts())
+    assert "added:" in diff.locator(".diff-at-added .visually-hidden").first.evaluate("each => each.textContent")
+    tab.click("[data-testid=undo]")
+    assert "Would change Python code style" in _waits(tab, "[data-testid=undo-preview]").inner_text()
+    tab.click("[data-testid=undo-confirm]")
+    receipt = _waits(tab, "[data-testid=undo-receipt]")
+    assert "Changed Python code style" in receipt.inner_text()
+    receipt.locator("a").first.click()
+    tab.wait_for_selector("text=takes back")
+    _go(tab, f"history?uri={STYLE}")
+    tab.wait_for_selector("[data-testid=undone]")
+    assert tab.locator("[data-testid=commit]").count() == before + 1
+
+
+def test_skipped_lines_of_a_diff_are_shown_on_demand(tab: Page) -> None:
+    _go(tab, f"history?uri={STYLE}")
+    _waits(tab, "[data-testid=commit-link]").first.click()
+    _waits(tab, "[data-testid=diff-fields]").first.click()
+    tab.locator("[data-testid=diff-expand]").last.click()
+    tab.wait_for_selector("[data-testid=diff-expand]", state="detached")
+
+
+def test_heat_has_one_bar_for_each_segment_and_the_threshold(tab: Page) -> None:
+    _go(tab, "heat")
+    rows = _waits(tab, "[data-testid=heat-row]")
+    facts = tab.evaluate("import('/ui/js/api.js').then(api => api.get('/heat'))")
+    assert len(facts["segments"]) >= 2
+    assert rows.evaluate_all("all => all.map(each => each.dataset.uri)") == [each["uri"] for each in facts["segments"]]
+    assert "From 5 on" in tab.inner_text("[data-testid=heat-threshold]")
+    for row, segment in zip(rows.all(), facts["segments"], strict=True):
+        assert row.locator("svg.chart-bar").count() == 1
+        assert row.locator("svg .chart-mark").count() == 1
+        assert f"interactions {segment['interactions']}," in (row.locator("svg").get_attribute("aria-label") or "")
+    longest = max(segment["heat"] for segment in facts["segments"])
+    width = sum(rows.first.locator("svg.chart-bar").evaluate(_WIDTHS))
+    assert width == pytest.approx(100 * longest / (1.08 * max(5.0, longest)), abs=1.5)
+
+
+def test_the_list_beside_the_curve_names_every_memory_and_marks_its_point(tab: Page) -> None:
+    _go(tab, "search?q=green tea 喝绿茶")
+    _waits(tab, "[data-testid=hit]")
+    _go(tab, "heat")
+    names = _waits(tab, "[data-testid=decay-list] a")
+    dots = tab.locator("[data-testid=decay-curve] .chart-dot")
+    shown = dots.evaluate_all("all => all.flatMap(each => JSON.parse(each.dataset.keys))")
+    assert len(shown) == names.count() > 0
+    names.first.focus()
+    assert tab.locator(".chart-dot.is-marked").count() == 1
+
+
+def test_a_conversation_opens_at_the_line_that_was_asked_for(tab: Page) -> None:
+    _go(tab, "session/garden?line=2")
+    wanted = _waits(tab, ".turn.is-wanted")
+    assert wanted.get_attribute("data-line") == "2"
+    assert "by the wall" in wanted.inner_text()
+    tab.wait_for_function("() => document.activeElement?.dataset.line === '2'")
+    assert tab.locator(".segment").count() >= 2
+
+
+def test_the_queue_says_why_each_waits_and_what_an_extraction_needs(tab: Page) -> None:
+    _go(tab, "queue")
+    rows = _waits(tab, "[data-testid=queue-row]")
+    waiting = rows.count()
+    for row in rows.all():
+        assert "No model is set up" in row.locator("[data-testid=queue-reason]").inner_text()
+        assert "waiting since" in row.inner_text()
+    rows.first.locator("[data-testid=extract]").click()
+    outcome = _waits(tab, "[data-testid=extract-outcome] [data-testid=failure]").inner_text()
+    assert "No language model is set up." in outcome
+    assert "llm.provider" in outcome
+    assert rows.count() == waiting
+
+
+def test_a_proposal_is_let_in_or_declined(tab: Page) -> None:
+    _go(tab, "queue")
+    first = _waits(tab, "[data-testid=proposal]:has-text('Roses')")
+    assert "Alba roses stand half shade." in first.inner_text()
+    first.locator("[data-testid=review-accept]").click()
+    _waits(tab, "[data-testid=proposal] [data-testid=receipt]")
+    second = tab.locator("[data-testid=proposal]:has-text('发票')")
+    second.locator("[data-testid=review-reject]").click()
+    second.locator("[data-testid=receipt]").wait_for()
+    tab.reload()
+    tab.wait_for_selector("text=Nothing to review")
+
+
+def test_what_is_archived_is_found_by_its_words_and_comes_back(tab: Page, site: Site) -> None:
+    _go(tab, "archive")
+    assert _waits(tab, "[data-testid=archived]").count() == 2
+    tab.fill("[data-testid=archive-words]", "passport")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("[data-testid=archived]:has-text('旧')", state="detached")
+    found = tab.locator("[data-testid=archived]")
+    assert "by its owner" in found.inner_text()
+    found.locator("[data-testid=restore]").click()
+    assert "Ferry to Gulangyu" in _waits(tab, "[data-testid=restore-receipt]").inner_text()
+    assert (site.home / _FERRY.removeprefix("viking://")).is_file()
+
+
+def test_health_is_told_in_words_of_both_languages(tab: Page) -> None:
+    _go(tab, "health")
+    assert "attention" in _waits(tab, "[data-testid=verdict]").inner_text()
+    finding = tab.locator("[data-testid=finding]:has-text('Latin')").first
+    assert "What is written in a file" in finding.inner_text()
+    assert "save it as UTF-8" in finding.inner_text()
+    figures = _waits(tab, "[data-testid=figures]").inner_text()
+    assert "Waiting for extraction" in figures
+    tab.click("[data-testid=language]")
+    tab.wait_for_selector("[data-testid=finding]:has-text('请另存为 UTF-8')")
+    tab.click("[data-testid=language]")
+    tab.wait_for_selector("[data-testid=verdict]:has-text('attention')")
+
+
+def test_the_trail_shows_what_a_question_found_and_asks_it_again(tab: Page) -> None:
+    _go(tab, "search?q=喝绿茶")
+    _waits(tab, "[data-testid=hit]")
+    _go(tab, "health")
+    asked = _waits(tab, "[data-testid=trail] li:has-text('喝绿茶')").first
+    assert "喝茶" in asked.inner_text()
+    asked.locator("a").first.click()
+    tab.wait_for_selector(f'[data-uri="{GREEN_TEA}"]')
+
+
+def test_every_view_changes_its_language_at_once_and_shows_no_key(tab: Page) -> None:
+    texts = json.loads((_LOCALES / "en.json").read_text(encoding="utf-8"))
+    keys = {name.removesuffix(".one").removesuffix(".other") for name in texts}
+    tab.evaluate("import('/ui/js/i18n.js').then(texts => texts.setLanguage('en'))")
+    for place in _PLACES:
+        _go(tab, place)
+        seen = []
+        for _ in range(2):
+            labels = tab.eval_on_selector_all("main [aria-label]", "all => all.map(each => each.ariaLabel)")
+            text = "\n".join([tab.inner_text("main"), *labels])
+            assert not keys & set(re.findall(r"[a-z_]+(?:\.[a-z0-9_]+)+", text)), place
+            assert not re.search(r"\{\w+\}|undefined|NaN", text), place
+            seen.append((tab.inner_text("main h1"), text))
+            tab.evaluate("() => document.querySelector('main > *').dataset.old = ''")
+            tab.click("[data-testid=language]")
+            tab.wait_for_function("() => !document.querySelector('main > [data-old]')")
+            tab.wait_for_function(_SETTLED)
+        assert seen[0][1] != seen[1][1], place
+        assert re.search("[\u4e00-\u9fff]", seen[1][1]), place
+        assert place.startswith("session/") or seen[0][0] != seen[1][0], place
+
+
+def test_no_view_is_wider_than_a_phone_and_a_diff_has_one_column_there(tab: Page) -> None:
+    tab.set_viewport_size({"width": 360, "height": 740})
+    for place in _PLACES:
+        _go(tab, place)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 360, place
+    _go(tab, f"history?uri={STYLE}")
+    _waits(tab, "[data-testid=commit-link]").first.click()
+    changed = _waits(tab, ".diff-changed").first
+    left, right = (changed.locator(f"td.diff-at-{kind}").last.bounding_box() for kind in ("removed", "added"))
+    assert left is not None
+    assert right is not None
+    assert right["y"] >= left["y"] + left["height"] - 1
