@@ -40,7 +40,7 @@ class Commands:
         )
         self._output = argparse.ArgumentParser(add_help=False, parents=[self._common])
         self._output.add_argument("--json", action="store_true", help="print JSON")
-        self._parser = parser
+        self.parser = parser
         self._parsers: dict[str, argparse.ArgumentParser] = {}
         self._subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -68,7 +68,7 @@ class Commands:
         Options may stand between the words of a command, which argparse allows where it reads one command alone.
         """
         command = self._parsers.get(argv[0]) if argv else None
-        return self._parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
+        return self.parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
 
 
 def settings_of(arguments: argparse.Namespace) -> Config:

@@ -1,0 +1,288 @@
+"""Setting up the hosts of this machine, taking that back, and completion for shells."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from server.commands.opening import Commands, show
+
+if TYPE_CHECKING:
+    from server.hosts.files import FileChange
+    from server.hosts.hosts import Host
+    from server.hosts.machine import Machine
+    from server.hosts.setup import Pasting, Wanted
+
+_SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
+_DONE = {
+    "created": "created",
+    "changed": "changed",
+    "unchanged": "as it should be",
+    "restored": "as it was before",
+    "deleted": "removed, nothing else was in it",
+    "refused": "left alone",
+}
+_WOULD = {
+    "created": "would be created",
+    "changed": "would be changed",
+    "restored": "would be as it was before",
+    "deleted": "would be removed",
+}
+
+
+def register(commands: Commands) -> None:
+    """Declare ``install``, ``uninstall`` and ``completion``."""
+    installing = commands.add("install", "Set up hosts: Claude Desktop, Claude Code, Cursor, VS Code …", install)
+    installing.add_argument("--list", action="store_true", help="show the hosts of this machine and how they stand")
+    installing.add_argument("--print", action="store_true", help="print what to paste and where; change nothing")
+    installing.add_argument("--shared", action="store_true", help="all hosts share one server process")
+    installing.add_argument(
+        "--rules",
+        action=argparse.BooleanOptionalAction,
+        help="add lines that make the host's model use its memory (asked on a terminal)",
+    )
+    installing.add_argument(
+        "--hooks",
+        action=argparse.BooleanOptionalAction,
+        help="add hooks that bring and keep memories by themselves (asked on a terminal)",
+    )
+    removing = commands.add("uninstall", "Take what install did out of the hosts again.", uninstall)
+    removing.add_argument(
+        "--purge-backups", action="store_true", help="also remove the backups beside files that were edited since"
+    )
+    for command in (installing, removing):
+        command.add_argument("hosts", nargs="*", metavar="HOST", help="see runebook install --list, or generic")
+        command.add_argument("--all", action="store_true", help="every host found on this machine")
+        command.add_argument("--project", metavar="DIR", help="the files of a project instead of the user's")
+        command.add_argument("--name", default="runebook", help="the server's name in the host (default runebook)")
+        command.add_argument("--dry-run", action="store_true", help="show the difference; change nothing")
+    completing = commands.add("completion", "Print completion for a shell.", completion, json_output=False)
+    completing.add_argument("shell", choices=_SHELLS, help='e.g. eval "$(runebook completion bash)"')
+
+
+def install(arguments: argparse.Namespace) -> int:
+    """Put the server, and what else is wanted, into the files of hosts."""
+    from server.hosts import setup
+    from server.hosts.machine import this_machine
+
+    machine, wanted = this_machine(), _wanted(arguments)
+    if arguments.list:
+        return _list(arguments, machine, wanted)
+    hosts = _chosen(arguments, machine)
+    told: list[dict[str, Any]] = []
+    lines = _warnings(wanted)
+    refused = False
+    for host in hosts:
+        if host is None or arguments.print:
+            pasted = setup.generic(wanted) if host is None else setup.pastings(host, machine, wanted)
+            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": _pasted(pasted)})
+            lines += _pasting_lines("Any host" if host is None else host.title, pasted)
+            continue
+        asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
+        changes = setup.install(host, machine, asked, dry_run=arguments.dry_run)
+        pasted = [*setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
+        told.append({"host": host.name, "changes": _facts(changes), "paste": _pasted(pasted), "next": host.after})
+        lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
+        refused = refused or any(change.action == "refused" for change in changes)
+        if not arguments.dry_run and not refused:
+            lines += [f"  {host.after}", *_missing_parts(host, machine, asked)]
+    facts = {
+        "command": [wanted.launcher.command, *wanted.launcher.prefix],
+        "warnings": _warnings(wanted),
+        "hosts": told,
+    }
+    show(arguments, facts, "\n".join(lines))
+    return 1 if refused else 0
+
+
+def uninstall(arguments: argparse.Namespace) -> int:
+    """Take every part out of the files of hosts."""
+    from server.hosts import setup
+    from server.hosts.machine import this_machine
+
+    machine, wanted = this_machine(), _wanted(arguments)
+    told: list[dict[str, Any]] = []
+    lines: list[str] = []
+    refused = False
+    for host in _chosen(arguments, machine):
+        if host is None:
+            continue
+        changes = setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
+        changes = [change for change in changes if change.action != "absent"]
+        told.append({"host": host.name, "changes": _facts(changes)})
+        lines += (
+            _change_lines(host.title, changes, arguments.dry_run)
+            if changes
+            else [f"{host.title}: nothing of Runebook's."]
+        )
+        refused = refused or any(change.action == "refused" for change in changes)
+    show(arguments, {"hosts": told}, "\n".join(lines))
+    return 1 if refused else 0
+
+
+def completion(arguments: argparse.Namespace) -> int:
+    """Print the completion script of a shell."""
+    import shtab
+
+    from server.cli import command_line
+
+    print(shtab.complete(command_line().parser, shell=arguments.shell))
+    return 0
+
+
+def _wanted(arguments: argparse.Namespace) -> Wanted:
+    from server.hosts.machine import arguments_of_serve, launcher
+    from server.hosts.setup import Wanted
+
+    home = arguments.home or os.environ.get("RUNEBOOK_HOME")  # a host with windows does not see this shell's variables
+    options = [f"--home={Path(home).expanduser().absolute()}"] if home else []
+    options += [f"--config={Path(arguments.config).expanduser().absolute()}"] if arguments.config else []
+    options += [f"--set={setting}" for setting in arguments.set]
+    project = None if arguments.project is None else _project(arguments.project)
+    parts = {"server"} | ({"rules", "hooks"} & {part for part in ("rules", "hooks") if getattr(arguments, part, None)})
+    serve = arguments_of_serve(options, shared=getattr(arguments, "shared", False))
+    return Wanted(launcher(), tuple(serve), tuple(options), arguments.name, frozenset(parts), project)
+
+
+def _project(named: str) -> Path:
+    from memory_core.errors import InvalidInput
+
+    project = Path(named).expanduser().absolute()
+    if not project.is_dir():
+        raise InvalidInput(f"{named} is no folder.", hint="Name a project's folder that is there.")
+    return project
+
+
+def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None]:
+    """The hosts that the command line names; None stands for any other host."""
+    from memory_core.errors import InvalidInput
+    from server.hosts.hosts import NAMES
+    from server.hosts.setup import host_named, hosts_here
+
+    if arguments.all:
+        here = [host for host in hosts_here(machine) if arguments.project is None or host.of_project is not None]
+        if not here:
+            raise InvalidInput("no host was found on this machine.", hint=f"Name one of {', '.join(NAMES)}.")
+        return list(here)
+    if not arguments.hosts:
+        raise InvalidInput("no host is named.", hint=f"Name one or more of {', '.join(NAMES)}, or --all, or --list.")
+    return [None if name == "generic" else host_named(name) for name in dict.fromkeys(arguments.hosts)]
+
+
+def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted: Wanted) -> frozenset[str]:
+    """The parts that the person at the terminal agrees to; none where nobody is asked."""
+    from server.hosts.setup import place_of
+
+    if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return frozenset()
+    place = place_of(host, machine, wanted.project)
+    questions = {
+        "rules": None if place.rules is None else f"tell its model to use the memory, in {place.rules.paths[0]}",
+        "hooks": None if place.hooks is None else f"bring and keep memories by hooks, in {place.hooks.path}",
+    }
+    return frozenset(
+        part
+        for part, what in questions.items()
+        if what is not None and getattr(arguments, part) is None and _yes(f"{host.title}: {what}? [y/N] ")
+    )
+
+
+def _yes(question: str) -> bool:
+    print(question, end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes", "j", "是", "好")
+
+
+def _warnings(wanted: Wanted) -> list[str]:
+    if wanted.launcher.lasting:
+        return []
+    return [
+        f"Careful: {wanted.launcher.command} lies in a temporary folder. Install Runebook to stay "
+        "(pipx install runebook, or uv tool install runebook), then run this again."
+    ]
+
+
+def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[FileChange]) -> list[Pasting]:
+    """What a person pastes into the files that were left alone."""
+    from server.hosts.setup import Pasting, plan
+
+    refused = {change.path for change in changes if change.action == "refused"}
+    files = plan(host, machine, wanted)
+    return [Pasting(str(path), edit.pasted()) for path, edits in files if path in refused for edit in edits]
+
+
+def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
+    from server.hosts.setup import place_of
+
+    place = place_of(host, machine, wanted.project)
+    offered = {"rules": True, "hooks": place.hooks is not None}
+    missing = [f"--{part}" for part, there in offered.items() if there and part not in wanted.parts]
+    return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
+
+
+def _facts(changes: Sequence[FileChange]) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": str(change.path),
+            "action": change.action,
+            "what": list(change.what),
+            **({"backup": str(change.backup)} if change.backup.exists() else {}),
+            **({"reason": change.reason} if change.reason else {}),
+        }
+        for change in changes
+    ]
+
+
+def _pasted(pasted: Sequence[Pasting]) -> list[dict[str, str]]:
+    return [{"where": each.where, "text": each.text} for each in pasted]
+
+
+def _change_lines(title: str, changes: Sequence[FileChange], dry_run: bool) -> list[str]:
+    lines = [title]
+    for change in changes:
+        said = _WOULD.get(change.action, _DONE[change.action]) if dry_run else _DONE[change.action]
+        kept = f" (before: {change.backup.name})" if change.action == "changed" and change.backup.exists() else ""
+        lines.append(f"  {change.path}: {said}{kept}" + (f": {change.reason}" if change.reason else ""))
+        if dry_run and change.action != "refused":
+            lines += [f"  {line}" for line in _difference(change)]
+    return lines
+
+
+def _difference(change: FileChange) -> list[str]:
+    old, new = (text.splitlines() if text else [] for text in (change.before, change.after))
+    return list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
+
+
+def _pasting_lines(title: str, pasted: Sequence[Pasting]) -> list[str]:
+    lines = [title] if title else []
+    for each in pasted:
+        lines += [f"  Paste into {each.where}:", "", *each.text.splitlines(), ""]
+    return lines
+
+
+def _list(arguments: argparse.Namespace, machine: Machine, wanted: Wanted) -> int:
+    from server.hosts.setup import findings
+
+    found = findings(machine, wanted)
+    facts = [
+        {
+            "host": each.host.name,
+            "found": each.here,
+            "state": each.state,
+            "parts": list(each.parts),
+            "path": str(each.path),
+        }
+        for each in found
+    ]
+    lines = [
+        f"{each.host.name:<15} {'found' if each.here else '-':<6} "
+        f"{', '.join(each.parts) if each.parts and each.state == 'installed' else each.state:<21} {each.path}"
+        for each in found
+    ]
+    show(arguments, {"hosts": facts}, "\n".join(lines))
+    return 0

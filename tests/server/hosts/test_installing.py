@@ -1,0 +1,159 @@
+"""The commands install, uninstall and completion, as a person and as a script use them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server.cli import main
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "RUNEBOOK_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    home = tmp_path / "家"
+    (home / ".cursor").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("sys.platform", "linux")
+    return home
+
+
+def facts(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> dict[str, Any]:
+    assert main([*words, "--json"]) == status
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_one_command_sets_a_host_up_and_one_sets_it_back(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (told,) = facts(capsys, "install", "cursor", "--shared", "--home", str(home / "记忆"))["hosts"]
+    listing = home / ".cursor" / "mcp.json"
+    assert [(change["path"], change["action"]) for change in told["changes"]] == [(str(listing), "created")]
+    entry = json.loads(listing.read_text(encoding="utf-8"))["mcpServers"]["runebook"]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"][-3:] == ["serve", "--shared", f"--home={home / '记忆'}"]
+    (finding,) = [each for each in facts(capsys, "install", "--list")["hosts"] if each["found"]]
+    assert (finding["host"], finding["state"], finding["parts"]) == ("cursor", "outdated", ["server"])
+    (told,) = facts(capsys, "uninstall", "--all")["hosts"]
+    assert [change["action"] for change in told["changes"]] == ["deleted"]
+    assert not listing.exists()
+
+
+def test_nothing_but_the_server_goes_in_unasked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "claude-code"]) == 0
+    assert "Not added: --rules and --hooks" in capsys.readouterr().out
+    assert [path.name for path in home.rglob("*") if path.is_file()] == [".claude.json"]
+
+
+def test_home_of_this_shell_goes_along_as_hosts_do_not_see_it(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNEBOOK_HOME", str(home / "m"))
+    facts(capsys, "install", "claude-code", "--hooks")
+    settings = json.loads((home / ".claude" / "settings.json").read_text(encoding="utf-8"))
+    (group,) = settings["hooks"]["SessionStart"]
+    assert f'hook session-start --host=claude-code "--home={home}/m"' in group["hooks"][0]["command"]
+
+
+def test_dry_run_shows_the_difference_and_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listing = home / ".cursor" / "mcp.json"
+    listing.write_text('{"mcpServers": {}}\n', encoding="utf-8")
+    assert main(["install", "cursor", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "would be changed" in shown
+    assert '+  "runebook": {' in shown
+    assert listing.read_text(encoding="utf-8") == '{"mcpServers": {}}\n'
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["mcp.json"]
+
+
+def test_print_shows_what_to_paste_and_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "codex", "generic", "--print", "--rules"]) == 0
+    shown = capsys.readouterr().out
+    assert "[mcp_servers.runebook]\ncommand = " in shown
+    assert '"mcpServers": {' in shown
+    assert "<!-- runebook:begin -->" in shown
+    assert not [path for path in home.rglob("*") if path.is_file()]
+
+
+def test_file_that_cannot_be_read_is_left_and_its_lines_are_printed(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listing = home / ".cursor" / "mcp.json"
+    listing.write_text("{ 坏", encoding="utf-8")
+    (told,) = facts(capsys, "install", "cursor", status=1)["hosts"]
+    assert told["changes"][0]["action"] == "refused"
+    assert "line 1 is not JSON" in told["changes"][0]["reason"]
+    assert '"runebook"' in told["paste"][0]["text"]
+    assert listing.read_text(encoding="utf-8") == "{ 坏"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["install"], "no host is named"),
+        (["install", "emacs"], "there is no host 'emacs'"),
+        (["install", "windsurf", "--project", "."], "no settings of its own in a project"),
+        (["install", "cursor", "--project", "/nowhere/at/all"], "is no folder"),
+    ],
+)
+def test_command_line_that_names_nothing_usable_is_refused(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_person_at_a_terminal_is_asked_before_rules_and_hooks(home: Path) -> None:
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "server.cli", "install", "claude-code"], stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    shown = b""
+    for answer in (b"y\n", b"n\n"):
+        while shown.count(b"[y/N]") < (1 if answer == b"y\n" else 2):
+            assert select.select([master], [], [], PATIENCE_SECONDS)[0], shown
+            shown += os.read(master, 4096)
+        os.write(master, answer)
+    assert process.wait(PATIENCE_SECONDS) == 0
+    os.close(master)
+    assert (home / ".claude" / "CLAUDE.md").is_file()
+    assert not (home / ".claude" / "settings.json").exists()
+
+
+def test_bash_completes_commands_options_and_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = tmp_path / "completion.bash"
+    script.write_text(capsys.readouterr().out, encoding="utf-8")
+    ask = """
+    source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+    $(complete -p runebook | sed 's/.*-F \\([^ ]*\\).*/\\1/') runebook "${COMP_WORDS[COMP_CWORD]}" ""
+    printf '%s\\n' "${COMPREPLY[@]}"
+    """
+
+    def completed(*words: str) -> set[str]:
+        run = subprocess.run(
+            ["bash", "-c", ask, "bash", str(script), *words], capture_output=True, text=True, check=True
+        )
+        assert run.stderr == ""
+        return set(run.stdout.split())
+
+    assert completed("runebook", "unin") == {"uninstall"}
+    assert "--dry-run" in completed("runebook", "install", "--dry")
+    assert completed("runebook", "serve", "--transport", "s") == {"stdio", "sse"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh", "fish"])
+def test_other_shells_have_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert "uninstall" in capsys.readouterr().out
