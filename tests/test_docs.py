@@ -13,6 +13,7 @@ import pytest
 from memory_core.config import Config, environment_name, example, settings
 from memory_core.react.prompts import PHASES
 from memory_core.wiring import load_registry
+from server.reference import PAGES
 from server.session import MemorySession
 from server.tools import build_tools
 
@@ -72,6 +73,12 @@ def test_every_command_is_documented() -> None:
 @pytest.mark.parametrize("name", [known.name for known in load_registry(Config()).list_all()])
 def test_every_memory_type_is_documented(name: str) -> None:
     assert f"`{name}`" in README
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_reference_is_what_the_code_makes(name: str) -> None:
+    kept = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+    assert kept == PAGES[name](), "run: python -m server.reference docs/reference"
 
 
 def test_the_readme_names_the_test_command_that_ci_runs() -> None:
