@@ -57,7 +57,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     made.server.stop()
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages/", "/messages/?session_id=x", "/", "/nothing", "/%2e%2e/"])
+@pytest.mark.parametrize(
+    "path", ["/mcp", "/sse", "/messages/", "/messages/?session_id=x", "/api/memory/about", "/nothing", "/%2e%2e/"]
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
 def test_without_a_token_every_path_says_the_same(house: House, method: str, path: str) -> None:
     reply = send(house.server, method, path, OPENING if method == "POST" else None)
