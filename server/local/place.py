@@ -17,7 +17,7 @@ from memory_core.version import installed_version
 from server.hooks.wishes import read_wishes
 
 #: Variables that decide what a server does: ours, and those of the providers it may call.
-_VARIABLES = ("RUNEBOOK_", "ANTHROPIC_", "OPENAI_")
+_VARIABLES = ("RUNEBOOK_", "ANTHROPIC_", "OPENAI_", "CHROMA_")
 _OWN_VARIABLES = frozenset({"RUNEBOOK_HOME", "RUNEBOOK_CONFIG"})
 #: Settings whose value may be a path relative to the working directory.
 _PATHS = ("schema_dirs", "prompt_dirs", "embedding.model", "search.rerank_model")

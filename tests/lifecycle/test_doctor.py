@@ -544,13 +544,13 @@ def test_the_command_tells_sound_from_broken_by_its_status(home: Path) -> None:
     assert "支付系统每周三凌晨备份。" in run(home, "find", "支付系统", *words_only).stdout
 
 
-def test_the_command_rebuilds_with_progress_on_stderr(home: Path) -> None:
+def test_the_command_rebuilds_and_says_on_stderr_what_was_wrong(home: Path) -> None:
     damage.garbage(index_of(home))
     done = run(home, "rebuild", "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["documents"] == 37
     assert facts["vectors_computed"] > 30
-    assert "are indexed" in done.stderr
+    assert "the index is rebuilt: index.sqlite3 is damaged" in done.stderr
     again = json.loads(run(home, "rebuild", "--json").stdout)
     assert (again["vectors_kept"], again["vectors_computed"]) == (facts["vectors_computed"], 0)

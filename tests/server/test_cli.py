@@ -172,7 +172,7 @@ def test_rejected_commit_exits_with_1_and_a_partial_one_with_0(run: Run, tmp_pat
         (("tree", "--level-limit", "0"), "start at 1"),
         (("retrieve", "x", "--token-budget", "5"), "out of range"),
         (("config", "--set", "colour=1"), "no setting 'colour'"),
-        (("config", "--set", "index.mode=quick"), "'auto', 'exact' or 'chroma'"),
+        (("config", "--set", "index.mode=quick"), "'auto', 'exact', 'chroma' or 'http'"),
         (("config", "--set", "index.mode"), "has no value"),
         (("config", "--config", "/nonexistent/c.json"), "does not exist"),
         (("find", "x", "--home", "{tmp}/list.json"), "memory folder"),
