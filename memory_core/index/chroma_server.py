@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ _WORK_SECONDS = 10.0
 _RETRIES = 2
 _PERSIST_SECONDS = 15.0
 _QUOTED_CHARS = 200
+#: Of some hundred vectors as JSON, with room.
+_ANSWER_BYTES = 64 * 1024 * 1024
+_COSINE_MOST = 1.01
+_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _NEIGHBOURS = 32
 _EF_CONSTRUCTION = 200
 _EF_SEARCH = 400
@@ -107,7 +112,7 @@ class ChromaServer:
                 "what answers is no Chroma server that this version understands.",
                 hint="Use a server of chromadb 1.0 or later (chroma run).",
             )
-        return str(self._ask("GET", "/version", soon=True))
+        return str(self._ask("GET", "/version", soon=True))[:_QUOTED_CHARS]
 
     def find(self, name: str, *, soon: bool = False) -> Collection | None:
         """The collection of that name, or None.
@@ -216,9 +221,9 @@ class ChromaServer:
         answer = self._ask("POST", f"{self._collections}/{collection}/query", asked, soon=True)
         return self._read(
             lambda: [
-                (int(seq), 1.0 - float(distance))
+                (int(seq), _cosine(distance))
                 for seq, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
-            ]
+            ][:k]
         )
 
     def numbers(self, collection: str, offset: int) -> list[int]:
@@ -247,12 +252,12 @@ class ChromaServer:
         )
 
     def _collection(self, answer: Any) -> Collection:
-        return self._read(lambda: Collection(str(answer["id"]), str((answer.get("metadata") or {}).get("writer", ""))))
+        return self._read(lambda: Collection(_id(answer["id"]), str((answer.get("metadata") or {}).get("writer", ""))))
 
     def _read(self, meaning: Callable[[], T]) -> T:
         try:
             return meaning()
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ServerFailed("the vector server gave an answer of another shape.") from error
 
     def _ask(self, method: str, path: str, values: Answer | None = None, *, soon: bool = False) -> Any:
@@ -277,7 +282,8 @@ class ChromaServer:
 
     def _once(self, method: str, path: str, body: bytes | None, timeout: httpx2.Timeout) -> Any:
         try:
-            answer = self._http.request(method, path, content=body, timeout=timeout)
+            with self._http.stream(method, path, content=body, timeout=timeout) as answer:
+                content = _content(answer)
         except httpx2.TimeoutException as error:
             raise AttemptFailed(Fault(None, "it does not answer in time", transient=False, timed_out=True)) from error
         except (httpx2.ConnectError, httpx2.UnsupportedProtocol) as error:
@@ -286,13 +292,13 @@ class ChromaServer:
             transient = isinstance(error, httpx2.TransportError)
             raise AttemptFailed(Fault(None, "it ended the connection", transient=transient)) from error
         if not answer.is_success:
-            text = f"it answered {answer.status_code}: {_said(answer)}"
+            text = f"it answered {answer.status_code}: {_said(content) or answer.reason_phrase}"
             passing = is_transient(answer.status_code, answer.headers)
             wait = retry_after_seconds(answer.headers)
             raise AttemptFailed(Fault(answer.status_code, text, transient=passing, retry_after_seconds=wait))
         try:
-            return answer.json() if answer.content else None
-        except ValueError as error:
+            return json.loads(content) if content else None
+        except (ValueError, RecursionError) as error:
             raise AttemptFailed(Fault(None, "its answer is no JSON", transient=False)) from error
 
     def _failure(self, fault: Fault) -> ServerFailed:
@@ -307,11 +313,37 @@ def _metadata(writer: str) -> dict[str, str]:
     return {"program": "runebook", "writer": writer}
 
 
-def _said(answer: httpx2.Response) -> str:
+def _content(answer: httpx2.Response) -> bytes:
+    """The body, unpacked; of one that does not end no more is read than an answer can have."""
+    parts: list[bytes] = []
+    size = 0
+    for part in answer.iter_bytes():
+        size += len(part)
+        if size > _ANSWER_BYTES:
+            raise AttemptFailed(Fault(None, "its answer does not end", transient=False))
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _cosine(distance: Any) -> float:
+    cosine = 1.0 - float(distance)
+    if not abs(cosine) <= _COSINE_MOST:  # nor is NaN
+        raise ValueError("no distance of cosines")
+    return cosine
+
+
+def _id(value: Any) -> str:
+    """A collection's id, which becomes a part of addresses."""
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ValueError("no id")
+    return value
+
+
+def _said(content: bytes) -> str:
     """What the server says of an error, short."""
     try:
-        values = answer.json()
+        values = json.loads(content)
         text = values.get("message") or values.get("error") or "" if isinstance(values, dict) else ""
-    except ValueError:
-        text = answer.text
-    return " ".join(str(text).split())[:_QUOTED_CHARS] or answer.reason_phrase
+    except (ValueError, RecursionError):
+        text = content.decode("utf-8", "replace")
+    return " ".join(str(text).split())[:_QUOTED_CHARS]

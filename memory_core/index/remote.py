@@ -40,6 +40,7 @@ _LAST_PAUSE_SECONDS = 60.0
 _SEND_SECONDS = 2.0
 _ATTACH_SECONDS = 1.0
 _SAMPLED_ROWS = 16
+_STRAY_ROWS = 10_000
 _SELF_COSINE = 0.999
 _FOREVER_AGO = float("-inf")
 _LOST = "the vector server no longer holds what it was sent; it is filled anew"
@@ -132,7 +133,9 @@ class RemoteIndex:
                     self._well()
                 scan = shelf.scan_above(sent.seq)
                 scan.refresh(connection)
-                hits = {seq: cosine for seq, cosine in found if seq <= sent.seq} | dict(scan.search(query, k))
+                # A number that is of another space would show its user's memory here.
+                own = log.among(connection, space, fingerprint, [seq for seq, _ in found if 0 < seq <= sent.seq])
+                hits = {seq: cosine for seq, cosine in found if seq in own} | dict(scan.search(query, k))
                 return sorted(hits.items(), key=lambda hit: (-hit[1], hit[0]))[:k]
         scan = shelf.scan_above(0)
         scan.refresh(connection)
@@ -351,12 +354,14 @@ class RemoteIndex:
 
     def _reconciled(self, shelf: _Shelf, connection: sqlite3.Connection, sent: Sent) -> Sent:
         """Delete there what the log no longer holds, and send again what is missing there."""
+        wanted = {seq for seq in log.numbers(connection, shelf.space, shelf.fingerprint) if seq <= sent.seq}
         held: set[int] = set()
         offset = 0
         while page := self._server.numbers(sent.collection, offset):
             held.update(page)
             offset += len(page)
-        wanted = {seq for seq in log.numbers(connection, shelf.space, shelf.fingerprint) if seq <= sent.seq}
+            if offset > 2 * len(wanted) + _STRAY_ROWS:  # mostly rows that are not ours, or a list without an end
+                return self._made_anew(shelf, connection, sent)
         missing = wanted - held
         if 2 * len(missing) > len(wanted):
             return self._made_anew(shelf, connection, sent)

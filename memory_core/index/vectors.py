@@ -169,6 +169,18 @@ def numbers(connection: sqlite3.Connection, space: str, fingerprint: str) -> set
     return {int(seq) for (seq,) in rows}
 
 
+def among(connection: sqlite3.Connection, space: str, fingerprint: str, seqs: Sequence[int]) -> set[int]:
+    """Which of these numbers are rows of this space and model."""
+    found: set[int] = set()
+    for marks, chunk in chunks(seqs):
+        rows = connection.execute(
+            f"SELECT seq FROM vectors WHERE seq IN ({marks}) AND +space = ? AND +fingerprint = ?",
+            [*chunk, space, fingerprint],
+        )
+        found.update(int(seq) for (seq,) in rows)
+    return found
+
+
 def sample(
     connection: sqlite3.Connection, space: str, fingerprint: str, seq: int, limit: int
 ) -> dict[int, NDArray[np.float32]]:

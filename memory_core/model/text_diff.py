@@ -9,7 +9,8 @@ thousands of differing lines are compared more coarsely, never wrongly. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -18,6 +19,10 @@ from typing import Any, Literal
 CONTEXT_LINES = 3
 #: More differing lines than this are one block: the comparison takes the square of them.
 _COMPARED_LINES = 3_000
+#: More pairs of equal lines or words than this, and those that are everywhere are no beginning of a match: the
+#: comparison takes the pairs times the matches, a minute for three thousand short lines.
+_COMPARED_PAIRS = 20_000
+_COMMON_PAIRS = 400
 #: What would begin a line of its own on some screen, or move its cursor, is shown as a picture or a code instead.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _PICTURES = 0x2400
@@ -28,6 +33,7 @@ _WORD = re.compile(r"[^\W\u3400-\u9fff]+|\s+|.", re.DOTALL)
 _COMPARED_WORDS = 600
 #: In a change of more lines than this no words are compared.
 _PAIRED_LINES = 500
+_PAIRED_CHARS = 20_000
 #: Lines that have less in common than this are one that went and one that came.
 _ALIKE = 0.35
 
@@ -114,7 +120,7 @@ def edits(before: Sequence[str], after: Sequence[str]) -> list[Edit]:
         return []
     if not old or not new or len(old) + len(new) > _COMPARED_LINES:
         return [Edit(head, head + len(old), tuple(new))]
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    matcher = SequenceMatcher(_common(old, new), old, new, autojunk=False)
     return [
         Edit(head + i1, head + i2, tuple(new[j1:j2])) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"
     ]
@@ -207,6 +213,15 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: _picture(ord(found[0])), text)
 
 
+def _common(old: Sequence[str], new: Sequence[str]) -> Callable[[str], bool] | None:
+    """Which lines are too frequent to begin a match; None where all may."""
+    before, after = Counter(old), Counter(new)
+    pairs = {line: count * after[line] for line, count in before.items() if line in after}
+    if sum(pairs.values()) <= _COMPARED_PAIRS:
+        return None
+    return lambda line: pairs.get(line, 0) > _COMMON_PAIRS
+
+
 def _same(lines: Sequence[str], start: int, end: int, shift: int) -> Iterator[Row]:
     for at in range(start, end):
         text = visible(lines[at].removesuffix("\n"))
@@ -215,10 +230,11 @@ def _same(lines: Sequence[str], start: int, end: int, shift: int) -> Iterator[Ro
 
 def _changed(old: Sequence[str], new: Sequence[str], left: int, right: int) -> Iterator[Row]:
     """The rows of replaced lines, paired from the first; what has nothing to do with each other is not paired."""
+    paired = len(old) + len(new) <= _PAIRED_LINES and sum(map(len, old)) + sum(map(len, new)) <= _PAIRED_CHARS
     for at, (gone, come) in enumerate(zip_longest(old, new)):
         before = None if gone is None else Side(left + at + 1, _shown(gone, new))
         after = None if come is None else Side(right + at + 1, _shown(come, old))
-        if before is not None and after is not None and len(old) + len(new) <= _PAIRED_LINES:
+        if before is not None and after is not None and (paired or len(old) == len(new) == 1):
             parts = _differing(before.text, after.text)
             if parts is not None:
                 yield Row("changed", Side(before.line, before.text, parts[0]), Side(after.line, after.text, parts[1]))

@@ -26,6 +26,8 @@ from memory_core.storage.tables.usage import Usage, UsageTable
 Order = Literal["updated", "created", "importance", "accesses", "name"]
 LIMIT_MOST = 500
 _WORDS_CHARS = 500
+#: Each is looked for in every text.
+_WORDS_MOST = 24
 _SECONDS_PER_DAY = 86_400.0
 _ORDERS: Mapping[str, str] = {
     "updated": "d.updated_at DESC, d.uri",
@@ -155,6 +157,8 @@ class Catalogue:
                 "limit, offset or words is out of range.",
                 hint=f"limit is 1 to {LIMIT_MOST}, offset starts at 0, words have at most {_WORDS_CHARS} characters.",
             )
+        if len(_distinct(wanted.words)) > _WORDS_MOST:
+            raise InvalidInput(f"more than {_WORDS_MOST} words are looked for.", hint="Give fewer, or use search.")
         now = now or datetime.now(UTC)
         condition = self._condition(wanted, now)
         hidden = private_elsewhere(wanted.project)
@@ -248,7 +252,7 @@ class Catalogue:
             Condition("d.part = 0 AND d.context_type <> 'resource'"),
             compile_filter(tree),
             None if wanted.active is None else used if wanted.active else Condition(f"NOT {used.sql}", used.parameters),
-            *(_holding(word, wanted.project) for word in wanted.words.split()),
+            *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
         ]
         return every(parts) or Condition("1")
 
@@ -279,6 +283,10 @@ class Catalogue:
             last_access=None if last is None else last.isoformat(timespec="seconds"),
             decay=decay(age_days, self._rate),
         )
+
+
+def _distinct(words: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words.lower().split()))
 
 
 def _holding(word: str, project: str | None) -> Condition:

@@ -1,9 +1,9 @@
 """Who calls the API, and what every request must pass before a route sees it.
 
-Owns the ASGI layer around the API: changes only as JSON and only from the server's own pages or from no page at all,
-bodies of bounded size, HEAD as GET without a body, the name under which commits are recorded, and the headers of each
-answer. Whose memories a request sees is decided by its token (``http.access``), which travels in a context variable:
-threads that FastAPI starts for a route copy it.
+Owns the ASGI layer around the API: requests only from the server's own pages or from no page at all, changes only as
+JSON, bodies of bounded size, HEAD as GET without a body, the name under which commits are recorded, and the headers of
+each answer. Whose memories a request sees is decided by its token (``http.access``), which travels in a context
+variable: threads that FastAPI starts for a route copy it.
 """
 
 from __future__ import annotations
@@ -122,12 +122,14 @@ class ApiDoor:
             await self._app(scope, _again(body, receive), sent)
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
+        headers = Headers(scope=scope)
+        if self._is_foreign(headers):
+            # Reading counts as a use, and how long an answer takes tells a page that cannot read it something.
+            return answer(
+                403, "pages of other sites may neither ask nor change anything.", "Use the server's own page."
+            )
         if scope["method"] in _READING:
             return None
-        headers = Headers(scope=scope)
-        site = headers.get("sec-fetch-site")
-        if site is not None and site not in _OWN_SITE and headers.get("origin") not in self._shared:
-            return answer(403, "pages of other sites may not change anything.", "Use the server's own page.")
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         bodiless = scope["method"] == "DELETE" and headers.get("content-length", "0") == "0"
         if content_type != "application/json" and not (
@@ -135,6 +137,15 @@ class ApiDoor:
         ):
             return answer(415, "changes are taken as JSON only.", "Send Content-Type: application/json.")
         return None
+
+    def _is_foreign(self, headers: Headers) -> bool:
+        """Whether a page asks that is neither the server's own nor one that the owner allows."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is not None and origin in self._shared:
+            return False
+        if site is not None:
+            return site not in _OWN_SITE
+        return origin is not None and origin.partition("://")[2] != headers.get("host")
 
 
 async def _body(receive: Receive, limit: int) -> bytes | None:

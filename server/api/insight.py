@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+import anyio.to_thread
+from fastapi import APIRouter, Query, Request
 
 from memory_core.errors import RunebookError
 from memory_core.memory import Memory
@@ -55,13 +57,29 @@ def stats(memory: Reader) -> Any:
 
 
 @routes.get("/health", response_model=past_answers.HealthAnswer, responses=declared(), response_model_exclude_none=True)
-def health(memory: Reader) -> Any:
+async def health(memory: Reader, request: Request) -> Any:
     """An examination of the whole store from all sides; takes a second or more. For the owner."""
     if identity() is not None:
         raise Refusal(
             403, "the store is examined for its owner only.", "Ask the owner: runebook doctor, or runebook ui."
         )
-    return memory.doctor().as_dict()
+    # One at a time, whoever asks meanwhile gets the same answer: else a few reloads would take every thread.
+    state = request.app.state
+    running: asyncio.Task[dict[str, Any]] | None = getattr(state, "examination", None)
+    if running is None or running.done():
+        running = state.examination = asyncio.create_task(_examined(memory))
+        running.add_done_callback(_heard)
+    return await asyncio.shield(running)
+
+
+async def _examined(memory: Memory) -> dict[str, Any]:
+    return await anyio.to_thread.run_sync(lambda: memory.doctor().as_dict())
+
+
+def _heard(examination: asyncio.Task[dict[str, Any]]) -> None:
+    """Its error is for those who wait for it, if anybody still does."""
+    if not examination.cancelled():
+        examination.exception()
 
 
 def _figures(memory: Memory, entry: EntrySummary) -> dict[str, float | None]:

@@ -54,7 +54,11 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     """One commit with what it changed, file by file, side by side."""
     past = past_of(memory)
     commit = past.commit(commit_id)
-    files = [{**diff.step.as_dict(), "rows": _rows(diff, context)} for diff in past.diff(commit.commit_id)]
+    files: list[dict[str, Any]] = []
+    room = _ROWS_MOST
+    for diff in past.diff(commit.commit_id):
+        rows, room = _within(room, diff, context)
+        files.append({**diff.step.as_dict(), "rows": rows})
     return {"commit": commit.as_dict(), "files": files}
 
 
@@ -87,10 +91,12 @@ def versions(
     memory.opened.look()
     found = past_of(memory).versions(f"{SCHEME}{path}", limit)
     listed: list[dict[str, Any]] = []
+    room = _ROWS_MOST
     for version in found:
         step = version.diff.step.as_dict()
         kept: dict[str, Any] = {name: step[name] for name in ("action", "withheld", "moved_from") if name in step}
-        listed.append({"commit": version.commit.as_dict(), **kept, "rows": _rows(version.diff, context)})
+        rows, room = _within(room, version.diff, context)
+        listed.append({"commit": version.commit.as_dict(), **kept, "rows": rows})
     return {"versions": listed}
 
 
@@ -122,13 +128,18 @@ def _listed(commit: Commit) -> dict[str, Any]:
     return {**facts, **shown, "file_count": count}
 
 
-def _rows(diff: FileDiff, context: int) -> list[dict[str, Any]]:
-    return _shown(diff.before, diff.after, context)
+def _within(room: int, diff: FileDiff, context: int) -> tuple[list[dict[str, Any]], int]:
+    """The rows of one of several files of an answer, and for how many more there is room in it."""
+    if room > 0:
+        rows = _shown(diff.before, diff.after, context, room)
+        return rows, room - len(rows)
+    lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
+    return ([Row("skipped", count=lines).as_dict()] if diff.before != diff.after else []), 0
 
 
-def _shown(before: str, after: str, context: int) -> list[dict[str, Any]]:
+def _shown(before: str, after: str, context: int, most: int = _ROWS_MOST) -> list[dict[str, Any]]:
     """The rows, as many as a page can show; the others are counted."""
     rows = side_by_side(before, after, context)
-    left_out = len(rows) - _ROWS_MOST
-    shown = [row.as_dict() for row in rows[:_ROWS_MOST]]
+    left_out = len(rows) - most
+    shown = [row.as_dict() for row in rows[:most]]
     return [*shown, Row("skipped", count=left_out).as_dict()] if left_out > 0 else shown

@@ -6,7 +6,7 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,18 @@ _WOULD = {
 }
 
 
+class _HostNames:
+    """The hosts, for completion alone: a name is judged where it is used, with the next step."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        from server.hosts.hosts import NAMES
+
+        return iter(NAMES)
+
+
 def register(commands: Commands) -> None:
     """Declare ``install``, ``uninstall`` and ``completion``."""
     installing = commands.add("install", "Set up hosts: Claude Desktop, Claude Code, Cursor, VS Code …", install)
@@ -57,7 +69,8 @@ def register(commands: Commands) -> None:
         "--purge-backups", action="store_true", help="also remove the backups beside files that were edited since"
     )
     for command in (installing, removing):
-        command.add_argument("hosts", nargs="*", metavar="HOST", help="see runebook install --list, or generic")
+        named = "see runebook install --list, or generic"
+        command.add_argument("hosts", nargs="*", metavar="HOST", choices=_HostNames(), help=named)
         command.add_argument("--all", action="store_true", help="every host found on this machine")
         command.add_argument("--project", metavar="DIR", help="the files of a project instead of the user's")
         command.add_argument("--name", default="runebook", help="the server's name in the host (default runebook)")
@@ -89,8 +102,9 @@ def install(arguments: argparse.Namespace) -> int:
         pasted = [*setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
         told.append({"host": host.name, "changes": _facts(changes), "paste": _pasted(pasted), "next": host.after})
         lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
-        refused = refused or any(change.action == "refused" for change in changes)
-        if not arguments.dry_run and not refused:
+        left_alone = any(change.action == "refused" for change in changes)
+        refused = refused or left_alone
+        if not arguments.dry_run and not left_alone:
             lines += [f"  {host.after}", *_missing_parts(host, machine, asked)]
     facts = {
         "command": [wanted.launcher.command, *wanted.launcher.prefix],
@@ -171,7 +185,10 @@ def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None
             raise InvalidInput("no host was found on this machine.", hint=f"Name one of {', '.join(NAMES)}.")
         return list(here)
     if not arguments.hosts:
-        raise InvalidInput("no host is named.", hint=f"Name one or more of {', '.join(NAMES)}, or --all, or --list.")
+        raise InvalidInput(
+            "no host is named.",
+            hint=f"Name one or more of {', '.join(NAMES)}, or --all; runebook install --list shows how they stand.",
+        )
     return [None if name == "generic" else host_named(name) for name in dict.fromkeys(arguments.hosts)]
 
 

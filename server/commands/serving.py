@@ -181,8 +181,9 @@ def _serve_http(arguments: argparse.Namespace) -> int:
     with open_tokens(config) as tokens, attachable_line(store, _place(arguments)):
         guarded = "with a token" if tokens.any_live() else "from this machine, without a token"
         place = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+        origin = f"http://{place}:{arguments.port}"
         print(
-            f"runebook: http://{place}:{arguments.port}/mcp (streamable HTTP) and /sse, {guarded}. Ctrl-C ends it.",
+            f"runebook: {origin}/mcp (streamable HTTP) and /sse, {guarded}; in a browser {origin}/. Ctrl-C ends it.",
             file=sys.stderr,
             flush=True,
         )

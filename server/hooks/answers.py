@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_core.errors import InvalidInput, RunebookError
+from memory_core.errors import ConfigInvalid, InvalidInput, RunebookError
 from memory_core.model.access import Access
 from memory_core.storage.author import authored
 from memory_core.storage.workspace import project_at
@@ -108,9 +108,10 @@ def take_in(memory: Memory) -> int:
         try:
             event = read_event(note.event, note.given, note.host)
             if event.messages or event.transcript not in transcripts:
-                _record(memory, event, _project(memory.config, event.cwd))
+                whose = memory.view(*note.spaces) if any(note.spaces) else memory
+                _record(whose, event, _project(memory.config, event.cwd))
                 transcripts.add(event.transcript)
-        except InvalidInput as error:
+        except (InvalidInput, ConfigInvalid) as error:
             _log.warning("a hook's note cannot be followed: %s", error.message)
         except OSError as error:  # its transcript cannot be read just now
             _log.warning("a hook's note waits: %s", error.strerror or error)

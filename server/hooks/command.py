@@ -14,6 +14,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from memory_core.errors import InvalidInput
 from server.commands.opening import Commands, settings_of
 from server.hooks import event as events
 from server.hooks import failures, pending
@@ -97,9 +98,19 @@ def _answer(arguments: argparse.Namespace, wishes: Wishes, deadline: Deadline) -
 
 
 def _given() -> Any:
-    """The JSON on standard input, whatever the console's encoding is."""
+    """The JSON on standard input, whatever the console's encoding is.
+
+    Raises:
+        InvalidInput: If it is none.
+    """
     content = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
-    return json.loads(content.decode("utf-8", "replace").lstrip("\ufeff"))
+    try:
+        return json.loads(content.decode("utf-8", "replace").lstrip("\ufeff"))
+    except ValueError as error:
+        raise InvalidInput(
+            f"the event on stdin is not JSON ({error}).",
+            hint='By hand: echo \'{"session_id": "s1", "prompt": "…"}\' | runebook hook user-prompt.',
+        ) from error
 
 
 def _text(arguments: argparse.Namespace, wishes: Wishes, read: HookEvent, deadline: Deadline) -> tuple[str, bool]:
@@ -130,7 +141,8 @@ def _store(arguments: argparse.Namespace, wishes: Wishes, read: HookEvent, deadl
         return
     if read.name == events.STOP and not wishes.root.is_dir():
         return
-    note = pending.leave(wishes.state, read.name, read.host, read.given)
+    whose = (str(wishes.values["user_space"]), str(wishes.values["agent_space"]))
+    note = pending.leave(wishes.state, read.name, read.host, read.given, whose)
     ending = read.name == events.SESSION_END
     answered = _asked(wishes, read, _END_SECONDS if ending else _LINE_SHARE * deadline.left_seconds)
     if answered is not None:
@@ -149,7 +161,16 @@ def _asked(wishes: Wishes, read: HookEvent, seconds: float) -> dict[str, Any] | 
         return None
     from server.local.line import ask
 
-    request = {"verb": "hook", "event": read.name, "given": read.given, "cwd": read.cwd, "host": read.host}
+    # The server may have been started with other settings than this host's.
+    mine = {name: wishes.values[name] for name in ("user_space", "agent_space", "private_mode")}
+    request = {
+        "verb": "hook",
+        "event": read.name,
+        "given": read.given,
+        "cwd": read.cwd,
+        "host": read.host,
+        "wishes": mine,
+    }
     answered = ask(wishes.state, request, seconds)
     if answered is not None and answered.get("ok") is not True:
         failures.report(wishes.state, read.name, f"the server: {answered.get('error')}")
@@ -206,4 +227,6 @@ def _report_left_out(wishes: Wishes, read: HookEvent, notes: Any) -> None:
 
 def _told(error: Exception) -> str:
     hint = getattr(error, "hint", "")
+    if isinstance(error, OSError):
+        hint = "Check that folder and its permissions; runebook doctor says more."
     return f"{type(error).__name__}: {getattr(error, 'message', error)}" + (f" {hint}" if hint else "")

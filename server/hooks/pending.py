@@ -33,6 +33,7 @@ class Note(NamedTuple):
         host: Of which host.
         given: What that host sent.
         at: When, in seconds since 1970.
+        spaces: Of the user and the agent whose it is; empty are those of whoever follows it.
     """
 
     path: Path
@@ -40,10 +41,11 @@ class Note(NamedTuple):
     host: str
     given: Mapping[str, Any]
     at: float
+    spaces: tuple[str, str] = ("", "")
 
 
-def leave(state: Path, event: str, host: str, given: Mapping[str, Any]) -> Path:
-    """Leave a note; the folder is made if need be.
+def leave(state: Path, event: str, host: str, given: Mapping[str, Any], spaces: tuple[str, str] = ("", "")) -> Path:
+    """Leave a note, see ``Note``; the folder is made if need be.
 
     Returns:
         Its file, to be given to ``settle``.
@@ -52,14 +54,14 @@ def leave(state: Path, event: str, host: str, given: Mapping[str, Any]) -> Path:
         OSError: If it cannot be written.
     """
     folder = state.joinpath(*_FOLDER)
-    _make(folder)
+    make_private(folder)
     now = time.time()
     name = f"{int(now * 1e9):020d}-{os.getpid()}"
     draft, path = folder / f"{name}.draft", folder / f"{name}{_SUFFIX}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            json.dump({"event": event, "host": host, "given": given, "at": now}, stream)
+            json.dump({"event": event, "host": host, "given": given, "at": now, "spaces": spaces}, stream)
         draft.replace(path)
     except OSError:
         with suppress(OSError):
@@ -108,15 +110,18 @@ def _read(path: Path, content: bytes) -> Note | None:
     try:
         value = json.loads(content)
         given = value["given"]
-        sound = isinstance(given, dict)
-        return Note(path, str(value["event"]), str(value["host"]), given, float(value["at"])) if sound else None
-    except (ValueError, RecursionError, KeyError, TypeError):
+        user, agent = value.get("spaces") or ("", "")
+        if not isinstance(given, dict):
+            return None
+        whose = (str(user), str(agent))
+        return Note(path, str(value["event"]), str(value["host"]), given, float(value["at"]), whose)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _make(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """The folder and those above it, each private to the user."""
     if not folder.is_dir():
-        _make(folder.parent)
+        make_private(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server.hooks.pending import make_private
+
 _FOLDER = ("hooks", "private")
 _KEPT_SECONDS = 60 * 86_400.0
 
@@ -79,7 +81,7 @@ def note(state: Path, folder: str, client: int, *, private: bool, now: float | N
     at = time.time() if now is None else now
     whose = f"{os.getpid()}-{client}-"
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(place)
         is_on = [path for path in place.glob(f"{whose}*.json") if _read(path)["until"] is None]
         if private and not is_on:
             facts = {"pid": os.getpid(), "since": at, "until": None, "folder": folder}

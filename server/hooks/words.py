@@ -28,6 +28,7 @@ from memory_core.retrieval.packing import Piece, pack
 from memory_core.scoring.fusion import Candidate, fuse, is_relevant
 from server.hooks.event import HookEvent
 from server.hooks.output import TEXT_LIMIT_CHARS
+from server.hooks.pending import make_private
 from server.hooks.transcript import last_said
 
 _INDEX = "index.sqlite3"
@@ -203,10 +204,11 @@ class _Given:
             return
         self.uris.update(uris)
         with contextlib.suppress(OSError):
-            folder = self._path.parent
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._path.parent)
             draft = self._path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps(sorted(self.uris)), encoding="utf-8", newline="\n")
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+                json.dump(sorted(self.uris), stream)
             draft.replace(self._path)
 
 

@@ -245,7 +245,9 @@ def _gemini_project(project: PurePath) -> Place:
 def _codex(machine: Machine) -> Place:
     folder = machine.folder("CODEX_HOME", ".codex")
     return Place(
-        ServerFile((folder / "config.toml",), below="mcp_servers", toml=True), RulesFile((folder / "AGENTS.md",))
+        ServerFile((folder / "config.toml",), below="mcp_servers", toml=True),
+        RulesFile((folder / "AGENTS.md",)),
+        hooks=HookFile(folder / "hooks.json", _CODEX),
     )
 
 

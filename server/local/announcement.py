@@ -45,6 +45,7 @@ class Announcement(NamedTuple):
         kind: What it is: stdio, http or local (started in the background for hosts that share it).
         settings: Fingerprint of its settings; empty where it takes no attachments.
         protocol: Of the line.
+        state: Its store's folder of machine files; a copy of that folder holds announcements that are not its own.
     """
 
     pid: int
@@ -57,6 +58,7 @@ class Announcement(NamedTuple):
     kind: str
     settings: str = ""
     protocol: int = PROTOCOL
+    state: str = ""
 
     def connect(self, deadline: float) -> Channel:
         """A proven channel to this server.
@@ -78,7 +80,9 @@ def announced(state: Path) -> list[Announcement]:
     found = [
         announcement
         for path in _paths(state)
-        if (announcement := _read(path)) is not None and announcement.node == this_node()
+        if (announcement := _read(path)) is not None
+        and announcement.node == this_node()
+        and announcement.state == os.path.realpath(state)
     ]
     return sorted(found, key=lambda each: each.since)
 
@@ -99,7 +103,7 @@ def announce(state: Path, announcement: Announcement) -> Path:
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            json.dump(announcement._asdict(), file)
+            json.dump(announcement._replace(state=os.path.realpath(state))._asdict(), file)
         draft.replace(path)
     except OSError:
         with suppress(OSError):
@@ -117,6 +121,8 @@ def make_folder(state: Path) -> Path:
     folder = state / FOLDER_NAME
     for each in (state.parent, state, folder):
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink():  # what is cleared away there, and whose mode is set, would be somebody else's
+        raise OSError(errno.ELOOP, f"{folder} is a link")
     if os.name == "posix":
         if folder.stat().st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, f"{folder} belongs to another user")
@@ -146,11 +152,12 @@ def this_node() -> str:
 
 
 def _paths(state: Path) -> list[Path]:
+    folder = state / FOLDER_NAME
     try:
-        names = [entry.name for entry in os.scandir(state / FOLDER_NAME)]
+        names = [] if folder.is_symlink() else [entry.name for entry in os.scandir(folder)]
     except OSError:
         return []
-    return [state / FOLDER_NAME / name for name in sorted(names) if name.endswith(_SUFFIX)][: 4 * _COUNT_LIMIT]
+    return [folder / name for name in sorted(names) if name.endswith(_SUFFIX)][: 4 * _COUNT_LIMIT]
 
 
 def _read(path: Path) -> Announcement | None:

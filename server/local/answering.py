@@ -12,14 +12,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_core.errors import InvalidInput, RunebookError
+from memory_core.model.access import Access
 from memory_core.version import program_version
 from server.local.attached import Attachments
 from server.local.line import Line
 from server.local.place import Place
 from server.session import ServedStore
+
+if TYPE_CHECKING:
+    from memory_core.memory import Memory
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +74,8 @@ class LineAnswers:
         given = request.get("given")
         if not isinstance(given, dict):
             raise InvalidInput("a hook is asked with what its host gave.", hint="Send it as the object 'given'.")
-        told = answer(self._store.memory(), str(request.get("event")), given, str(request.get("host") or ""))
+        memory = _as_wished(self._store.memory(), request.get("wishes"))
+        told = answer(memory, str(request.get("event")), given, str(request.get("host") or ""))
         return {"ok": True, **told._asdict()}
 
     def _end(self) -> Mapping[str, Any]:
@@ -79,6 +84,28 @@ class LineAnswers:
         about = self._about()
         self._stop()
         return about
+
+
+def _as_wished(memory: Memory, wishes: Any) -> Memory:
+    """The store as a hook's own settings would open it: hosts of one store may have different ones.
+
+    Raises:
+        ConfigInvalid: If a space cannot be a folder name.
+        InvalidInput: If this server keeps nothing, and the hook's host wants things kept.
+    """
+    if not isinstance(wishes, Mapping):
+        return memory
+    if memory.access is not Access.PRIVATE and wishes.get("private_mode") is True:
+        memory = memory.view(access=Access.PRIVATE)
+    elif memory.access is Access.PRIVATE and wishes.get("private_mode") is False:
+        raise InvalidInput("this server is in private mode.", hint="The hook does it itself.")
+    user, agent = (str(wishes.get(name) or "") for name in ("user_space", "agent_space"))
+    if (user or memory.config.user_space, agent or memory.config.agent_space) == (
+        memory.config.user_space,
+        memory.config.agent_space,
+    ):
+        return memory
+    return memory.view(user or None, agent or None)
 
 
 def open_line(

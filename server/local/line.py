@@ -162,7 +162,13 @@ class Line:
             if not self._room.acquire(blocking=False):
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="runebook-line-call", daemon=True).start()
+            call = threading.Thread(target=self._serve, args=(connection,), name="runebook-line-call", daemon=True)
+            try:
+                call.start()
+            except RuntimeError:  # no thread can be had just now; the next caller may find one
+                self._room.release()
+                connection.close()
+                self._closed.wait(_BREATH_SECONDS)
 
     def _serve(self, connection: socket.socket) -> None:
         channel = Channel(connection)

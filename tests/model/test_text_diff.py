@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,3 +112,14 @@ def test_thousands_of_changed_lines_become_rows_at_once() -> None:
     before = "".join(f"line {number}\n" for number in range(20_000))
     rows = side_by_side(before, before.replace("line", "row"))
     assert len(rows) == 40_000
+
+
+def test_lines_that_are_everywhere_do_not_make_a_comparison_take_minutes() -> None:
+    before, after = "q\n" + "a\n" * 1_480 + "z", "r\n" + "a\nb\n" * 740 + "y"
+    began = time.perf_counter()
+    rows = side_by_side(before, after)
+    merged = merge3(before, after, before + "\nend")
+    assert time.perf_counter() - began < 10.0  # it took a minute
+    assert [row.left.text for row in rows if row.left is not None] == before.split("\n")
+    assert [row.right.text for row in rows if row.right is not None] == after.split("\n")
+    assert merged is None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_core.memory import Memory
 from tests.server.api.conftest import OWNER_KEY, Page, desk_at
 
 if TYPE_CHECKING:
+    from memory_core.lifecycle.doctor.findings import Report
     from tests.server.api.conftest import Desk
 
 PLACE = re.compile(r"/(?:tmp|work|home|usr|var)/|site-packages|Traceback|\.py\b")
@@ -304,6 +307,16 @@ def test_path_that_is_none_is_refused_in_words(desk: Desk, path: str) -> None:
     assert not PLACE.search(answer.text.replace("/etc/passwd", ""))
 
 
+def test_list_looks_for_a_bounded_number_of_words(desk: Desk) -> None:
+    path = desk.owner.keep("Zebra zebra 斑马.", fields={"title": "Zebra"})
+    asked = desk.owner.facts("GET", f"/entries?words={'zebra%20ZEBRA%20' * 30}斑马")
+    assert [entry["path"] for entry in asked["entries"]] == [path]
+    many = "%20".join(f"w{number}" for number in range(100))
+    refused = desk.owner.ask("GET", f"/entries?words={many}")
+    assert refused.status_code == 400
+    assert "words" in refused.json()["error"]
+
+
 def test_store_that_cannot_be_opened_is_told_without_its_place(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("broken")
     (folder / "in the way").write_text("no folder", encoding="utf-8")
@@ -315,3 +328,42 @@ def test_store_that_cannot_be_opened_is_told_without_its_place(tmp_path_factory:
         assert set(answer.json()) == {"error", "hint"}
         assert not PLACE.search(answer.text)
         assert str(folder) not in answer.text
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_page_of_another_site_asks_nothing(desk: Desk, method: str, site: str) -> None:
+    path = desk.owner.keep("Foreign pages count no use.", fields={"title": f"Foreign {method} {site}"})
+    assert desk.owner.ask(method, f"/entries/{path}", sec_fetch_site=site).status_code == 403
+    desk.store.memory().store.usage.flush()
+    (listed,) = desk.owner.facts("GET", f"/entries?words=Foreign%20{method}%20{site}")["entries"]
+    assert listed["accesses"] == 0
+    allowed = desk.owner.ask("GET", "/about", sec_fetch_site=site, origin="https://chat.example.com")
+    assert allowed.status_code == 200
+    assert desk.owner.ask("GET", "/about", sec_fetch_site="same-origin").status_code == 200
+
+
+def test_page_of_another_port_is_foreign_where_the_browser_does_not_say_so(desk: Desk) -> None:
+    foreign = {"host": "127.0.0.1:8849", "origin": "http://127.0.0.1:9999"}
+    assert desk.owner.ask("POST", "/entries", {"content": "Forged by a port."}, **foreign).status_code == 403
+    own = {"host": "127.0.0.1:8849", "origin": "http://127.0.0.1:8849"}
+    assert desk.owner.ask("POST", "/entries", {"content": "By the page.", "dry_run": True}, **own).status_code == 200
+
+
+def test_examinations_asked_for_at_once_are_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+    go_on = threading.Event()
+
+    def slow(memory: Memory) -> Report:
+        begun.append(0.0)
+        assert go_on.wait(30.0)
+        return examine(memory)
+
+    examine = Memory.doctor
+    monkeypatch.setattr(Memory, "doctor", slow)
+    with ThreadPoolExecutor(9) as pool:
+        asked = [pool.submit(desk.owner.ask, "GET", "/health") for _ in range(8)]
+        assert desk.owner.ask("GET", "/about").status_code == 200
+        go_on.set()
+        assert {answer.result().status_code for answer in asked} == {200}
+    assert 1 <= len(begun) < 8

@@ -191,3 +191,16 @@ def test_types_and_tree_are_told(desk: Desk) -> None:
     assert [field["name"] for field in types["preferences"]["fields"] if field["key"]] == ["topic"]
     entries = desk.owner.facts("GET", "/tree")["entries"]
     assert {"user", "history"} <= {entry["path"] for entry in entries} | {"history"}
+
+
+def test_answer_with_many_versions_has_bounded_rows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.api.past._ROWS_MOST", 5)
+    path = desk.owner.keep("0", fields={"title": "Often changed"})
+    for text in ("1\n2\n3\n4", "a\nb\nc\nd", "x\ny"):
+        desk.owner.facts("PATCH", f"/entries/{path}", {"content": text}, etag="*")
+    found = desk.owner.facts("GET", f"/versions/{path}")["versions"]
+    kinds = [[row["kind"] for row in version["rows"]] for version in found]
+    assert len(kinds) == 4
+    assert all(kind[-1] == "skipped" for kind in kinds)
+    assert kinds[-1] == ["skipped"]
+    assert sum(map(len, kinds)) <= 10

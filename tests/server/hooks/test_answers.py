@@ -229,6 +229,16 @@ def test_notes_of_earlier_hooks_are_followed_once(memory: Memory, tmp_path: Path
     assert take_in(memory) == 0
 
 
+def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Memory, tmp_path: Path) -> None:
+    state = memory.store.files.state
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "of-work"}
+    pending.leave(state, "session-end", "claude-code", given, ("work", "default"))
+    pending.leave(state, "session-end", "claude-code", given, ("..", "default"))
+    assert take_in(memory) == 2
+    assert log(memory, "of-work") == []
+    assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
+
+
 def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(memory: Memory, tmp_path: Path) -> None:
     state, folder = memory.store.files.state, str(tmp_path)
     since = 1_795_255_320.0  # 2026-11-21T10:02:00Z

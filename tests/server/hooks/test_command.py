@@ -121,6 +121,14 @@ def test_by_words_a_session_is_given_a_memory_once(hook: Hook, home: Path, promp
     assert expected in context(hook(home, "user-prompt", given)[1])
 
 
+def test_what_hooks_keep_is_private_to_its_owner(hook: Hook, tmp_path: Path) -> None:
+    with opened(tmp_path / "h") as memory:
+        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        assert hook(tmp_path / "h", "user-prompt", _PROMPT)[1]
+        assert list((tmp_path / "h" / ".state" / "hooks" / "given").glob("*.json"))
+        assert "permissions" not in {finding.check for finding in memory.doctor().findings}
+
+
 def test_by_words_what_is_private_to_a_project_is_told_there_alone(hook: Hook, home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "rocket"
     folder.mkdir()
@@ -239,6 +247,16 @@ def test_a_broken_catalog_never_fails_a_prompt(hook: Hook, tmp_path: Path, conte
     status, out, told = hook(tmp_path / "h", "user-prompt", _PROMPT)
     assert (status, out) == (0, "")
     assert told.startswith("runebook hook user-prompt: ")
+
+
+def test_what_no_hook_can_use_is_told_with_the_next_step(hook: Hook, tmp_path: Path) -> None:
+    status, out, told = hook(tmp_path, "user-prompt", b"{oops")
+    assert (status, out) == (0, "")
+    assert "the event on stdin is not JSON" in told
+    assert '{"session_id": "s1", "prompt": "…"}' in told
+    (tmp_path / "file").write_bytes(b"")
+    given = {"session_id": "s", "messages": [{"role": "user", "content": "记住"}]}
+    assert "runebook doctor" in hook(tmp_path / "file", "session-end", given)[2]
 
 
 def test_a_store_that_hangs_is_left_at_the_deadline_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -96,10 +96,21 @@ def test_file_that_cannot_be_read_is_left_and_its_lines_are_printed(
     assert listing.read_text(encoding="utf-8") == "{ 坏"
 
 
+def test_what_to_do_next_is_said_for_the_hosts_after_one_that_was_left_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".cursor" / "mcp.json").write_text("{ 坏", encoding="utf-8")
+    assert main(["install", "cursor", "zed"]) == 1
+    shown = capsys.readouterr().out
+    assert "Cursor Settings > MCP shows the server" not in shown
+    assert "The Agent Panel's settings show the server" in shown
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["install"], "no host is named"),
+        (["uninstall"], "or --all; runebook install --list shows"),
         (["install", "emacs"], "there is no host 'emacs'"),
         (["install", "windsurf", "--project", "."], "no settings of its own in a project"),
         (["install", "cursor", "--project", "/nowhere/at/all"], "is no folder"),
@@ -150,6 +161,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path, capsys: pyte
 
     assert completed("runebook", "unin") == {"uninstall"}
     assert "--dry-run" in completed("runebook", "install", "--dry")
+    assert completed("runebook", "install", "claude-") == {"claude-code", "claude-desktop"}
     assert completed("runebook", "serve", "--transport", "s") == {"stdio", "sse"}
 
 

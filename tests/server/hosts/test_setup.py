@@ -207,6 +207,15 @@ def test_hosts_without_a_file_for_rules_say_where_to_paste_them(tmp_path: Path) 
     assert by_hand(host_named("codex"), machine, WANTED) == []
 
 
+def test_host_with_hooks_in_a_project_has_them_for_the_user_too(tmp_path: Path) -> None:
+    machine = account(tmp_path)
+    assert machine.home / ".codex" / "hooks.json" in [path for path, _ in plan(host_named("codex"), machine, WANTED)]
+    for host in HOSTS:
+        if host.of_project is not None:
+            of_user, of_project = host.of_user(machine).hooks, host.of_project(tmp_path).hooks
+            assert (of_user is None) == (of_project is None), host.name
+
+
 def test_only_hosts_whose_folders_are_there_are_found(tmp_path: Path) -> None:
     machine = account(tmp_path)
     assert hosts_here(machine) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from typing import Any
 import pytest
 
 from memory_core.config import load
-from memory_core.errors import NotFound
+from memory_core.errors import InvalidInput, NotFound
 from memory_core.memory import open_memory
+from memory_core.model.access import Access
 from server.hooks import pending
 from server.local.announcement import Announcement, announced, this_node
 from server.local.answering import LineAnswers, open_line
@@ -62,6 +64,7 @@ class Stranger:
     def __init__(self, answers: bytes = b"") -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.heard = bytearray()
+        self.called = threading.Event()
         self._answers = answers
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -74,6 +77,7 @@ class Stranger:
         try:
             while True:
                 connection, _ = self.listener.accept()
+                self.called.set()
                 with connection:
                     if self._answers:
                         connection.sendall(self._answers)
@@ -179,7 +183,7 @@ def test_a_process_that_took_over_the_port_learns_no_key_and_is_not_believed(tmp
         key = bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
         rewritten(path, port=stranger.port)
         assert ask(tmp_path, {"verb": "hook", "given": "a secret"}, SHORT_SECONDS) is None
-    assert stranger.heard  # it was called
+    assert stranger.called.wait(PATIENCE_SECONDS)
     assert b"secret" not in stranger.heard
     assert key not in stranger.heard
     assert key.hex().encode() not in stranger.heard
@@ -412,3 +416,80 @@ def test_what_hooks_left_while_no_server_ran_is_stored_by_the_next_one(tmp_path:
     stored = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("messages.jsonl")]
     assert len(stored) == 2
     assert all("渡轮九点开" in text for text in stored)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "space", "kept"), [({"user_space": "work"}, "work", 1), ({}, "default", 1)], ids=str
+)
+def test_a_hook_is_answered_as_its_own_settings_say(
+    tmp_path: Path, wishes: Mapping[str, Any], space: str, kept: int
+) -> None:
+    config = load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"})
+    with open_memory(config) as memory:
+        store = ServedStore(lambda: memory)
+        given = {"session_id": "s1", "messages": [{"role": "user", "content": "渡轮九点开。"}], "cwd": str(tmp_path)}
+        request = {"verb": "hook", "event": "session-end", "given": given, "host": "generic", "wishes": wishes}
+        assert LineAnswers(store)(request)["stored"] == kept
+    assert [path.parts[-3] for path in tmp_path.rglob("messages.jsonl")] == [space]
+
+
+def test_a_hook_whose_host_keeps_nothing_leaves_no_trace_at_a_server_that_does(tmp_path: Path) -> None:
+    config = load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"})
+    with open_memory(config) as memory:
+        memory.commit("The ferry leaves at nine. 渡轮九点开。")
+        request = {"verb": "hook", "event": "user-prompt", "given": {"prompt": "When does the ferry leave, nine?"}}
+        answers = LineAnswers(ServedStore(lambda: memory))
+        assert "ferry" in answers({**request, "wishes": {"private_mode": True}})["text"]
+        assert memory.trail() == []
+        assert "ferry" in answers(request)["text"]
+        assert memory.trail() != []
+        private = LineAnswers(ServedStore(lambda: memory.view(access=Access.PRIVATE)))
+        with pytest.raises(InvalidInput, match="private mode"):
+            private({**request, "wishes": {"private_mode": False}})
+
+
+def test_announcements_in_a_copy_of_a_store_are_not_the_copys(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def noting(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(request)
+        return echo(request)
+
+    with line_on(tmp_path / "store", noting):
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        assert list((tmp_path / "copy" / "lines").glob("*.json")) != []
+        assert ask(tmp_path / "copy", {"verb": "hook"}, PATIENCE_SECONDS) is None
+        (tmp_path / "other name").symlink_to(tmp_path / "store")
+        assert ask(tmp_path / "other name", {"verb": "ping"}, PATIENCE_SECONDS) is not None
+    assert [request["verb"] for request in asked] == ["ping"]
+
+
+def test_a_folder_of_announcements_that_leads_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "project"
+    elsewhere.mkdir(mode=0o755)
+    (elsewhere / "package.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "lines").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="is a link"):
+        Line(tmp_path / "state", echo)
+    assert [path.name for path in elsewhere.iterdir()] == ["package.json"]
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+    assert announced(tmp_path / "state") == []
+
+
+def test_a_call_for_which_there_is_no_thread_is_hung_up_on_and_the_next_one_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with line_on(tmp_path) as line:
+        start = threading.Thread.start
+
+        def refused(thread: threading.Thread) -> None:
+            if thread.name == "runebook-line-call":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refused)
+            with connected(line) as call:
+                assert call.recv(1) == b""
+        assert ask(tmp_path, {"verb": "ping"}, PATIENCE_SECONDS) is not None

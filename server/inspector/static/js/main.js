@@ -29,3 +29,5 @@ await startLanguage();
 onKeyNeeded(askForKey);
 for (const [pattern, load] of Object.entries(VIEWS)) route(pattern, load);
 await startShell();
+// Every view is here before it is wanted: a browser that failed to load a module does not try again until the page is reloaded.
+(window.requestIdleCallback ?? setTimeout)(() => Object.values(VIEWS).forEach((load) => load().catch(() => {})));

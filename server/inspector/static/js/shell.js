@@ -1,5 +1,6 @@
 // What surrounds the views: top bar, sections, folders, shortcuts; it draws the view of the current place into <main>.
 
+import { get } from './api.js';
 import { fill, h, icon } from './dom.js';
 import { language, setLanguage, t } from './i18n.js';
 import { go, href, place, show, startRouter } from './router.js';
@@ -151,10 +152,19 @@ async function build(where, signal) {
     return [standing(facts), node];
   } catch (error) {
     if (error.name === 'AbortError') return null;
-    if (error.status === undefined) console.error(error); // a mistake of the page itself, not of the server
-    const shown = error.status === undefined ? { message: t('error.page'), hint: t('error.page.hint') } : error;
-    return failure(shown, show);
+    return error.status === undefined ? failure(await cause(error), () => location.reload()) : failure(error, show);
   }
+}
+
+/** Why a view did not come: nobody answers any more, or the page itself is mistaken. */
+async function cause(error) {
+  try {
+    await get('/about', {}, { quiet: true });
+  } catch (refused) {
+    if (refused.status === 0) return refused;
+  }
+  console.error(error);
+  return { message: t('error.page'), hint: t('error.page.hint') };
 }
 
 function standing(facts) {

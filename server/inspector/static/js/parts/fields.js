@@ -1,6 +1,6 @@
 // A form for the fields of a memory type, as both writing and editing use it.
 
-import { h } from '../dom.js';
+import { coded, h } from '../dom.js';
 import { named, t } from '../i18n.js';
 import { fieldName } from './marks.js';
 
@@ -76,7 +76,7 @@ export function livePreview(box, render, pauseMs = 300) {
       const nodes = await render(signal);
       if (!signal.aborted) box.replaceChildren(...[nodes].flat().filter(Boolean));
     } catch (error) {
-      if (error.name !== 'AbortError') box.replaceChildren(h('p', { class: 'muted' }, error.message, ' ', error.hint ?? ''));
+      if (error.name !== 'AbortError') box.replaceChildren(h('p', { class: 'muted' }, coded(error.message), ' ', coded(error.hint ?? '')));
     }
   };
   return {

@@ -24,6 +24,12 @@ export function failure(error, retry = null) {
       h('button', { type: 'button', class: 'button', on: { click: retry }, dataset: { testid: 'retry' } }, t('action.retry'))));
 }
 
+/** A failure in `box`, brought into sight: below a long text nobody would look for it. */
+export function complain(box, error) {
+  fill(box, failure(error));
+  box.firstElementChild.scrollIntoView({ block: 'nearest' });
+}
+
 /** A box that shows loading lines, then what `load` resolves to, or the error with a way to try again. */
 export function pending(load, lines = 4) {
   const box = h('div', { class: 'pending' });

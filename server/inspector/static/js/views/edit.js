@@ -12,7 +12,7 @@ import { diffTable } from '../parts/diff.js';
 import { counted, fieldInput, livePreview, settable, tagList } from '../parts/fields.js';
 import { fieldName, nameOf, typeBadge } from '../parts/marks.js';
 import { changed, receiptToast } from '../parts/receipt.js';
-import { failure } from '../parts/states.js';
+import { complain } from '../parts/states.js';
 
 /** Members of a PATCH: only what differs from the memory as it was opened. */
 export function difference(entry, draft) {
@@ -73,7 +73,7 @@ function editor(root, path, draft, keys, signal) {
       if (changed(answer.receipt)) window.dispatchEvent(new Event('changed'));
     } catch (error) {
       if (error.status === 412 && error.data?.current) decide(error.data.current);
-      else fill(problem, failure(error));
+      else complain(problem, error);
     } finally {
       save.disabled = false;
     }
@@ -115,7 +115,7 @@ function editor(root, path, draft, keys, signal) {
   form.addEventListener('submit', (event) => { event.preventDefault(); submit(); });
   keys.save = submit;
   fill(root,
-    h('header', { class: 'view-head' }, h('div', { class: 'memory-meta' }, typeBadge(draft.entry.memory_type)), h('h1', {}, `${t('edit.title')}: ${nameOf(draft.entry)}`)),
+    h('header', { class: 'view-head' }, h('div', { class: 'memory-meta' }, typeBadge(draft.entry.memory_type)), h('h1', {}, t('edit.title', { name: nameOf(draft.entry) }))),
     h('div', { class: 'edit-columns' }, form,
       h('div', { class: 'stack beside' },
         draft.beside && h('details', { class: 'card stack', open: true, dataset: { testid: 'beside' } }, h('summary', {}, t('conflict.beside')), rendered(draft.beside.html)),
@@ -154,7 +154,10 @@ async function look(draft, changes, signal) {
     fill(changes, diffTable(preview.rows));
     return rendered(preview.html);
   } catch (error) {
-    if (error.status !== 412) throw error;
+    if (error.status !== 412) {
+      fill(changes);
+      throw error;
+    }
     fill(changes, h('p', { class: 'warning' }, t('conflict.title')));
     return rendered((await send('POST', '/preview', { markdown: String(draft.values.content ?? '') }, { signal })).html);
   }

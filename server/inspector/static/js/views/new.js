@@ -9,7 +9,7 @@ import { confirmed } from '../parts/dialogs.js';
 import { counted, fieldInput, livePreview, settable } from '../parts/fields.js';
 import { ORDER, fieldName, lastName, typeName } from '../parts/marks.js';
 import { changed, receiptToast } from '../parts/receipt.js';
-import { failure } from '../parts/states.js';
+import { complain, failure } from '../parts/states.js';
 
 const DRAFT = 'new';
 const LOG = { name: 'daily_log', description: '', fields: [{ name: 'content', type: 'string', description: '', merge_op: 'patch' }] };
@@ -86,7 +86,7 @@ function formFor(type, draft, dirty, signal) {
     try {
       await remember(type, draft, own.concat(counts));
     } catch (error) {
-      fill(problem, failure(error));
+      complain(problem, error);
     } finally {
       create.disabled = false;
     }

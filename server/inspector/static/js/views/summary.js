@@ -9,7 +9,7 @@ import { confirmed } from '../parts/dialogs.js';
 import { livePreview } from '../parts/fields.js';
 import { when } from '../parts/marks.js';
 import { receiptToast } from '../parts/receipt.js';
-import { empty, failure } from '../parts/states.js';
+import { complain, empty } from '../parts/states.js';
 import { toast, toastError } from '../parts/toast.js';
 
 const DRAFT = 'rolling-summary';
@@ -62,7 +62,7 @@ function writing(now, signal) {
       await leave();
       receiptToast(answer.receipt, { undone: show });
     } catch (error) {
-      if (error.status !== 412 || !error.data.summary) { fill(beside, failure(error)); return; }
+      if (error.status !== 412 || !error.data.summary) { complain(beside, error); return; }
       seen = error.data.summary.sha256;
       toast(t('conflict.title'), { kind: 'bad', detail: t('conflict.text') });
       fill(beside, h('section', { class: 'card stack tight', dataset: { testid: 'beside' } }, h('h2', {}, t('conflict.beside')), rendered(error.data.summary.html)));
