@@ -23,8 +23,8 @@ from bench.scale import fill
 from bench.synthetic import told
 from bench.timing import latency
 from memory_core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
-from memory_core.index import vectors as log
-from memory_core.index.server_state import look
+from memory_core.index.vectors import log
+from memory_core.index.vectors.server_state import look
 from memory_core.memory import Memory, open_memory
 
 Mode = Literal["exact", "chroma", "http"]

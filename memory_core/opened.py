@@ -12,9 +12,9 @@ from functools import partial
 
 from memory_core.config import Config
 from memory_core.errors import RunebookError
+from memory_core.index.encoders.providers import open_embedder, open_reranker
 from memory_core.index.indexer import Indexer
-from memory_core.index.providers import open_embedder, open_reranker
-from memory_core.index.vector_index import open_vectors
+from memory_core.index.vectors.vector_index import open_vectors
 from memory_core.lifecycle.counted_model import CountedModel
 from memory_core.llm.client import Closeable, LLMClient
 from memory_core.llm.providers import open_client

@@ -25,8 +25,8 @@ from memory_core.version import program_version
 from server.apps.views import add_views, views_where_shown
 from server.clients import author_by_client
 from server.session import MemorySession, ServedStore
+from server.stdio.wire import prompt_faults, scrub_results
 from server.tools import build_tools
-from server.wire import prompt_faults, scrub_results
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ notification that fails spoils nothing.
 Promises: the figure rises with each notification; none follows the answer or the cancellation of its call; a call
 that takes long is heard of every few seconds, so that hosts see that it lives. A call without a token has no task.
 
-Does not: know what work there is. Needs the asyncio backend, like ``server.wire``.
+Does not: know what work there is. Needs the asyncio backend, like ``server.stdio.wire``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import anyio
 from mcp.server.mcpserver import Context
 
 from memory_core.model.waiting import Stage, listening
-from server.frames import scrub
+from server.stdio.frames import scrub
 
 _SILENT_SECONDS = 5.0
 _LAST_WORDS_SECONDS = 1.0

@@ -49,7 +49,7 @@ from memory_core.errors import AnswerUnusable, ModelFailed, ModelUnavailable, Ru
 from memory_core.llm.client import Completion, LLMRequest, StopReason, drive
 from memory_core.llm.strict_schema import system_text
 from memory_core.model.waiting import tell
-from server.frames import scrub
+from server.stdio.frames import scrub
 
 _logger = logging.getLogger(__name__)
 

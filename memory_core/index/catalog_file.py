@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from memory_core.errors import StorageFailed
 from memory_core.index.resting import DDL as RESTING_DDL
-from memory_core.index.sent import DDL as SENT_DDL
-from memory_core.index.vectors import DDL as VECTORS_DDL
+from memory_core.index.vectors.log import DDL as VECTORS_DDL
+from memory_core.index.vectors.sent import DDL as SENT_DDL
 from memory_core.index.waiting import DDL as WAITING_DDL
 from memory_core.storage import atomic
 from memory_core.storage.lock import StoreLock

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from memory_core.index.embedder import passages
-from memory_core.index.tokenizer import date_words
+from memory_core.index.encoders.embedder import passages
+from memory_core.index.words.tokenizer import date_words
 from memory_core.model.availability import expiry, is_active, is_pinned
 from memory_core.model.conversation import Message, search_text, transcript_line
 from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.errors import EmbeddingFailed, StoreBusy
 from memory_core.index import waiting
-from memory_core.index.vectors import VectorRow, append
+from memory_core.index.vectors.log import VectorRow, append
 from memory_core.storage import atomic
 from memory_core.storage.lock import StoreLock
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from memory_core.index.catalog import Catalog
-    from memory_core.index.embedder import Embedder
+    from memory_core.index.encoders.embedder import Embedder
     from memory_core.index.waiting import Passage
 
 #: A search embeds so many waiting passages itself; more are left to the background.

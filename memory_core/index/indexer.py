@@ -17,11 +17,11 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from memory_core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.index.catalog import Catalog
-from memory_core.index.embedder import Embedder
 from memory_core.index.embedding import PassageEmbedding, Progress
+from memory_core.index.encoders.embedder import Embedder
 from memory_core.index.following import FOLLOW_SECONDS, Behind, Follower, TypeAt
-from memory_core.index.vector_index import VectorIndex
-from memory_core.index.vectors import count, prune, unsound
+from memory_core.index.vectors.log import count, prune, unsound
+from memory_core.index.vectors.vector_index import VectorIndex
 from memory_core.index.waiting import await_missing, dead_vectors, passage_count
 from memory_core.storage.ledger import Ledger
 from memory_core.storage.quiet import await_quiet

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 
 from memory_core.errors import InvalidInput, NotFound, RunebookError
-from memory_core.index.tokenizer import distinct_words
+from memory_core.index.words.tokenizer import distinct_words
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
 from memory_core.model.filename import fold
 from memory_core.model.uri import MemoryUri

@@ -12,19 +12,19 @@ from datetime import date
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_core.index import lexical
 from memory_core.index.catalog import Position, Saying
 from memory_core.index.filter import Condition
 from memory_core.index.indexer import Indexer
-from memory_core.index.tokenizer import exact_terms, mentioned, query_terms
-from memory_core.index.vectors import log_head
+from memory_core.index.vectors.log import log_head
+from memory_core.index.words import lexical
+from memory_core.index.words.tokenizer import exact_terms, mentioned, query_terms
 from memory_core.model.calendar_span import month_days
 from memory_core.model.time_expression import TimeSpan
 from memory_core.retrieval.cache import RecentCache
 from memory_core.scoring.fusion import DATE_TOLERANCE, Candidate, Question, date_share
 
 if TYPE_CHECKING:
-    from memory_core.index.embedder import Vectors
+    from memory_core.index.encoders.embedder import Vectors
 
 CANDIDATES = 100
 _MOST_CANDIDATES = 20_000

@@ -15,7 +15,7 @@ from memory_core.storage.ledger import Ledger
 from memory_core.storage.tables.model_calls import ModelCalls
 
 if TYPE_CHECKING:
-    from memory_core.index.server_state import ServerState
+    from memory_core.index.vectors.server_state import ServerState
 
 _ARCHIVE = "viking://archive"
 _SEGMENTS = "*/segments/*.md"
@@ -216,7 +216,7 @@ def collect(
 def _server(indexer: Indexer, spaces: Sequence[str], *, whole: bool) -> ServerState | None:
     if indexer.vectors.server is None:
         return None
-    from memory_core.index.server_state import look
+    from memory_core.index.vectors.server_state import look
 
     found = look(indexer.vectors.server, indexer.catalog.connection(), spaces)
     return found if whole else replace(found, place="", hint=None)

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from memory_core.index.tokenizer import distinct_words
+from memory_core.index.words.tokenizer import distinct_words
 from memory_core.model.conversation import Message, search_text
 
 _LINES = 6

@@ -14,7 +14,7 @@ from heapq import nlargest
 from typing import cast, get_args
 
 from memory_core.index.catalog import Entry, Voice
-from memory_core.index.embedder import Scale
+from memory_core.index.encoders.embedder import Scale
 from memory_core.model.hits import Hit, Rival
 from memory_core.model.moment import read_moment
 from memory_core.model.relations import outdoes

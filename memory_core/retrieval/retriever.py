@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from memory_core.config import Config
 from memory_core.errors import ContentRejected, EmbeddingFailed, InvalidInput
-from memory_core.index import lexical
 from memory_core.index.catalog import Entry
 from memory_core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.index.indexer import Indexer
-from memory_core.index.tokenizer import distinct_words, query_terms, says_something
+from memory_core.index.words import lexical
+from memory_core.index.words.tokenizer import distinct_words, query_terms, says_something
 from memory_core.model.changes import Similar
 from memory_core.model.han import simplified
 from memory_core.model.hits import FindResult, Hit
@@ -34,8 +34,8 @@ from memory_core.scoring.fusion import jaccard
 from memory_core.storage.ledger import Ledger
 
 if TYPE_CHECKING:
-    from memory_core.index.embedder import Embedder, Scale, Vectors
-    from memory_core.index.reranker import Reranker
+    from memory_core.index.encoders.embedder import Embedder, Scale, Vectors
+    from memory_core.index.encoders.reranker import Reranker
 
 _LIMIT = 100
 _QUERY_LIMIT_CHARS = 20_000

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from memory_core.index.tokenizer import distinct_words
+from memory_core.index.words.tokenizer import distinct_words
 from memory_core.model import language
 from memory_core.model.duplicates import signature
 from memory_core.model.han import simplified

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from memory_core.index.tokenizer import distinct_words
+from memory_core.index.words.tokenizer import distinct_words
 from memory_core.model.daily_log import DEFAULT_SALIENCE, LogEntry, log_uri
 from memory_core.model.operations import MemoryData, WriteOp
 from memory_core.model.record import CONTENT

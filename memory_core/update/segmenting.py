@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
-from memory_core.index.keywords import comparable, cosine, joined, terms
+from memory_core.index.words.keywords import comparable, cosine, joined, terms
 from memory_core.model.record import first_words, summary_line
 from memory_core.model.segment import EXTRACT, PERSON, Segment, SegmentPage
 from memory_core.scoring.heat import segment_similarity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory_core.index.keywords import keywords
+from memory_core.index.words.keywords import keywords
 from memory_core.model.changes import text_sha256
 from memory_core.model.conversation import Message, parse_lines, search_text, transcript_line
 from memory_core.model.exchange import exchanges, opener_of, speaker_of

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from memory_core.config import Config
     from memory_core.errors import StorageFailed
     from memory_core.memory import Memory
-    from server.line_pipes import LinePipe
     from server.local.place import Place
     from server.session import ServedStore
+    from server.stdio.line_pipes import LinePipe
 
 _DEFAULT_PORT = 8848
 _USAGE = """\
@@ -93,11 +93,11 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _serve_stdio(arguments: argparse.Namespace) -> int:
-    from server.standard_streams import StandardStreams
+    from server.stdio.standard_streams import StandardStreams
 
     config = settings_of(arguments)
     with StandardStreams.divert() as streams:  # before any import that might print
-        from server.line_pipes import DescriptorPipe
+        from server.stdio.line_pipes import DescriptorPipe
 
         return _serve_here(config, DescriptorPipe(streams.stdin_fd, streams.stdout_fd))
 
@@ -107,7 +107,7 @@ def _serve_here(config: Config, pipe: LinePipe, private: bool = False) -> int:
     import anyio
 
     from server.app import build_server
-    from server.wire import serve_pipe
+    from server.stdio.wire import serve_pipe
 
     def line(store: ServedStore) -> Callable[[], None]:
         from memory_core.storage.file_store import STATE_NAME
@@ -123,12 +123,12 @@ def _serve_here(config: Config, pipe: LinePipe, private: bool = False) -> int:
 
 def _serve_shared(arguments: argparse.Namespace) -> int:
     """Pass on what a host says to the server that all hosts share."""
-    from server.standard_streams import StandardStreams
+    from server.stdio.standard_streams import StandardStreams
 
     gc.enable()
     with StandardStreams.divert() as streams:
-        from server.line_pipes import DescriptorPipe
         from server.local.bridge import Bridge
+        from server.stdio.line_pipes import DescriptorPipe
 
         host = DescriptorPipe(streams.stdin_fd, streams.stdout_fd)
         return Bridge(

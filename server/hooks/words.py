@@ -19,9 +19,9 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memory_core.index import lexical
 from memory_core.index.filter import Condition, every, in_use, private_elsewhere
-from memory_core.index.tokenizer import query_terms
+from memory_core.index.words import lexical
+from memory_core.index.words.tokenizer import query_terms
 from memory_core.retrieval.formats import Blocks
 from memory_core.retrieval.intent import is_small_talk
 from memory_core.retrieval.packing import Piece, pack

@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from server.line_pipes import LINE_LIMIT_BYTES, Line, Oversized
 from server.local.channel import Channel, ChannelBroken
 from server.session import ServedStore
+from server.stdio.line_pipes import LINE_LIMIT_BYTES, Line, Oversized
 
 #: Before a line that was too long to keep: its length and its two ends follow as JSON.
 OVERSIZED = b"\x00"
@@ -26,7 +26,7 @@ _ACCEPT_SECONDS = 5.0
 
 
 class ChannelPipe:
-    """A client at the other end of a channel, as ``server.wire`` serves it; one frame a line."""
+    """A client at the other end of a channel, as ``server.stdio.wire`` serves it; one frame a line."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -121,7 +121,7 @@ class Attachments:
         import anyio
 
         from server.app import build_server
-        from server.wire import serve_attached
+        from server.stdio.wire import serve_attached
 
         folder = request.get("cwd")
         server = build_server(

@@ -22,11 +22,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from server.line_pipes import Line, LinePipe, Oversized
 from server.local.attached import GOODBYE, ChannelPipe, pack
 from server.local.background import LOG_NAME, shared_servers, signals, start
 from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken
 from server.local.relay import Conversation
+from server.stdio.line_pipes import Line, LinePipe, Oversized
 
 if TYPE_CHECKING:
     import subprocess

@@ -106,7 +106,7 @@ def test_an_edit_is_previewed_saved_shown_as_a_difference_and_undone(page: Page,
     sees(page, "title", "待办 Kyoto")
     sees(page, "body", "garden")
     assert "抹茶" in text_on_disk(site, "notes/待办 Kyoto.md")
-    assert page.get_by_test_id("version").count() == 2
+    page.get_by_test_id("version").nth(1).wait_for()
     page.get_by_test_id("toast-action").click()
     sees(page, "body", "tea house")
     assert "tea house" in text_on_disk(site, "notes/待办 Kyoto.md")

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from memory_core.config import Config, EmbeddingConfig
 from memory_core.errors import InvalidFilter
-from memory_core.index import indexer, vectors
+from memory_core.index import indexer
 from memory_core.index.documents import memory_document, session_growth
 from memory_core.index.filter import compile_filter, utc
+from memory_core.index.vectors import log as vectors
 from memory_core.index.waiting import dead_vectors
 from memory_core.memory import Memory, open_memory
 from memory_core.model.conversation import parse_messages

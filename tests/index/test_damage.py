@@ -15,7 +15,7 @@ import pytest
 
 from memory_core.config import Config, EmbeddingConfig
 from memory_core.errors import StorageFailed
-from memory_core.index import vectors
+from memory_core.index.vectors import log as vectors
 from memory_core.memory import Memory, open_memory
 from memory_core.storage.sqlite.database import Database, DatabaseDamaged
 from tests.index import damage

@@ -15,10 +15,12 @@ import pytest
 
 from memory_core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.errors import EmbeddingFailed
-from memory_core.index import calibration, embedding, vectors, waiting
-from memory_core.index.embedder import BundledEmbedder, Scale
+from memory_core.index import embedding, waiting
 from memory_core.index.embedding import Progress
-from memory_core.index.loading import BackgroundModel
+from memory_core.index.encoders import calibration
+from memory_core.index.encoders.embedder import BundledEmbedder, Scale
+from memory_core.index.encoders.loading import BackgroundModel
+from memory_core.index.vectors import log as vectors
 from memory_core.memory import Memory, open_memory
 from server.cli import main
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from memory_core.config import Config
-from memory_core.index.embedder import BundledEmbedder
+from memory_core.index.encoders.embedder import BundledEmbedder
 from memory_core.lifecycle.maintenance.topics import batches, packed, topics
 from memory_core.llm.client import Completion, LLMRequest, TokenUsage
 from memory_core.llm.scripted import ScriptedLLM

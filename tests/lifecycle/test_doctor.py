@@ -19,9 +19,9 @@ import pytest
 
 from memory_core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.errors import StorageFailed
-from memory_core.index.chroma import collection_name
-from memory_core.index.providers import open_embedder
-from memory_core.index.sealing import SealedIndex
+from memory_core.index.encoders.providers import open_embedder
+from memory_core.index.vectors.chroma import collection_name
+from memory_core.index.vectors.sealing import SealedIndex
 from memory_core.lifecycle.doctor.doctor import examine, repair
 from memory_core.lifecycle.doctor.findings import Report, Severity
 from memory_core.memory import Memory, open_memory

@@ -12,7 +12,7 @@ import pytest
 
 from memory_core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.errors import EmbeddingFailed
-from memory_core.index.embedder import Scale
+from memory_core.index.encoders.embedder import Scale
 from memory_core.memory import Memory, open_memory
 from memory_core.model.project import ProjectScope
 from memory_core.model.time_expression import TimeSpan

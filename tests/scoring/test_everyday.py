@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_core.index.tokenizer import ENGLISH_STOP_WORDS, index_tokens
+from memory_core.index.words.tokenizer import ENGLISH_STOP_WORDS, index_tokens
 from memory_core.scoring.everyday import filler_texts
 from memory_core.scoring.fusion import FILLER_ROWS
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.index.tokenizer import index_tokens, query_terms
+from memory_core.index.words.tokenizer import index_tokens, query_terms
 from memory_core.scoring.everyday import filler_texts
 from memory_core.scoring.fusion import (
     AFTER_SHARE,

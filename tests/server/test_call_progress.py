@@ -19,7 +19,7 @@ from mcp.types import CallToolResult, CreateMessageRequestParams, CreateMessageR
 
 from memory_core.config import Config
 from memory_core.errors import StorageFailed
-from memory_core.index.loading import BackgroundModel
+from memory_core.index.encoders.loading import BackgroundModel
 from memory_core.memory import open_memory
 from memory_core.model.waiting import listening
 from memory_core.storage.lock import store_lock

@@ -44,7 +44,7 @@ from memory_core.errors import ModelFailed, RunebookError
 from memory_core.llm.client import Completion, LLMRequest, StopReason, Turn
 from server import sampling
 from server.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
-from server.wire import scrub_results, serve_stdio
+from server.stdio.wire import scrub_results, serve_stdio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memory_core.index.keywords import keywords
+from memory_core.index.words.keywords import keywords
 from memory_core.model.conversation import dump_lines, parse_messages
 from memory_core.model.exchange import exchanges
 from memory_core.model.forgetting import without_lines

@@ -8,8 +8,6 @@ import zlib
 from collections.abc import Iterator
 
 from memory_core.errors import StorageFailed
-from memory_core.index import vectors
-from memory_core.index.chroma import collection_name
 from memory_core.index.documents import (
     Document,
     is_searchable,
@@ -18,9 +16,11 @@ from memory_core.index.documents import (
     memory_document,
     session_growth,
 )
-from memory_core.index.embedder import PASSAGE_LIMIT_COUNT
+from memory_core.index.encoders.embedder import PASSAGE_LIMIT_COUNT
 from memory_core.index.following import numbered
-from memory_core.index.snapshot import Snapshots
+from memory_core.index.vectors import log as vectors
+from memory_core.index.vectors.chroma import collection_name
+from memory_core.index.vectors.snapshot import Snapshots
 from memory_core.index.waiting import passages_without_vector
 from memory_core.lifecycle.doctor.examination import Subject, damage_of
 from memory_core.lifecycle.doctor.findings import Finding, Severity, gathered

@@ -18,9 +18,9 @@ def check_server(subject: Subject) -> Iterator[Finding]:
     """Findings on the server; none where vectors are kept in the store alone."""
     if subject.config.index.mode != "http":
         return
-    from memory_core.index.chroma_place import place_of
-    from memory_core.index.chroma_server import ChromaServer
-    from memory_core.index.server_state import look
+    from memory_core.index.vectors.chroma_place import place_of
+    from memory_core.index.vectors.chroma_server import ChromaServer
+    from memory_core.index.vectors.server_state import look
 
     try:
         place = place_of(subject.config.index, os.environ)

@@ -17,9 +17,9 @@ from pathlib import Path
 from memory_core.config import Config
 from memory_core.errors import RunebookError, StorageFailed
 from memory_core.index.catalog import Catalog
-from memory_core.index.providers import open_embedder
-from memory_core.index.snapshot import Snapshots
-from memory_core.index.vectors import prune, unsound
+from memory_core.index.encoders.providers import open_embedder
+from memory_core.index.vectors.log import prune, unsound
+from memory_core.index.vectors.snapshot import Snapshots
 from memory_core.index.waiting import await_missing
 from memory_core.lifecycle.doctor.checks_folder import check_folder, open_to_others, stale_files
 from memory_core.lifecycle.doctor.checks_hooks import check_hooks

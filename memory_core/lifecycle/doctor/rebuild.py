@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memory_core.index.catalog import Catalog, Position
 from memory_core.index.following import Behind, Follower
-from memory_core.index.sent import begin_anew
+from memory_core.index.vectors.sent import begin_anew
 from memory_core.index.waiting import await_missing
 from memory_core.registry import MemoryTypeRegistry
 from memory_core.storage.file_store import INDEX_NAME

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from memory_core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.index.documents import MESSAGES_NAME
 from memory_core.index.indexer import Indexer
-from memory_core.index.vectors import prune
+from memory_core.index.vectors.log import prune
 from memory_core.lifecycle.history.history import History
 from memory_core.lifecycle.history.undo import Undoer
 from memory_core.model.changes import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status

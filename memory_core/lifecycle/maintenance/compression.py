@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memory_core.errors import EmbeddingFailed, RunebookError
 from memory_core.index.filter import utc
-from memory_core.index.tokenizer import distinct_words
+from memory_core.index.words.tokenizer import distinct_words
 from memory_core.lifecycle.maintenance.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
 from memory_core.lifecycle.maintenance.topics import Similarity, batches, packed, topics
 from memory_core.lifecycle.maintenance.upkeep import BATCH_FILES, Upkeep

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memory_core.errors import EmbeddingFailed
-from memory_core.index.embedder import Embedder
+from memory_core.index.encoders.embedder import Embedder
 from memory_core.model.han import simplified
 from memory_core.scoring.fusion import Calibration
 from memory_core.update.segmenting import Likeness, by_terms
