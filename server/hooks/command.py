@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from memory_core.errors import InvalidInput
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 #: Not an event of a host: stores what earlier hooks left notes of.
 TAKE_IN = "pending"
-#: Loading what looks into the catalog takes so long. It is kept from a server, whose model may still be loading; with
-#: less left nothing is begun.
-_WORDS_SECONDS = 0.1
+#: A server that has not answered a prompt so long after our own code was loaded may be busy, or its model loading:
+#: words are looked for meanwhile.
+_HEAD_START_SECONDS = 0.02
+#: With less left nothing is begun.
 _LEAST_SECONDS = 0.06
 #: A server gets this share of the time; the rest is for doing it here.
 _LINE_SHARE = 0.5
@@ -115,22 +117,33 @@ def _given() -> Any:
 
 def _text(arguments: argparse.Namespace, wishes: Wishes, read: HookEvent, deadline: Deadline) -> tuple[str, bool]:
     """What the host's model is told: a server's word, else our own; and whether it is that."""
-    is_prompt = read.name == events.USER_PROMPT
-    seconds = deadline.left_seconds - _WORDS_SECONDS if is_prompt else _LINE_SHARE * deadline.left_seconds
-    answered = _asked(wishes, read, seconds)
+    if read.name == events.USER_PROMPT:
+        return _recalled(wishes, read, deadline)
+    answered = _asked(wishes, read, _LINE_SHARE * deadline.left_seconds)
     if answered is not None:
         return str(answered.get("text") or ""), False
-    if not is_prompt:
-        if read.is_fresh:
-            from server.hooks.words import forget_given
+    if read.is_fresh:
+        from server.hooks.words import forget_given
 
-            forget_given(wishes.state, read.session_id)
-        return _opened(arguments, read).text, True
-    if deadline.left_seconds < _LEAST_SECONDS:
-        return "", True
-    from server.hooks.words import recall
+        forget_given(wishes.state, read.session_id)
+    return _opened(arguments, read).text, True
 
-    return recall(wishes.state, wishes.values, read), True
+
+def _recalled(wishes: Wishes, read: HookEvent, deadline: Deadline) -> tuple[str, bool]:
+    """What bears on a prompt, as ``_text``: a server is asked, and a slow one does not keep words from being found."""
+    answers: list[dict[str, Any] | None] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(_asked(wishes, read, deadline.left_seconds)), name="runebook-ask", daemon=True
+    )
+    asking.start()
+    from server.hooks.words import recall  # while the server thinks
+
+    asking.join(_HEAD_START_SECONDS)
+    own = ""
+    if answers[:1] in ([], [None]) and deadline.left_seconds >= _LEAST_SECONDS:
+        own = recall(wishes.state, wishes.values, read)
+    told = answers[0] if answers else None
+    return (own, True) if told is None else (str(told.get("text") or ""), False)
 
 
 def _store(arguments: argparse.Namespace, wishes: Wishes, read: HookEvent, deadline: Deadline) -> None:

@@ -335,6 +335,30 @@ def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeyp
     assert stored(tmp_path / "h", "left") == ["旧"]
 
 
+def test_a_server_that_is_busy_does_not_keep_words_from_being_found(hook: Hook, tmp_path: Path) -> None:
+    answered = threading.Event()
+
+    def busy(_request: Any) -> dict[str, Any]:
+        answered.wait(_PATIENCE_SECONDS)
+        return {"ok": True, "text": "too late"}
+
+    with opened(tmp_path / "h") as memory:
+        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        line = Line(memory.store.files.state, busy)
+        begun = time.monotonic()
+        try:
+            told = context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
+            assert time.monotonic() - begun < _PATIENCE_SECONDS / 3, "it waited for the server"
+        finally:
+            answered.set()
+            line.close()
+        for thread in threading.enumerate():
+            if thread.name == "runebook-ask":
+                thread.join(_PATIENCE_SECONDS)
+    assert "5433" in told
+    assert "too late" not in told
+
+
 def test_a_server_stores_what_hooks_left_when_it_starts(tmp_path: Path) -> None:
     given = {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
     pending.leave(tmp_path / "h" / ".state", "session-end", "generic", given)
