@@ -26,6 +26,8 @@ from bench.stores import opened, serve
 from bench.synthetic import told, write_operation
 from bench.timing import settle
 
+#: People think between prompts; a server that is asked again at once still works on the one before.
+_PAUSE_SECONDS = 0.5
 _BATCH = 200
 _EVENTS = ("user-prompt", "session-start", "post-read", "pre-compact", "session-end")
 
@@ -65,6 +67,7 @@ def _measure(folder: Path, home: Path, runs: int, memories: int) -> None:
         times: list[float] = []
         answered = 0
         for run in range(runs):
+            time.sleep(_PAUSE_SECONDS)
             given = _event(folder, event, f"{event}-{run}-{time.time_ns()}", run * 37 % memories)
             command = [sys.executable, "-m", "server.cli", "hook", event, "--home", str(home)]
             milliseconds, output = _timed(command, json.dumps(given).encode())
