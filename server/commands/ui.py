@@ -43,6 +43,7 @@ def register(commands: Commands) -> None:
 
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
+    import server.api.application  # noqa: F401 - the page asks it at once
     from server.app import build_server
     from server.commands.tokens import open_tokens
     from server.http.serving import serve

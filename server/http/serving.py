@@ -43,8 +43,9 @@ from server.session import ServedStore
 
 _logger = logging.getLogger(__name__)
 _DEFAULTS = HttpConfig()
-_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_ALLOW = b", ".join(name.encode() for name in sorted(_METHODS - {"OPTIONS"}))
+#: What the transports know; a HEAD would open a stream there.
+_METHODS = frozenset({"GET", "POST", "DELETE", "OPTIONS"})
+_MORE_METHODS = _METHODS | {"HEAD", "PUT", "PATCH"}
 _FRAMED_TWICE = frozenset({b"content-length", b"transfer-encoding"})
 _PATH = "/mcp"
 _API = "/api/"
@@ -97,6 +98,8 @@ def build_app(
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         if store is not None:  # for as long as the app runs: the API has no sessions that would hold it open
             store.acquire()
+            if owner_key is not None:  # its owner opens the page now, and will search
+                store.warm()
         try:
             async with server.session_manager.run():
                 yield
@@ -167,8 +170,9 @@ class _Boundary:
             return
         answer = _Answer(send, is_page=is_page(scope))
         try:
-            if scope["method"] not in _METHODS:
-                await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", _ALLOW)])
+            if scope["method"] not in (methods := _methods_of(scope)):
+                allowed = b", ".join(name.encode() for name in sorted(methods - {"OPTIONS"}))
+                await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", allowed)])
             elif {name for name, _ in scope["headers"]} >= _FRAMED_TWICE:
                 # A proxy that goes by the other one would take the rest of the body for a request of its own.
                 await refuse(answer.send, 400, "Bad Request", [(b"connection", b"close")])
@@ -183,6 +187,10 @@ class _Boundary:
                 _logger.error("a request failed: %s", type(error).__name__)
             _logger.debug("a request failed", exc_info=error)
             await answer.end(500, "Internal Server Error")
+
+
+def _methods_of(scope: Scope) -> frozenset[str]:
+    return _MORE_METHODS if is_page(scope) or scope["path"].startswith(_API) else _METHODS
 
 
 class _Answer:

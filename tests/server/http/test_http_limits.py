@@ -207,6 +207,16 @@ def test_garbage_gets_a_refusal_or_nothing(http_server: HttpServer, number: int)
     assert send(http_server, "POST", "/mcp", OPENING).status == 200
 
 
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "PATCH"])
+@pytest.mark.parametrize("path", ["/mcp", "/sse", "/metrics"])
+def test_what_clients_of_the_protocol_never_send_opens_no_stream(
+    http_server: HttpServer, method: str, path: str
+) -> None:
+    said = raw(http_server, f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 405 ")
+    assert b"allow: DELETE, GET, POST\r\n" in said
+
+
 def test_random_bytes_do_not_bring_the_server_down(http_server: HttpServer) -> None:
     rolls = random.Random(20261121)
     start = head(http_server, "POST /mcp HTTP/1.1", "Content-Type: application/json", "Content-Length: 40")
