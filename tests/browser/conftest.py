@@ -135,7 +135,7 @@ def watched_page(browser: Browser, site: Site, **options: Any) -> Iterator[tuple
         context.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright keeps an event loop in the thread: no test elsewhere may find it there
 def browser() -> Iterator[Browser]:
     with started_browser() as browser:
         yield browser
