@@ -33,9 +33,6 @@ from memory_core.update.working_memory import WorkingMemory
 from memory_core.wiring import load_registry
 
 _log = logging.getLogger(__name__)
-_REQUEST_ID_CHARS = 256
-#: New memories of one commit whose neighbours the receipt names.
-_COMPARED = 8
 
 
 def open_memory(

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Path, Query, Response
 from memory_core.memory import Memory
 from memory_core.model.changes import CommitReceipt, Status
 from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS
-from memory_core.model.memory_file import parse
 from memory_core.model.text_diff import side_by_side
 from memory_core.retrieval.catalogue import LIMIT_MOST, EntryFilter
 from server.api import answers
@@ -182,7 +181,7 @@ def _preview(memory: Memory, edit: EntryEdit, found: Stored) -> dict[str, Any]:
     after = next((change.after for change in changes if change.uri == found.uri), None)
     now = described(memory, found.uri, found.text if after is None else after)
     rows = side_by_side(found.text, now.text)
-    return {"html": render(parse(now.text).body), "rows": [row.as_dict() for row in rows]}
+    return {"html": render(now.file.body), "rows": [row.as_dict() for row in rows]}
 
 
 def _expect_same(memory: Memory, found: Stored, seen: str | None) -> None:

@@ -16,7 +16,7 @@ from memory_core.lifecycle.history.history import History
 from memory_core.merge.fields import derive
 from memory_core.model.access import Access
 from memory_core.model.changes import text_sha256
-from memory_core.model.memory_file import parse
+from memory_core.model.memory_file import MemoryFile, parse
 from memory_core.model.record import MemoryRecord, read_record
 from memory_core.model.schema import MemoryType
 from memory_core.model.uri import SCHEME, MemoryUri
@@ -38,12 +38,14 @@ class Stored:
     Attributes:
         uri: Where it is.
         text: The whole of it.
+        file: The same, parted into body and trailer.
         memory_type: Its type; None for a file of none.
         record: What its type makes of it; None likewise.
     """
 
     uri: MemoryUri
     text: str
+    file: MemoryFile
     memory_type: MemoryType | None
     record: MemoryRecord | None
 
@@ -79,12 +81,12 @@ def described(memory: Memory, uri: MemoryUri, text: str) -> Stored:
     file = parse(text)
     memory_type = memory.registry.type_at(uri, file.type_name) if markdown else None
     record = None if memory_type is None else read_record(memory_type, file, uri.name.removesuffix(".md"))
-    return Stored(uri, text, memory_type, record)
+    return Stored(uri, text, file, memory_type, record)
 
 
 def is_editable(memory: Memory, found: Stored) -> bool:
     """Whether the caller may change the memory by its fields."""
-    if memory.access is not Access.READ_WRITE or found.memory_type is None or parse(found.text).damage is not None:
+    if memory.access is not Access.READ_WRITE or found.memory_type is None or found.file.damage is not None:
         return False
     own = {("user", memory.config.user_space, "memories"), ("agent", memory.config.agent_space, "memories")}
     return found.uri.parts[:3] in own
@@ -92,8 +94,7 @@ def is_editable(memory: Memory, found: Stored) -> bool:
 
 def entry_facts(memory: Memory, found: Stored) -> dict[str, Any]:
     """All of a memory, in the shape of ``answers.Entry``."""
-    document = _document(found)
-    file = parse(found.text)
+    document, file = _document(found), found.file
     meta = dict(file.trailer or {}) if found.record is None else dict(found.record.meta)
     version, source = meta.get("version"), meta.get("source")
     facts = memory.catalogue.summary(document).as_dict()

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server.private_file import make_private, write_json
+
 _FOLDER = ("hooks", "pending")
 _SUFFIX = ".json"
 _LIMIT_BYTES = 16 * 1024 * 1024
@@ -57,16 +59,8 @@ def leave(state: Path, event: str, host: str, given: Mapping[str, Any], spaces: 
     make_private(folder)
     now = time.time()
     name = f"{int(now * 1e9):020d}-{os.getpid()}"
-    draft, path = folder / f"{name}.draft", folder / f"{name}{_SUFFIX}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-            json.dump({"event": event, "host": host, "given": given, "at": now, "spaces": spaces}, stream)
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink()
-        raise
+    path = folder / f"{name}{_SUFFIX}"
+    write_json(path, {"event": event, "host": host, "given": given, "at": now, "spaces": spaces})
     return path
 
 
@@ -117,11 +111,3 @@ def _read(path: Path, content: bytes) -> Note | None:
         return Note(path, str(value["event"]), str(value["host"]), given, float(value["at"]), whose)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
-
-
-def make_private(folder: Path) -> None:
-    """The folder and those above it, each private to the user."""
-    if not folder.is_dir():
-        make_private(folder.parent)
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)

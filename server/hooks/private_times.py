@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from server.hooks.pending import make_private
+from server.private_file import make_private, write_json
 
 _FOLDER = ("hooks", "private")
 _KEPT_SECONDS = 60 * 86_400.0
@@ -85,9 +85,9 @@ def note(state: Path, folder: str, client: int, *, private: bool, now: float | N
         is_on = [path for path in place.glob(f"{whose}*.json") if _read(path)["until"] is None]
         if private and not is_on:
             facts = {"pid": os.getpid(), "since": at, "until": None, "folder": folder}
-            _write(place / f"{whose}{int(at * 1e6)}.json", facts)
+            write_json(place / f"{whose}{int(at * 1e6)}.json", facts)
         for path in () if private else is_on:
-            _write(path, {**_read(path), "until": at})
+            write_json(path, {**_read(path), "until": at})
     except (OSError, ValueError, KeyError, TypeError) as error:
         import logging  # not on the way of a hook
 
@@ -104,7 +104,7 @@ def periods(state: Path) -> list[Period]:
                 until = known["until"]
                 if until is None and not _runs(int(known["pid"])):
                     until = time.time()
-                    _write(path, {**known, "until": until})
+                    write_json(path, {**known, "until": until})
                 if until is not None and until < time.time() - _KEPT_SECONDS:
                     path.unlink()
                     continue
@@ -146,11 +146,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError("it is no object")
     return value
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    draft = path.with_suffix(".draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-        json.dump(value, stream)
-    draft.replace(path)

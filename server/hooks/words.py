@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -28,8 +27,8 @@ from memory_core.retrieval.packing import Piece, pack
 from memory_core.scoring.fusion import Candidate, fuse, is_relevant
 from server.hooks.event import HookEvent
 from server.hooks.output import TEXT_LIMIT_CHARS
-from server.hooks.pending import make_private
 from server.hooks.transcript import last_said
+from server.private_file import make_private, write_json
 
 _INDEX = "index.sqlite3"
 _CANDIDATES = 40
@@ -205,11 +204,7 @@ class _Given:
         self.uris.update(uris)
         with contextlib.suppress(OSError):
             make_private(self._path.parent)
-            draft = self._path.with_suffix(f".{os.getpid()}")
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-                json.dump(sorted(self.uris), stream)
-            draft.replace(self._path)
+            write_json(self._path, sorted(self.uris))
 
 
 def forget_given(state: Path, session_id: str | None = None) -> None:

@@ -168,9 +168,11 @@ class _Boundary:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(send, is_page=is_page(scope))
+        for_page = is_page(scope)
+        methods = _MORE_METHODS if for_page or scope["path"].startswith(_API) else _METHODS
+        answer = _Answer(send, is_page=for_page)
         try:
-            if scope["method"] not in (methods := _methods_of(scope)):
+            if scope["method"] not in methods:
                 allowed = b", ".join(name.encode() for name in sorted(methods - {"OPTIONS"}))
                 await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", allowed)])
             elif {name for name, _ in scope["headers"]} >= _FRAMED_TWICE:
@@ -187,10 +189,6 @@ class _Boundary:
                 _logger.error("a request failed: %s", type(error).__name__)
             _logger.debug("a request failed", exc_info=error)
             await answer.end(500, "Internal Server Error")
-
-
-def _methods_of(scope: Scope) -> frozenset[str]:
-    return _MORE_METHODS if is_page(scope) or scope["path"].startswith(_API) else _METHODS
 
 
 class _Answer:

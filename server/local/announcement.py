@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from server.local.channel import KEY_BYTES, PROTOCOL, Channel, ChannelBroken, call
+from server.private_file import write_json
 
 FOLDER_NAME = "lines"
 _SUFFIX = ".json"
@@ -99,16 +100,8 @@ def announce(state: Path, announcement: Announcement) -> Path:
     folder = make_folder(state)
     _clear_away(state)
     name = f"{announcement.pid}-{os.urandom(4).hex()}"
-    draft, path = folder / f"{name}.draft", folder / f"{name}{_SUFFIX}"
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            json.dump(announcement._replace(state=os.path.realpath(state))._asdict(), file)
-        draft.replace(path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
+    path = folder / f"{name}{_SUFFIX}"
+    write_json(path, announcement._replace(state=os.path.realpath(state))._asdict())
     return path
 
 

@@ -7,7 +7,6 @@ Without a browser the tests are skipped and say so; with ``RUNEBOOK_BROWSER=requ
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,17 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.story import tell
+from tests.chromium import started_browser
 from tests.fork_server import starter
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-ARGUMENTS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
-)
 PATIENCE_MS = 10_000
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _REFUSED = "Failed to load resource: the server responded with a status of "
 _STOP_SECONDS = 20
 
@@ -69,11 +64,6 @@ class Watch:
 Visit = Callable[..., "Page"]
 
 
-def browser_program() -> str | None:
-    """The browser that the system has."""
-    return next(filter(None, map(shutil.which, _NAMES)), None)
-
-
 @contextmanager
 def serving_page(home: Path, *options: str) -> Iterator[Site]:
     """``runebook ui`` on the store at ``home``."""
@@ -95,27 +85,6 @@ def serving_page(home: Path, *options: str) -> Iterator[Site]:
         process.stdout.close()
         process.terminate()
         process.wait(_STOP_SECONDS)
-
-
-@contextmanager
-def started_browser() -> Iterator[Browser]:
-    """The system's browser, or why there is none."""
-    program = browser_program()
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        program = None
-    if program is None:
-        said = "the browser tests need Chromium and the Python package playwright"
-        if os.environ.get("RUNEBOOK_BROWSER") == "required":
-            pytest.fail(said)
-        pytest.skip(said)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
-        try:
-            yield browser
-        finally:
-            browser.close()
 
 
 @contextmanager

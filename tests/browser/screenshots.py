@@ -21,8 +21,9 @@ import numpy as np
 from memory_core.config import Config, MaintenanceConfig, TiersConfig
 from memory_core.memory import open_memory
 from memory_core.storage.author import authored
-from tests.browser.conftest import serving_page, started_browser, watched_page
+from tests.browser.conftest import serving_page, watched_page
 from tests.browser.story import AGENT, STYLE, USER, tell
+from tests.chromium import started_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

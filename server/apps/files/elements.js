@@ -48,3 +48,17 @@ function nameOf(uri) {
   const last = String(uri).split("/").pop() || String(uri);
   return last.replace(/\.md$/, "");
 }
+
+// From now on the host's word moves a view: ``state`` keeps it, ``draw`` shows it.
+function follow(state, draw) {
+  host.on("ui/notifications/tool-result", (result) => {
+    state.result = result;
+    draw();
+  });
+  host.on("ui/notifications/tool-cancelled", () => {
+    state.cancelled = true;
+    draw();
+  });
+  host.onLanguage = draw;
+  host.connect().then(draw, (error) => show(note(error.message, "failure")));
+}

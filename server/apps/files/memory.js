@@ -17,13 +17,4 @@ host.on("ui/notifications/tool-input", ({ arguments: given }) => {
   state.uri = String(given?.uri ?? "");
   draw();
 });
-host.on("ui/notifications/tool-result", (result) => {
-  state.result = result;
-  draw();
-});
-host.on("ui/notifications/tool-cancelled", () => {
-  state.cancelled = true;
-  draw();
-});
-host.onLanguage = draw;
-host.connect().then(draw, (error) => show(note(error.message, "failure")));
+follow(state, draw);

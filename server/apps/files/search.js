@@ -87,13 +87,4 @@ function given(params) {
 
 host.on("ui/notifications/tool-input-partial", given);
 host.on("ui/notifications/tool-input", given);
-host.on("ui/notifications/tool-result", (result) => {
-  state.result = result;
-  draw();
-});
-host.on("ui/notifications/tool-cancelled", () => {
-  state.cancelled = true;
-  draw();
-});
-host.onLanguage = draw;
-host.connect().then(draw, (error) => show(note(error.message, "failure")));
+follow(state, draw);

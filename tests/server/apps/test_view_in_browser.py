@@ -7,15 +7,15 @@ server. A message on the console or a request that leaves the two origins fails 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp.types import TextResourceContents
 
+from tests.chromium import started_browser
 from tests.server.conftest import Caller
 
 if TYPE_CHECKING:
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = Path("/usr/bin/chromium")
-SWITCHES = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 HOST, FRAME = "http://host.test/", "http://frame.test/view"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script> [click](javascript:alert(3)) **bold** 恶意"
 Shown = Callable[..., Any]
@@ -39,22 +30,8 @@ Shown = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _without("the package playwright is not installed")
-    if not CHROMIUM.exists():
-        _without(f"there is no {CHROMIUM}")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(SWITCHES))
+    with started_browser() as browser:
         yield browser
-        browser.close()
-
-
-def _without(reason: str) -> NoReturn:
-    if os.environ.get("RUNEBOOK_BROWSER") == "required":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
