@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.corpus import Passage
-from memory_core.index.encoders.embedder import Embedder
-from memory_core.index.words.tokenizer import index_tokens, query_terms
-from memory_core.model.han import simplified
+from memory_core.core.index.encoder import Embedder
+from memory_core.core.index.tokenizer import index_tokens, query_terms
+from memory_core.core.text.normalization import simplified
 
 _BATCH = 256
 

@@ -21,7 +21,7 @@ from bench.baselines import DenseBaseline, LexicalBaseline
 from bench.corpus import Corpus, Question
 from bench.recall import LIMIT, Found, Outcome
 from bench.stores import Search, ask, asking, commit_over_stdio, opened
-from memory_core.index.encoders.embedder import Embedder
+from memory_core.core.index.encoder import Embedder
 
 OURS, WORDS, LEXICAL, DENSE = "shipped defaults", "ours, words only", "BM25 only", "dense only"
 UNFLOORED = "ours, floor off"

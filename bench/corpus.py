@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from memory_core.index.encoders.embedder import PASSAGE_LIMIT_CHARS, passages
+from memory_core.core.index.encoder import PASSAGE_LIMIT_CHARS, passages
 
 #: Turns on each side of one that the dense baseline embeds with it.
 REACH = 2

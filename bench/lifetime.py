@@ -24,11 +24,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.synthetic import Told, conversation, told
-from memory_core.config import Config
-from memory_core.memory import Memory, open_memory
-from memory_core.model.access import Access
-from memory_core.model.changes import Action, CommitReceipt
-from memory_core.model.uri import MemoryUri
+from memory_core.core.caller import Access
+from memory_core.core.config import Config
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.runebook import Runebook, open_memory
 
 FOUND_SHARE, NOISE_SHARE = 0.95, 0.30
 _BEGIN = datetime(2026, 1, 1, 8, 0, tzinfo=UTC)
@@ -104,7 +104,7 @@ class Year:
         days: How many it has; at the last all facts in use are asked for, at the end of a month a sample.
     """
 
-    memory: Memory
+    memory: Runebook
     seed: int
     noise_a_day: float
     maintained: bool

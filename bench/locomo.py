@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.contest import Contest, strange_questions
 from bench.corpora import locomo
 from bench.report import print_floor, print_recall
-from memory_core.index.encoders.embedder import BundledEmbedder
+from memory_core.core.index.encoder import BundledEmbedder
 
 GOALS = {"recall_5": 0.68, "recall_10": 0.77}
 

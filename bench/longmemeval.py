@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.contest import OURS, Contest
 from bench.corpora import longmemeval
 from bench.report import print_floor, print_recall
-from memory_core.index.encoders.embedder import BundledEmbedder
+from memory_core.core.index.encoder import BundledEmbedder
 
 
 def main() -> None:

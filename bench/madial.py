@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.contest import Contest
 from bench.corpora import madial
 from bench.report import print_floor, print_recall
-from memory_core.index.encoders.embedder import BundledEmbedder
+from memory_core.core.index.encoder import BundledEmbedder
 
 GOALS = {"recall_10": 0.61}
 

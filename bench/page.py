@@ -23,8 +23,8 @@ from urllib.parse import quote, urlsplit
 
 from bench.synthetic import told, write_operation
 from bench.timing import Latency, latency
-from memory_core.config import Config
-from memory_core.memory import open_memory
+from memory_core.core.config import Config
+from memory_core.runebook import open_memory
 
 _BATCH = 500
 _TIMES = 40

@@ -17,7 +17,7 @@ from bench.corpora import locomo
 from bench.corpus import pool
 from bench.recall import mean
 from bench.report import print_floor, print_recall
-from memory_core.index.encoders.embedder import BundledEmbedder
+from memory_core.core.index.encoder import BundledEmbedder
 
 
 def main() -> None:

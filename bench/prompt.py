@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.llm.client import LLMRequest
-from memory_core.memory import Memory, open_memory
-from memory_core.model.conversation import parse_messages
-from memory_core.react.conversation import Conversation
-from memory_core.scoring.tokens import count_tokens
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.extract.prompts import Conversation
+from memory_core.core.llm.client import LLMRequest
+from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.text.tokens import count_tokens
+from memory_core.runebook import Runebook, open_memory
 
 LIMIT_TOKENS = 12_000
 _BATCH = 500
@@ -54,7 +54,7 @@ class Measured:
     seconds: float
 
 
-def fill(memory: Memory, count: int, rng: random.Random) -> None:
+def fill(memory: Runebook, count: int, rng: random.Random) -> None:
     """Commit ``count`` different memories."""
     writes = list(_writes(count, rng))
     for start in range(0, count, _BATCH):
@@ -78,7 +78,7 @@ def _writes(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
         yield {"memory_data": {"memory_type": kind, "fields": fields}}
 
 
-def measure(memory: Memory, memories: int) -> Measured:
+def measure(memory: Runebook, memories: int) -> Measured:
     """The first request about the conversation."""
     conversation = Conversation("bench", parse_messages(list(_CONVERSATION)), language="English")
     memory.find("warm up")

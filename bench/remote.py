@@ -22,10 +22,10 @@ from bench.chroma_process import ChromaProcess
 from bench.scale import fill
 from bench.synthetic import told
 from bench.timing import latency
-from memory_core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
-from memory_core.index.vectors import log
-from memory_core.index.vectors.server_state import look
-from memory_core.memory import Memory, open_memory
+from memory_core.core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
+from memory_core.core.index import vectors as log
+from memory_core.core.index.chroma_index import look
+from memory_core.runebook import Runebook, open_memory
 
 Mode = Literal["exact", "chroma", "http"]
 _QUESTIONS = 200
@@ -80,7 +80,7 @@ def resident_mib(process: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
 
 
-def _await(memory: Memory, mode: Mode) -> None:
+def _await(memory: Runebook, mode: Mode) -> None:
     """Until all spaces are searched in this mode, and all rows are where they belong."""
     if mode == "exact":
         return

@@ -34,8 +34,8 @@ from bench.stdio_client import StdioClient
 from bench.stores import opened, serve
 from bench.synthetic import conversation, told, write_operation
 from bench.timing import Latency, latency, settle
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.memory import open_memory
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import open_memory
 
 #: Goals of find's p50 in milliseconds by size, of opening in milliseconds.
 _FIND_GOALS = {1_000: 10, 10_000: 20, 100_000: 60}
@@ -50,8 +50,8 @@ _UNREADY = "ask again"
 _OPEN = """
 import sys, time, json
 from pathlib import Path
-from memory_core.config import Config
-from memory_core.memory import open_memory
+from memory_core.core.config import Config
+from memory_core.runebook import open_memory
 started = time.perf_counter()
 with open_memory(Config(home=Path(sys.argv[1]))) as memory:
     memory.warm()

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.stdio_client import StdioClient
-from server.local.announcement import announced
-from server.local.background import stop_shared
+from server.local.channel import announced
+from server.local.shared_server import stop_shared
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ from bench.soak_clients import HttpServer, Roster, Server, StdioServer
 from bench.soak_journal import Journal
 from bench.soak_person import Harm, Person
 from bench.soak_proof import figures, prove
-from memory_core.config import load
-from memory_core.memory import open_memory
+from memory_core.core.config import load
+from memory_core.runebook import open_memory
 
 #: Chroma takes over early, so that sealing is part of every soak.
 OPTIONS = ("--set", "index.exact_below=100")

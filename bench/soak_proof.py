@@ -22,12 +22,12 @@ from bench.soak_clients import environment, program
 from bench.soak_journal import Added, Committed, Edited, Said, Wrong, entries
 from bench.soak_person import path_of
 from bench.soak_texts import THEMES
-from memory_core.config import load
-from memory_core.errors import StoreBusy
-from memory_core.memory import Memory, open_memory
-from memory_core.model.changes import text_sha256
-from memory_core.model.memory_file import parse
-from memory_core.storage.lock import StoreLock
+from memory_core.core.config import load
+from memory_core.core.errors import StoreBusy
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.store.locks import StoreLock
+from memory_core.runebook import Runebook, open_memory
 
 _EMBEDDING_SECONDS = 600.0
 _NEAREST = 10
@@ -190,7 +190,7 @@ def _hand_edits(ledger: sqlite3.Connection, expected: Expected, looked: Counter[
             yield f"a hand edit of the shared list was overwritten unseen: {sentence!r}"
 
 
-def _found(memory: Memory, expected: Expected, looked: Counter[str]) -> Iterator[str]:
+def _found(memory: Runebook, expected: Expected, looked: Counter[str]) -> Iterator[str]:
     themes = {commit.uri: THEMES[commit.theme] for commit in expected.commits if commit.theme is not None}
     by_hand = {uri: text for uri, text in expected.texts.items() if text is not None}
     for uri, body in {**expected.bodies, **by_hand}.items():
@@ -218,7 +218,7 @@ def _word(body: str) -> str:
     return last.partition("放着")[2].partition("牌")[0] or last.split(" holds ")[1].split()[0]
 
 
-def _sealed(memory: Memory, looked: Counter[str]) -> Iterator[str]:
+def _sealed(memory: Runebook, looked: Counter[str]) -> Iterator[str]:
     """Wait until Chroma holds what it should, so that what was found broken is proved to come back."""
     until = time.monotonic() + _EMBEDDING_SECONDS
     embedder = memory.indexer.embedder

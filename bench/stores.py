@@ -11,8 +11,8 @@ from pathlib import Path
 from bench.corpus import Corpus, Question
 from bench.recall import LIMIT, Found, Outcome, judge
 from bench.stdio_client import StdioClient
-from memory_core.config import Config, EmbeddingConfig, SearchConfig
-from memory_core.memory import Memory, open_memory
+from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
+from memory_core.runebook import Runebook, open_memory
 
 #: Nothing may be missing from an answer because the model was still loading.
 _WAIT_SECONDS = 60.0
@@ -50,7 +50,7 @@ def commit_over_stdio(home: Path, corpus: Corpus) -> dict[str, str]:
 
 
 @contextmanager
-def opened(home: Path, *, provider: str = "bundled", floor: bool = True) -> Iterator[Memory]:
+def opened(home: Path, *, provider: str = "bundled", floor: bool = True) -> Iterator[Runebook]:
     """A store with shipped defaults but for what is named, the model loaded and everything embedded."""
     embedding = EmbeddingConfig.model_validate({"provider": provider, "wait_seconds": _WAIT_SECONDS})
     with open_memory(Config(home=home, embedding=embedding, search=SearchConfig(floor=floor))) as memory:
@@ -59,7 +59,7 @@ def opened(home: Path, *, provider: str = "bundled", floor: bool = True) -> Iter
         yield memory
 
 
-def asking(memory: Memory, ids: Mapping[str, str]) -> Search:
+def asking(memory: Runebook, ids: Mapping[str, str]) -> Search:
     """``find`` as a ranking of passages; a hit that is no passage keeps its place under its URI."""
 
     def search(question: Question) -> list[Found]:

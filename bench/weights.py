@@ -22,9 +22,9 @@ from bench.corpora import locomo
 from bench.corpus import Corpus
 from bench.recall import LIMIT, bootstrap
 from bench.stores import commit_over_stdio, opened
-from memory_core.memory import Memory
-from memory_core.retrieval.candidates import CandidateSearch, Gathered, Sought
-from memory_core.scoring.fusion import Calibration, Candidate, Question, Weights, fuse
+from memory_core.core.search.candidates import CandidateSearch, Gathered, Sought
+from memory_core.core.search.fusion import Calibration, Candidate, Question, Weights, fuse
+from memory_core.runebook import Runebook
 
 _LEXICAL = (0.3, 0.4, 0.5, 0.6)
 _SPEAKER = (0.0, 0.05, 0.1, 0.15)
@@ -118,7 +118,7 @@ class _Tap(CandidateSearch):
         return self.gathered
 
 
-def collect(memory: Memory, corpus: Corpus, ids: dict[str, str]) -> Iterator[Asked]:
+def collect(memory: Runebook, corpus: Corpus, ids: dict[str, str]) -> Iterator[Asked]:
     """Evidence for every question that has an answer."""
     tap = memory.retriever._candidates = _Tap(memory.retriever._candidates)
     embedder = memory.indexer.embedder

@@ -19,11 +19,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from server.hosts.host_setup import manifest, registry_entry, write_bundle
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))  # the sources beside this script are what is built, installed or not
-
-from server.hosts.bundle import manifest, registry_entry, write_bundle  # noqa: E402
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def template(name: str) -> dict[str, Any]:
 
 async def tools() -> list[tuple[str, str]]:
     """Name and description of each tool, as a client is told."""
-    from server.app import build_server
+    from server.protocol.app import build_server
 
     def opener() -> Any:
         raise AssertionError("listing tools opens no store")

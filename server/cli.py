@@ -51,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if getattr(arguments, "answers_alone", False):  # a hook: it never fails, and keeps its own log
         return int(arguments.run(arguments))
     _log_to_stderr()
-    from memory_core.errors import RunebookError
-    from memory_core.storage.author import authored
+    from memory_core.core.caller import authored
+    from memory_core.core.errors import RunebookError
     from server.terminal import plain
 
     try:
@@ -98,7 +98,7 @@ class _Version(argparse.Action):
 def _log_to_stderr() -> None:
     import logging
 
-    from server.log_lines import LogLine
+    from server.terminal import LogLine
 
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(LogLine("runebook: %(message)s"))

@@ -15,7 +15,7 @@ import anyio
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 
 _MEMORIES: tuple[dict[str, Any], ...] = (
     {

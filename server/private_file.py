@@ -1,6 +1,6 @@
 """Small files of the machine's folder that hooks and servers leave for each other, readable by this user alone.
 
-Imports the standard library only: a host waits for its hooks, and ``memory_core.storage.atomic`` costs them more to
+Imports the standard library only: a host waits for its hooks, and ``memory_core.core.store.atomic`` costs them more to
 import than they have.
 """
 

@@ -17,8 +17,8 @@ _MADE = "<!-- Made by python -m server.reference docs/reference. Change the code
 
 def tools_page() -> str:
     """Every MCP tool with its arguments."""
-    from server.session import MemorySession
-    from server.tools import build_tools
+    from server.protocol.session import MemorySession
+    from server.protocol.tools import build_tools
 
     def closed() -> Any:
         raise AssertionError("tools are described without a store")
@@ -61,8 +61,8 @@ def commands_page() -> str:
 
 def types_page() -> str:
     """Every built-in memory type with its fields."""
-    from memory_core.config import Config
-    from memory_core.wiring import load_registry
+    from memory_core.core.config import Config
+    from memory_core.open_store import load_registry
 
     lines = [_MADE, "# Memory types\n"]
     for known in load_registry(Config(schema_dirs=())).list_all():

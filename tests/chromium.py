@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+
 _ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--no-first-run"),

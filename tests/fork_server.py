@@ -23,8 +23,14 @@ from tests.forking import PROGRAM, ask
 
 #: What a server and a command have imported by the time they answer.
 MODULES = (
-    *("server.cli", "server.commands.serving", "server.stdio.standard_streams", "server.app", "server.stdio.wire"),
-    *("server.http.serving", "memory_core.memory", "numpy"),
+    *(
+        "server.cli",
+        "server.commands.serving",
+        "server.protocol.stdio_transport",
+        "server.protocol.app",
+        "server.protocol.stdio_transport",
+    ),
+    *("server.http.http_server", "memory_core.runebook", "numpy"),
 )
 _FORKING = Path(__file__).with_name("forking.py")
 _PATIENCE_SECONDS = 60.0

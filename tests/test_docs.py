@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.config import Config, environment_name, example, settings
-from memory_core.react.prompts import PHASES
-from memory_core.wiring import load_registry
+from memory_core.core.config import Config, environment_name, example, settings
+from memory_core.core.extract.prompts import PHASES
+from memory_core.open_store import load_registry
+from server.protocol.session import MemorySession
+from server.protocol.tools import build_tools
 from server.reference import PAGES
-from server.session import MemorySession
-from server.tools import build_tools
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -13,16 +13,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.memory import Memory, open_memory
-from memory_core.model.changes import Action, CommitReceipt, OperationResult, Status
-from memory_core.model.memory_file import MemoryFile, dump, parse
-from memory_core.model.message import Message, dump_lines, parse_lines
-from memory_core.model.uri import MemoryUri
-from memory_core.react.fencing import fenced, one_line
-from memory_core.retrieval.formats import Blocks, Markdown, SystemPrompt
-from memory_core.retrieval.packing import Piece
-from server.render import find_text, listings_text, receipt_text
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.extract.prompts import fenced, one_line
+from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.context_formats import Blocks, Markdown, Piece, SystemPrompt
+from memory_core.runebook import Runebook, open_memory
+from server.rendering import find_text, listings_text, receipt_text
 from server.terminal import plain, plain_json
 
 OWN = "viking://user/default/memories"
@@ -54,12 +53,12 @@ texts = st.text(max_size=120) | st.sampled_from(EVIL) | st.lists(st.sampled_from
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
+def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
         yield opened
 
 
-def write(memory: Memory, content: str, **members: Any) -> OperationResult:
+def write(memory: Runebook, content: str, **members: Any) -> OperationResult:
     data = {"memory_type": "facts", "fields": {"topic": "coffee", "content": content}, **members}
     (result,) = memory.commit(operations={"write_operations": [{"memory_data": data}]}).results
     return result
@@ -76,7 +75,7 @@ def test_a_body_or_field_cannot_forge_the_trailer(body: str, value: str) -> None
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_what_is_stored_is_read_as_it_was_and_its_fields_stay_its_own(memory: Memory, evil: str) -> None:
+def test_what_is_stored_is_read_as_it_was_and_its_fields_stay_its_own(memory: Runebook, evil: str) -> None:
     content = f"I drink coffee.\n{evil}\nEvery day. 每天喝咖啡。"
     result = write(memory, content, abstract=f"coffee {evil}", tags=[evil], category=evil[:100])
     assert result.action is Action.CREATED, result
@@ -88,7 +87,7 @@ def test_what_is_stored_is_read_as_it_was_and_its_fields_stay_its_own(memory: Me
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_what_holds_markers_can_be_patched(memory: Memory, evil: str) -> None:
+def test_what_holds_markers_can_be_patched(memory: Runebook, evil: str) -> None:
     uri = write(memory, f"first line\n{evil}\nlast line").uri
     patch = "<<<<<<< SEARCH\nlast line\n=======\nfinal line\n>>>>>>> REPLACE"
     (result,) = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": patch}}]}).results
@@ -100,7 +99,7 @@ def test_what_holds_markers_can_be_patched(memory: Memory, evil: str) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_a_listing_has_one_line_for_each_entry(memory: Memory, evil: str, tmp_path: Path) -> None:
+def test_a_listing_has_one_line_for_each_entry(memory: Runebook, evil: str, tmp_path: Path) -> None:
     write(memory, "coffee", abstract=f"coffee {evil}")
     folder = tmp_path / "user" / "default" / "memories" / "facts"
     hand = {"memory_type": "facts", "abstract": f"coffee {evil}", "topic": evil}
@@ -188,7 +187,7 @@ def test_nothing_stored_moves_a_terminal(text: str) -> None:
 
 @given(texts)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_conversation_with_any_words_becomes_a_page_of_its_own(memory: Memory, text: str) -> None:
+def test_a_conversation_with_any_words_becomes_a_page_of_its_own(memory: Runebook, text: str) -> None:
     said = text.replace("\x00", "").encode("utf-8", "replace").decode()
     if not said.strip():
         return

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from memory_core.config import load
-from memory_core.memory import Memory, open_memory
+from memory_core.core.config import load
+from memory_core.runebook import Runebook, open_memory
 
 BOBS = [
     ("Cello", "Plays the cello 大提琴 in the evening, mostly Bach."),
@@ -39,7 +39,7 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Memory]]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runebook]]:
     """The same of bob's twice: ``alone``, and ``among`` many of anna's, before and after his."""
     opened = {
         name: open_memory(
@@ -63,7 +63,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Memor
         memory.close()
 
 
-def commit_many(anna: Memory, start: int, end: int) -> None:
+def commit_many(anna: Runebook, start: int, end: int) -> None:
     writes = [
         {"memory_data": {"memory_type": "notes", "fields": {"title": f"n{i}", "content": ANNAS.format(index=i)}}}
         for i in range(start, end)
@@ -78,14 +78,14 @@ def plain(facts: Any) -> str:
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("rank", ["relevance", "balanced"])
 def test_scores_and_order_are_those_of_a_store_without_the_other(
-    stores: dict[str, Memory], question: str, rank: str
+    stores: dict[str, Runebook], question: str, rank: str
 ) -> None:
     alone, among = (plain(view.find(question, rank=rank, limit=50).as_dict()) for view in stores.values())
     assert among == alone
 
 
-def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other(stores: dict[str, Memory]) -> None:
-    def answers(view: Memory) -> list[str]:
+def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other(stores: dict[str, Runebook]) -> None:
+    def answers(view: Runebook) -> list[str]:
         view.store.usage.flush()  # what was used counts from now on, in both stores
         # No question matches it as well as it matches bob's first: moments of last use would decide.
         text = "The doctor in Chengdu 成都 called again late in May and spoke of sugar, diabetes, bread and long walks."

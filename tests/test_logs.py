@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.config import Config, EmbeddingConfig, LLMConfig
-from memory_core.errors import RunebookError
-from memory_core.memory import Memory, open_memory
-from server.log_lines import LogLine, without_content
+from memory_core.core.config import Config, EmbeddingConfig, LLMConfig
+from memory_core.core.errors import RunebookError
+from memory_core.runebook import Runebook, open_memory
+from server.terminal import LogLine, without_content
 from tests.fork_server import starter
 
 WORDS = ("zanzibar", "quokkafish", "桑给巴尔", "marmaladeqx")
@@ -47,7 +47,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, io.StringIO]]:
         root.removeHandler(handler)
 
 
-def opened(home: Path) -> Memory:
+def opened(home: Path) -> Runebook:
     # Nothing listens there: the model fails.
     llm = LLMConfig(provider="anthropic", model="m", base_url="http://127.0.0.1:9", retries=0, deadline_seconds=1)
     return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), llm=llm))

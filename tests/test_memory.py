@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.errors import InvalidInput
-from memory_core.memory import Memory, open_memory
-from memory_core.model.changes import Action, Status
-from memory_core.model.memory_file import parse
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.results import Action, Status
+from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
@@ -28,25 +28,25 @@ def config(home: Path, **settings: Any) -> Config:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
+def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(config(tmp_path)) as opened:
         yield opened
 
 
-def fact(memory: Memory, topic: str, content: str, **given: Any) -> str:
+def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
     (result,) = memory.commit(content, memory_type="facts", fields={"topic": topic}, **given).results
     return result.uri
 
 
-def trailer(memory: Memory, uri: str) -> dict[str, Any]:
+def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
     return dict(parse(memory.read(uri).content).trailer or {})
 
 
-def kinds(memory: Memory) -> list[str]:
+def kinds(memory: Runebook) -> list[str]:
     return [row.kind for row in memory.store.ledger.history()]
 
 
-def test_a_commit_takes_exactly_one_kind_of_content(memory: Memory) -> None:
+def test_a_commit_takes_exactly_one_kind_of_content(memory: Runebook) -> None:
     operations = {"delete_operations": [{"uri": f"{USER}/profile.md"}]}
     messages = [{"role": "user", "content": "hi"}]
     for arguments in (
@@ -69,7 +69,7 @@ def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_p
         assert [hit.uri for hit in reopened.find("斑马").memories] == [uri]
 
 
-def test_the_store_is_private_to_its_owner(memory: Memory, tmp_path: Path) -> None:
+def test_the_store_is_private_to_its_owner(memory: Runebook, tmp_path: Path) -> None:
     fact(memory, "T", "x")
     assert (tmp_path / "user/default/memories/facts/T.md").stat().st_mode & 0o077 == 0
     assert (tmp_path / ".state/ledger.sqlite3").stat().st_mode & 0o077 == 0
@@ -78,7 +78,7 @@ def test_the_store_is_private_to_its_owner(memory: Memory, tmp_path: Path) -> No
 def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
 
-        def call(memory: Memory) -> None:
+        def call(memory: Runebook) -> None:
             for _ in range(10):
                 memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
 
@@ -96,8 +96,8 @@ def test_increments_of_several_processes_are_all_counted(tmp_path: Path) -> None
         """
         import sys
         from pathlib import Path
-        from memory_core.config import Config, EmbeddingConfig
-        from memory_core.memory import open_memory
+        from memory_core.core.config import Config, EmbeddingConfig
+        from memory_core.runebook import open_memory
         with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
             for _ in range(10):
                 memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
@@ -113,7 +113,7 @@ def test_twins_written_by_two_stores_at_once_are_one_memory(tmp_path: Path) -> N
     with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
         start = threading.Barrier(2)
 
-        def write(memory: Memory, topic: str) -> None:
+        def write(memory: Runebook, topic: str) -> None:
             start.wait()
             fact(memory, topic, "x")
 
@@ -142,7 +142,7 @@ def test_what_a_search_recalls_counts_as_used(tmp_path: Path) -> None:
         assert fresh.why["recency"] == 1.0
 
 
-def test_a_hand_edit_is_a_commit_of_its_own_before_anything_builds_on_it(memory: Memory, tmp_path: Path) -> None:
+def test_a_hand_edit_is_a_commit_of_its_own_before_anything_builds_on_it(memory: Runebook, tmp_path: Path) -> None:
     uri = fact(memory, "T", "one")
     path = tmp_path / "user/default/memories/facts/T.md"
     edited = path.read_text(encoding="utf-8").replace("one", "by hand 手改")
@@ -173,7 +173,7 @@ def test_a_file_where_a_folder_belongs_delays_one_commit_and_keeps_nobody_out(tm
         assert "斑马" in memory.read(f"{USER}/facts/T.md").content
 
 
-def test_a_folder_named_like_a_memory_makes_room_for_it_under_another_name(memory: Memory, tmp_path: Path) -> None:
+def test_a_folder_named_like_a_memory_makes_room_for_it_under_another_name(memory: Runebook, tmp_path: Path) -> None:
     (tmp_path / "user/default/memories/facts/T.md").mkdir(parents=True)
     uri = fact(memory, "T", "x")
     assert uri != f"{USER}/facts/T.md"

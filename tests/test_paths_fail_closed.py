@@ -15,12 +15,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.errors import ConfigInvalid, InvalidUri, RunebookError
-from memory_core.memory import Memory, open_memory
-from memory_core.model.changes import Action
-from memory_core.model.uri import MemoryUri
-from memory_core.storage.file_store import FileStore
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import ConfigInvalid, InvalidUri, RunebookError
+from memory_core.core.memory.results import Action
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.files import FileStore
+from memory_core.runebook import Runebook, open_memory
 
 OWN = "viking://user/default/memories"
 SECRET = "outside-and-not-yours"
@@ -57,7 +57,7 @@ def crafted() -> list[str]:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
+def memory(tmp_path: Path) -> Iterator[Runebook]:
     (tmp_path / "outside.md").write_text(SECRET, encoding="utf-8")
     other = tmp_path / "home" / "user" / "other" / "memories"
     other.mkdir(parents=True)
@@ -87,7 +87,7 @@ def refused_or_harmless(call: Callable[[], object]) -> None:
     assert not isinstance(answer, RunebookError) or answer.hint
 
 
-def every_door(memory: Memory, uri: str) -> None:
+def every_door(memory: Runebook, uri: str) -> None:
     refused_or_harmless(lambda: memory.read(uri))
     refused_or_harmless(lambda: memory.ls(uri).as_dict())
     refused_or_harmless(lambda: memory.tree(uri).as_dict())
@@ -106,7 +106,7 @@ def operations_on(uri: str) -> dict[str, Any]:
     }
 
 
-def test_no_crafted_uri_reads_beyond_its_space(memory: Memory, tmp_path: Path) -> None:
+def test_no_crafted_uri_reads_beyond_its_space(memory: Runebook, tmp_path: Path) -> None:
     before = contents(tmp_path)
     uris = crafted()
     assert len(uris) > 2_000
@@ -131,7 +131,7 @@ def test_no_crafted_uri_becomes_a_path_outside(tmp_path: Path) -> None:
     assert inside  # spaces of others are refused above the store
 
 
-def test_no_crafted_uri_writes_beyond_its_space(memory: Memory, tmp_path: Path) -> None:
+def test_no_crafted_uri_writes_beyond_its_space(memory: Runebook, tmp_path: Path) -> None:
     before = contents(tmp_path)
     uris = crafted()
     for uri in uris[:: max(1, len(uris) // 60)] + [f"{OWN}/facts/{name}" for name in NAMES[::2]]:
@@ -142,7 +142,7 @@ def test_no_crafted_uri_writes_beyond_its_space(memory: Memory, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_a_memory_asks_for_becomes_a_file_of_its_type_or_nothing(
-    memory: Memory, tmp_path: Path, name: str
+    memory: Runebook, tmp_path: Path, name: str
 ) -> None:
     before = contents(tmp_path)
     refused_or_harmless(lambda: memory.commit("x", memory_type="facts", fields={"topic": f"../{name}"}).as_dict())
@@ -195,7 +195,7 @@ def within(seconds: float, work: Callable[[], None]) -> None:
 
 @needs_links
 def test_pipes_sockets_and_devices_in_the_tree_are_no_memories_and_block_nothing(
-    memory: Memory, tmp_path: Path
+    memory: Runebook, tmp_path: Path
 ) -> None:
     facts = tmp_path / "home" / "user" / "default" / "memories" / "facts"
     os.mkfifo(facts / "pipe.md")
@@ -223,7 +223,7 @@ def test_pipes_sockets_and_devices_in_the_tree_are_no_memories_and_block_nothing
 
 
 @needs_links
-def test_links_that_lead_out_or_in_circles_show_and_change_nothing(memory: Memory, tmp_path: Path) -> None:
+def test_links_that_lead_out_or_in_circles_show_and_change_nothing(memory: Runebook, tmp_path: Path) -> None:
     memories = tmp_path / "home" / "user" / "default" / "memories"
     facts = memories / "facts"
     (facts / "out.md").symlink_to(tmp_path / "outside.md")
@@ -279,7 +279,7 @@ def test_a_link_put_in_place_of_a_file_that_was_just_checked_is_not_followed(tmp
         assert text != SECRET
 
 
-def test_case_and_width_twins_of_a_memory_are_one_memory_or_two_files(memory: Memory) -> None:
+def test_case_and_width_twins_of_a_memory_are_one_memory_or_two_files(memory: Runebook) -> None:
     for topic in ("HOME", "ｈｏｍｅ", "home ", "Home"):
         (result,) = memory.commit(f"About {topic}.", memory_type="facts", fields={"topic": topic}).results
         assert result.action is Action.UPDATED

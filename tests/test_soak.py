@@ -10,8 +10,8 @@ import pytest
 from bench import soak
 from bench.soak_journal import Committed, Edited, Journal, entries
 from bench.soak_proof import prove
-from memory_core.config import load
-from memory_core.memory import open_memory
+from memory_core.core.config import load
+from memory_core.runebook import open_memory
 
 OPTIONS = ("--set", "embedding.provider=none")
 FACT = "viking://user/default/memories/facts/猫.md"

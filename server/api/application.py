@@ -15,7 +15,8 @@ from server.api.refusals import register_refusals
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from server.session import ServedStore
+    from server.protocol.session import ServedStore
+
 
 ROOT = "/api/memory"
 OPENAPI_PATH = "/api/openapi.json"

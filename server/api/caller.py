@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Header, Request
 from starlette.datastructures import Headers
 
-from memory_core.memory import Memory
-from memory_core.storage.author import authored
-from memory_core.update.precondition import ABSENT
+from memory_core.core.caller import authored
+from memory_core.core.commit.conflicts import ABSENT
+from memory_core.runebook import Runebook
 from server.api.refusals import Refusal, answer
-from server.http.access import identity
+from server.http.authentication import identity
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from server.session import ServedStore
+    from server.protocol.session import ServedStore
+
 
 #: History shows it for what the owner did on the page.
 PAGE_AUTHOR = "page"
@@ -36,13 +37,13 @@ _HEADERS = [
 ]
 
 
-def reader(request: Request) -> Memory:
+def reader(request: Request) -> Runebook:
     """The store as the caller may see it."""
     store: ServedStore = request.app.state.store
     return store.memory()
 
 
-def writer(memory: Annotated[Memory, Depends(reader)]) -> Memory:
+def writer(memory: Annotated[Runebook, Depends(reader)]) -> Runebook:
     """The same, if the caller may change it.
 
     Raises:
@@ -52,8 +53,8 @@ def writer(memory: Annotated[Memory, Depends(reader)]) -> Memory:
     return memory
 
 
-Reader = Annotated[Memory, Depends(reader)]
-Writer = Annotated[Memory, Depends(writer)]
+Reader = Annotated[Runebook, Depends(reader)]
+Writer = Annotated[Runebook, Depends(writer)]
 IfMatch = Annotated[
     str | None,
     Header(

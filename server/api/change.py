@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory_core.errors import FieldRejected, InvalidInput
-from memory_core.merge.fields import coerce
-from memory_core.merge.patch import is_patch
-from memory_core.model.record import CONTENT, MemoryRecord
-from memory_core.model.schema import FieldType, MemoryField, MemoryType, MergeOp
+from memory_core.core.commit.merge_fields import coerce
+from memory_core.core.commit.patch import is_patch
+from memory_core.core.errors import FieldRejected, InvalidInput
+from memory_core.core.memory.memory import CONTENT, MemoryRecord
+from memory_core.core.memory.memory_type import FieldType, MemoryField, MemoryType, MergeOp
 from server.api.entry import Stored
 from server.api.questions import EntryEdit
 

@@ -9,17 +9,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from memory_core.errors import NotFound, RunebookError
-from memory_core.index.documents import MESSAGES_NAME
-from memory_core.index.following import numbered
-from memory_core.lifecycle.tiers.stored import StoredSegment, all_segments, segments_in
-from memory_core.lifecycle.tiers.warmth import warmth
-from memory_core.memory import Memory
-from memory_core.model.conversation import Message, transcript_line
-from memory_core.model.moment import read_moment
-from memory_core.model.uri import MemoryUri
-from memory_core.retrieval.catalogue import EntryFilter
-from memory_core.storage.file_store import FileStat
+from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.index.documents import MESSAGES_NAME
+from memory_core.core.index.indexer import numbered
+from memory_core.core.memory.message import Message, transcript_line
+from memory_core.core.memory.metadata import read_moment
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.memory_list import EntryFilter
+from memory_core.core.store.files import FileStat
+from memory_core.features.tiers.stored import StoredSegment, all_segments, segments_in, warmth
+from memory_core.runebook import Runebook
 from server.api import past_answers
 from server.api.caller import Reader, Writer
 from server.api.questions import Consolidation
@@ -132,7 +131,7 @@ def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
     return {"receipts": receipts, "waiting": len(memory.extractor.waiting())}
 
 
-def _logs(memory: Memory) -> list[tuple[MemoryUri, FileStat]]:
+def _logs(memory: Runebook) -> list[tuple[MemoryUri, FileStat]]:
     place, files = memory.updater.sessions, memory.store.files
     if not files.is_dir(place):
         return []
@@ -140,7 +139,7 @@ def _logs(memory: Memory) -> list[tuple[MemoryUri, FileStat]]:
     return [(log, stat) for log in logs if (stat := files.stat(log)) is not None]
 
 
-def _session_facts(memory: Memory, log: MemoryUri, stat: FileStat) -> dict[str, Any]:
+def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str, Any]:
     row = memory.extractor.queue.get(log)
     try:
         stored = row.stored if row is not None else len(memory.extractor.sessions.messages(log))
@@ -182,7 +181,7 @@ def _segment_facts(each: StoredSegment) -> dict[str, Any]:
     }
 
 
-def _hot_memories(memory: Memory, rate: float, now: datetime) -> list[dict[str, Any]]:
+def _hot_memories(memory: Runebook, rate: float, now: datetime) -> list[dict[str, Any]]:
     page = memory.entries(EntryFilter(sort="accesses", limit=_HOT_MEMORIES), now)
     return [
         {

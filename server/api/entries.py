@@ -6,18 +6,18 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 
-from memory_core.memory import Memory
-from memory_core.model.changes import CommitReceipt, Status
-from memory_core.model.daily_log import MEMORY_TYPE as DAILY_LOGS
-from memory_core.model.text_diff import side_by_side
-from memory_core.retrieval.catalogue import LIMIT_MOST, EntryFilter
+from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter
+from memory_core.core.text.text_diff import side_by_side
+from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
+from memory_core.runebook import Runebook
 from server.api import answers
 from server.api.caller import IfMatch, Reader, Writer, seen_sha256
 from server.api.change import operations_of
 from server.api.entry import Stored, described, entry_facts, is_editable, stored
-from server.api.markdown import render
 from server.api.questions import EntryEdit, MarkdownText, NewEntry
 from server.api.refusals import Refusal, declared, expect_stored
+from server.http.page_files import render
 
 routes = APIRouter(tags=["memories"])
 EntryPath = Annotated[
@@ -175,7 +175,7 @@ def preview_markdown(text: MarkdownText) -> Any:
     return {"html": render(text.markdown)}
 
 
-def _preview(memory: Memory, edit: EntryEdit, found: Stored) -> dict[str, Any]:
+def _preview(memory: Runebook, edit: EntryEdit, found: Stored) -> dict[str, Any]:
     """What a change would make of a memory."""
     changes = memory.preview(operations_of(edit, found))
     after = next((change.after for change in changes if change.uri == found.uri), None)
@@ -184,7 +184,7 @@ def _preview(memory: Memory, edit: EntryEdit, found: Stored) -> dict[str, Any]:
     return {"html": render(now.file.body), "rows": [row.as_dict() for row in rows]}
 
 
-def _expect_same(memory: Memory, found: Stored, seen: str | None) -> None:
+def _expect_same(memory: Runebook, found: Stored, seen: str | None) -> None:
     """Refuse early what the transaction would refuse; it is the transaction that promises.
 
     Raises:
@@ -199,7 +199,7 @@ def _expect_same(memory: Memory, found: Stored, seen: str | None) -> None:
         )
 
 
-def _expect_no_conflict(memory: Memory, path: str, receipt: CommitReceipt) -> None:
+def _expect_no_conflict(memory: Runebook, path: str, receipt: CommitReceipt) -> None:
     if any(result.conflict for result in receipt.results):
         now = stored(memory, path)  # gone meanwhile: 404
         _expect_same(memory, now, "")

@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memory_core.errors import InvalidUri, NotFound, RunebookError
-from memory_core.index.documents import Document, memory_document
-from memory_core.index.following import numbered
-from memory_core.lifecycle.history.history import History
-from memory_core.merge.fields import derive
-from memory_core.model.access import Access
-from memory_core.model.changes import text_sha256
-from memory_core.model.memory_file import MemoryFile, parse
-from memory_core.model.record import MemoryRecord, read_record
-from memory_core.model.schema import MemoryType
-from memory_core.model.uri import SCHEME, MemoryUri
-from memory_core.retrieval.provenance import source_lines
-from server.api.markdown import plain, render
+from memory_core.core.caller import Access
+from memory_core.core.commit.merge_fields import derive
+from memory_core.core.errors import InvalidUri, NotFound, RunebookError
+from memory_core.core.index.documents import Document, memory_document
+from memory_core.core.index.indexer import numbered
+from memory_core.core.memory.memory import MemoryFile, MemoryRecord, parse, read_record
+from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.uri import SCHEME, MemoryUri
+from memory_core.core.search.context_sources import source_lines
+from memory_core.features.history import History
+from server.http.page_files import plain, render
 
 if TYPE_CHECKING:
-    from memory_core.memory import Memory
+    from memory_core.runebook import Runebook
+
 
 #: Of a longer file (a conversation, not a memory) only the beginning is given.
 _TEXT_CHARS = 1_000_000
@@ -60,7 +60,7 @@ class Stored:
         return f'"{self.sha256}"'
 
 
-def stored(memory: Memory, path: str) -> Stored:
+def stored(memory: Runebook, path: str) -> Stored:
     """The file at a path of the API.
 
     Raises:
@@ -75,7 +75,7 @@ def stored(memory: Memory, path: str) -> Stored:
     return described(memory, uri, text)
 
 
-def described(memory: Memory, uri: MemoryUri, text: str) -> Stored:
+def described(memory: Runebook, uri: MemoryUri, text: str) -> Stored:
     """A text as the file at ``uri``."""
     markdown = uri.name.endswith(".md") and not uri.is_summary
     file = parse(text)
@@ -84,7 +84,7 @@ def described(memory: Memory, uri: MemoryUri, text: str) -> Stored:
     return Stored(uri, text, file, memory_type, record)
 
 
-def is_editable(memory: Memory, found: Stored) -> bool:
+def is_editable(memory: Runebook, found: Stored) -> bool:
     """Whether the caller may change the memory by its fields."""
     if memory.access is not Access.READ_WRITE or found.memory_type is None or found.file.damage is not None:
         return False
@@ -92,7 +92,7 @@ def is_editable(memory: Memory, found: Stored) -> bool:
     return found.uri.parts[:3] in own
 
 
-def entry_facts(memory: Memory, found: Stored) -> dict[str, Any]:
+def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
     """All of a memory, in the shape of ``answers.Entry``."""
     document, file = _document(found), found.file
     meta = dict(file.trailer or {}) if found.record is None else dict(found.record.meta)
@@ -133,7 +133,7 @@ def field_facts(memory_type: MemoryType, record: MemoryRecord | None) -> list[di
     ]
 
 
-def past_of(memory: Memory) -> History:
+def past_of(memory: Runebook) -> History:
     """History as the caller may see it."""
     return memory.history.seen_from(memory.projects.current(None))
 
@@ -155,14 +155,14 @@ def _document(found: Stored) -> Document:
     )
 
 
-def _linked(memory: Memory, uri: MemoryUri) -> Any:
+def _linked(memory: Runebook, uri: MemoryUri) -> Any:
     try:
         return memory.browser.seen_from(memory.projects.current(None)).linked(uri)
     except RunebookError:  # another memory cannot be read; this one can
         return ()
 
 
-def _source_pages(memory: Memory, source: Any, document: Document) -> list[dict[str, Any]]:
+def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dict[str, Any]]:
     session_id = source.get("session_id") if isinstance(source, dict) else None
     if not isinstance(session_id, str):
         return []

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request
 
-from memory_core.errors import RunebookError
-from memory_core.memory import Memory
-from memory_core.retrieval.catalogue import LIMIT_MOST, EntryFilter, EntrySummary
+from memory_core.core.errors import RunebookError
+from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
+from memory_core.runebook import Runebook
 from server.api import past_answers
 from server.api.caller import Reader
 from server.api.entry import field_facts, stored
 from server.api.refusals import Refusal, declared
-from server.http.access import identity
+from server.http.authentication import identity
 
 routes = APIRouter(tags=["insight"])
 _NUMBERS = frozenset({"int64", "float32"})
@@ -72,7 +72,7 @@ async def health(memory: Reader, request: Request) -> Any:
     return await asyncio.shield(running)
 
 
-async def _examined(memory: Memory) -> dict[str, Any]:
+async def _examined(memory: Runebook) -> dict[str, Any]:
     return await anyio.to_thread.run_sync(lambda: memory.doctor().as_dict())
 
 
@@ -82,7 +82,7 @@ def _heard(examination: asyncio.Task[dict[str, Any]]) -> None:
         examination.exception()
 
 
-def _figures(memory: Memory, entry: EntrySummary) -> dict[str, float | None]:
+def _figures(memory: Runebook, entry: EntrySummary) -> dict[str, float | None]:
     try:
         found = stored(memory, entry.path)
     except RunebookError:  # it went this moment

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from memory_core.memory import Memory
-from memory_core.model.changes import CommitReceipt, text_sha256
-from memory_core.model.memory_file import parse
-from memory_core.model.rolling_summary import NAME, read_rolling_summary, rolling_summary_uri
-from memory_core.update.precondition import ABSENT
-from memory_core.update.proposal_file import Proposal
+from memory_core.core.commit.conflicts import ABSENT
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.results import CommitReceipt, text_sha256
+from memory_core.features.proposals import Proposal
+from memory_core.features.rolling_summary import NAME, read_rolling_summary, rolling_summary_uri
+from memory_core.runebook import Runebook
 from server.api import answers, past_answers
 from server.api.caller import IfMatch, Reader, Writer, seen_sha256
-from server.api.markdown import render
 from server.api.questions import Archiving, DryRun, Maintenance, Restoring, SummaryText
 from server.api.refusals import Refusal, declared, expect_stored
+from server.http.page_files import render
 
 routes = APIRouter(tags=["keeping"])
 _LOGS = "logs"
@@ -160,13 +160,13 @@ def _decided(receipts: list[CommitReceipt]) -> dict[str, Any]:
     return expect_stored(receipt).as_dict()
 
 
-def _with_archive_days(memory: Memory, days: int) -> Memory:
+def _with_archive_days(memory: Runebook, days: int) -> Runebook:
     """The same view with another age from which logs are archived."""
     settings = memory.config.maintenance.model_copy(update={"archive_days": days})
-    return Memory(memory.config.model_copy(update={"maintenance": settings}), memory.opened, memory.access)
+    return Runebook(memory.config.model_copy(update={"maintenance": settings}), memory.opened, memory.access)
 
 
-def _summary_facts(memory: Memory, response: Response) -> dict[str, Any]:
+def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
     uri = rolling_summary_uri(memory.config.user_space)
     text = memory.store.text(uri)
     found = read_rolling_summary(text)

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from memory_core.memory import Memory
-from memory_core.model.access import Access
-from memory_core.model.hits import Hit
-from memory_core.model.schema import MemoryType
-from memory_core.model.uri import SCHEME, file_of
+from memory_core.core.caller import Access
+from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.results import Hit
+from memory_core.core.memory.uri import SCHEME, file_of
+from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.api import answers
 from server.api.caller import Reader
 from server.api.questions import SearchQuestion
 from server.api.refusals import Refusal, declared
-from server.http.access import identity
+from server.http.authentication import identity
 
 routes = APIRouter(tags=["looking"])
 _RANKS = ["balanced", "decay", "weighted", "relevance"]
@@ -102,7 +102,7 @@ def tree(
     return {"entries": entries, "left_out": found.left_out}
 
 
-def _type_facts(memory: Memory, known: MemoryType) -> dict[str, Any]:
+def _type_facts(memory: Runebook, known: MemoryType) -> dict[str, Any]:
     keys = known.key_fields
     return {
         "name": known.name,
@@ -131,7 +131,7 @@ def _filter(asked: SearchQuestion) -> dict[str, Any] | None:
     return {"and": parts} if parts else None
 
 
-def _rank(memory: Memory, asked: SearchQuestion) -> str | None:
+def _rank(memory: Runebook, asked: SearchQuestion) -> str | None:
     if asked.rank is not None:
         if not asked.use_decay and asked.rank != "relevance":
             raise Refusal(400, "without decay there is only the rank relevance.", "Leave rank or use_decay out.")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from server.inspector.page import PAGE_HEADERS
+from server.http.page_files import PAGE_HEADERS
 
 _STATIC = Path(__file__).parent / "static"
 _FILES = {

@@ -6,17 +6,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from memory_core.lifecycle.history.history import LAST, Commit, FileDiff
-from memory_core.model.text_diff import Row, side_by_side
-from memory_core.model.uri import SCHEME
-from memory_core.storage.author import current_author
+from memory_core.core.caller import current_author
+from memory_core.core.memory.uri import SCHEME
+from memory_core.core.text.text_diff import Row, side_by_side
+from memory_core.features.history import LAST, Commit, FileDiff
 from server.api import answers, past_answers
 from server.api.caller import Reader, Writer
 from server.api.entries import EntryPath
 from server.api.entry import past_of
 from server.api.questions import DryRun
 from server.api.refusals import declared, expect_stored
-from server.http.access import identity
+from server.http.authentication import identity
 
 routes = APIRouter(tags=["past"])
 CommitId = Annotated[

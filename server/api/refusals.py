@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from memory_core.errors import (
+from memory_core.core.errors import (
     AccessDenied,
     ConfigInvalid,
     EmbeddingFailed,
@@ -31,8 +31,8 @@ from memory_core.errors import (
     StorageFailed,
     StoreBusy,
 )
-from memory_core.model.changes import CommitReceipt, Status
-from memory_core.update.soundness import shown
+from memory_core.core.memory.operations import shown
+from memory_core.core.memory.results import CommitReceipt, Status
 from server.api.answers import ConflictAnswer, ErrorAnswer, RefusedAnswer
 
 _logger = logging.getLogger(__name__)

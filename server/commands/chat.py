@@ -16,9 +16,10 @@ from server.commands.opening import Commands, here, open_memory_of, open_to_sear
 from server.terminal import plain
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.chat import Chat, Reply
-    from memory_core.memory import Memory
-    from memory_core.model.changes import CommitReceipt
+    from memory_core.core.memory.results import CommitReceipt
+    from memory_core.features.chat import Chat, Reply
+    from memory_core.runebook import Runebook
+
 
 _PROMPT = "you> "
 _WORKING = "…"
@@ -51,8 +52,8 @@ def register(commands: Commands) -> None:
 
 def chat(arguments: argparse.Namespace) -> int:
     """Hold a conversation."""
-    from memory_core.errors import InvalidInput
-    from memory_core.storage.author import authored, current_author
+    from memory_core.core.caller import authored, current_author
+    from memory_core.core.errors import InvalidInput
 
     if arguments.json and arguments.once is None:
         raise InvalidInput("--json goes with --once.", hint="Write runebook chat --once QUESTION --json.")
@@ -82,7 +83,7 @@ class Talk:
         author: Who commits in it.
     """
 
-    def __init__(self, memory: Memory, chat: Chat, author: str) -> None:
+    def __init__(self, memory: Runebook, chat: Chat, author: str) -> None:
         self._memory = memory
         self._chat = chat
         self._author = author
@@ -100,7 +101,7 @@ class Talk:
 
     def run(self) -> int:
         """Talk until the person ends it."""
-        from memory_core.errors import RunebookError
+        from memory_core.core.errors import RunebookError
 
         session = self._chat.setting.session_id
         if self._is_terminal:
@@ -126,7 +127,7 @@ class Talk:
 
     def _line(self, prompt: str) -> str | None:
         """What is typed next; None at the end."""
-        from memory_core.errors import InvalidInput
+        from memory_core.core.errors import InvalidInput
 
         try:
             return input(prompt if self._is_terminal else "")
@@ -242,7 +243,7 @@ class Talk:
         self._tell("Private: nothing of what follows is kept." if self._chat.private else "What follows is remembered.")
 
     def _refuse_in_private(self) -> None:
-        from memory_core.errors import AccessDenied
+        from memory_core.core.errors import AccessDenied
 
         if self._chat.private:
             raise AccessDenied("private mode is on: nothing is stored or deleted.", hint="First: /private off")
@@ -251,9 +252,9 @@ class Talk:
         self._before.append((self._memory.store.ledger.newest_seq(), turn))
 
     def _tell_receipt(self, receipt: CommitReceipt) -> None:
-        from server import render
+        from server import rendering
 
-        self._tell(render.receipt_text(receipt))
+        self._tell(rendering.receipt_text(receipt))
 
     def _tell(self, text: str, *, to_error: bool = False) -> None:
         print(plain(text), file=sys.stderr if to_error else sys.stdout, flush=True)
@@ -273,7 +274,7 @@ def _edit_lines() -> None:
 
 
 def _metadata(pairs: list[str]) -> dict[str, Any] | None:
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     metadata: dict[str, Any] = {}
     for pair in pairs:

@@ -9,13 +9,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_core.model.waiting import Listener, Stage
+from memory_core.core.progress import Listener, Stage
 from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.imports.report import ImportReport
-    from memory_core.memory import Memory
+    from memory_core.features.imports.import_run import ImportReport
+    from memory_core.runebook import Runebook
+
 
 _OWN = "runebook"
 _FORMATS = (
@@ -61,7 +62,7 @@ def register(commands: Commands) -> None:
 
 def import_path(arguments: argparse.Namespace) -> int:
     """Bring in what a path holds."""
-    from memory_core.lifecycle.imports.detection import is_export
+    from memory_core.features.imports.import_run import is_export
 
     path = Path(arguments.file)
     own = arguments.format == _OWN if arguments.format else is_export(path)
@@ -71,7 +72,7 @@ def import_path(arguments: argparse.Namespace) -> int:
 
 def _check_options(arguments: argparse.Namespace, *, own: bool) -> None:
     """Refuse options that would do nothing."""
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     if own:
         given = {
@@ -88,7 +89,7 @@ def _check_options(arguments: argparse.Namespace, *, own: bool) -> None:
 
 
 def _spaces(arguments: argparse.Namespace) -> tuple[str, str] | None:
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     if arguments.into is None:
         return None
@@ -99,8 +100,7 @@ def _spaces(arguments: argparse.Namespace) -> tuple[str, str] | None:
 
 
 def _import_export(arguments: argparse.Namespace, path: Path) -> int:
-    from memory_core.lifecycle.transfer.importing import import_archive
-    from memory_core.lifecycle.transfer.merging import OnConflict
+    from memory_core.features.export import OnConflict, import_archive
 
     into = _spaces(arguments)
     with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
@@ -124,7 +124,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
 
 
 def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
-    from memory_core.lifecycle.imports.run import Desk, Wishes, import_source, recognised
+    from memory_core.features.imports.import_run import Desk, Wishes, import_source, recognised
 
     into = _spaces(arguments)
     with open_memory_of(arguments, warm=False) as opened, Progress() as tell:
@@ -148,9 +148,9 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
     return 1 if done.left_out else 0
 
 
-def _check_model(arguments: argparse.Namespace, memory: Memory) -> None:
+def _check_model(arguments: argparse.Namespace, memory: Runebook) -> None:
     """Refuse ``--extract`` before anything is stored where there is no model to do it."""
-    from memory_core.errors import ModelUnavailable
+    from memory_core.core.errors import ModelUnavailable
 
     if arguments.extract and memory.opened.llm is None:
         raise ModelUnavailable(
@@ -159,7 +159,7 @@ def _check_model(arguments: argparse.Namespace, memory: Memory) -> None:
         )
 
 
-def _extract(memory: Memory, done: ImportReport, tell: Listener) -> None:
+def _extract(memory: Runebook, done: ImportReport, tell: Listener) -> None:
     """Make memories of the conversations that came in."""
     for number, session_id in enumerate(done.sessions, start=1):
         tell(Stage("extracting", number - 1, len(done.sessions), "conversations"))

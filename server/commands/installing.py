@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from server.commands.opening import Commands, show
 
 if TYPE_CHECKING:
-    from server.hosts.files import FileChange
-    from server.hosts.hosts import Host
-    from server.hosts.machine import Machine
-    from server.hosts.setup import Pasting, Wanted
+    from server.hosts.host_files import FileChange
+    from server.hosts.host_setup import Pasting, Wanted
+    from server.hosts.host_table import Host, Machine
+
 
 _SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 _DONE = {
@@ -43,7 +43,7 @@ class _HostNames:
         return True
 
     def __iter__(self) -> Iterator[str]:
-        from server.hosts.hosts import NAMES
+        from server.hosts.host_table import NAMES
 
         return iter(NAMES)
 
@@ -81,8 +81,8 @@ def register(commands: Commands) -> None:
 
 def install(arguments: argparse.Namespace) -> int:
     """Put the server, and what else is wanted, into the files of hosts."""
-    from server.hosts import setup
-    from server.hosts.machine import this_machine
+    from server.hosts import host_setup
+    from server.hosts.host_table import this_machine
 
     machine, wanted = this_machine(), _wanted(arguments)
     if arguments.list:
@@ -93,13 +93,13 @@ def install(arguments: argparse.Namespace) -> int:
     refused = False
     for host in hosts:
         if host is None or arguments.print:
-            pasted = setup.generic(wanted) if host is None else setup.pastings(host, machine, wanted)
+            pasted = host_setup.generic(wanted) if host is None else host_setup.pastings(host, machine, wanted)
             told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": _pasted(pasted)})
             lines += _pasting_lines("Any host" if host is None else host.title, pasted)
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
-        changes = setup.install(host, machine, asked, dry_run=arguments.dry_run)
-        pasted = [*setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
+        changes = host_setup.install(host, machine, asked, dry_run=arguments.dry_run)
+        pasted = [*host_setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
         told.append({"host": host.name, "changes": _facts(changes), "paste": _pasted(pasted), "next": host.after})
         lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
         left_alone = any(change.action == "refused" for change in changes)
@@ -117,8 +117,8 @@ def install(arguments: argparse.Namespace) -> int:
 
 def uninstall(arguments: argparse.Namespace) -> int:
     """Take every part out of the files of hosts."""
-    from server.hosts import setup
-    from server.hosts.machine import this_machine
+    from server.hosts import host_setup
+    from server.hosts.host_table import this_machine
 
     machine, wanted = this_machine(), _wanted(arguments)
     told: list[dict[str, Any]] = []
@@ -127,7 +127,7 @@ def uninstall(arguments: argparse.Namespace) -> int:
     for host in _chosen(arguments, machine):
         if host is None:
             continue
-        changes = setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
+        changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
         told.append({"host": host.name, "changes": _facts(changes)})
         lines += (
@@ -151,8 +151,8 @@ def completion(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> Wanted:
-    from server.hosts.machine import arguments_of_serve, launcher
-    from server.hosts.setup import Wanted
+    from server.hosts.host_setup import Wanted
+    from server.hosts.host_table import arguments_of_serve, launcher
 
     home = arguments.home or os.environ.get("RUNEBOOK_HOME")  # a host with windows does not see this shell's variables
     options = [f"--home={Path(home).expanduser().absolute()}"] if home else []
@@ -165,7 +165,7 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
 
 
 def _project(named: str) -> Path:
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     project = Path(named).expanduser().absolute()
     if not project.is_dir():
@@ -175,9 +175,9 @@ def _project(named: str) -> Path:
 
 def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None]:
     """The hosts that the command line names; None stands for any other host."""
-    from memory_core.errors import InvalidInput
-    from server.hosts.hosts import NAMES
-    from server.hosts.setup import host_named, hosts_here
+    from memory_core.core.errors import InvalidInput
+    from server.hosts.host_setup import host_named, hosts_here
+    from server.hosts.host_table import NAMES
 
     if arguments.all:
         here = [host for host in hosts_here(machine) if arguments.project is None or host.of_project is not None]
@@ -194,7 +194,7 @@ def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None
 
 def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted: Wanted) -> frozenset[str]:
     """The parts that the person at the terminal agrees to; none where nobody is asked."""
-    from server.hosts.setup import place_of
+    from server.hosts.host_setup import place_of
 
     if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return frozenset()
@@ -226,7 +226,7 @@ def _warnings(wanted: Wanted) -> list[str]:
 
 def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[FileChange]) -> list[Pasting]:
     """What a person pastes into the files that were left alone."""
-    from server.hosts.setup import Pasting, plan
+    from server.hosts.host_setup import Pasting, plan
 
     refused = {change.path for change in changes if change.action == "refused"}
     files = plan(host, machine, wanted)
@@ -234,7 +234,7 @@ def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[Fil
 
 
 def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
-    from server.hosts.setup import place_of
+    from server.hosts.host_setup import place_of
 
     place = place_of(host, machine, wanted.project)
     offered = {"rules": True, "hooks": place.hooks is not None}
@@ -283,7 +283,7 @@ def _pasting_lines(title: str, pasted: Sequence[Pasting]) -> list[str]:
 
 
 def _list(arguments: argparse.Namespace, machine: Machine, wanted: Wanted) -> int:
-    from server.hosts.setup import findings
+    from server.hosts.host_setup import findings
 
     found = findings(machine, wanted)
     facts = [

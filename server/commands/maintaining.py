@@ -9,7 +9,7 @@ from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.maintenance.shelf import Archived
+    from memory_core.features.upkeep.archive import Archived
 
 
 def register(commands: Commands) -> None:
@@ -37,8 +37,8 @@ def register(commands: Commands) -> None:
 
 def maintain(arguments: argparse.Namespace) -> int:
     """Run maintenance and say what each pass did."""
-    from memory_core.model.waiting import Stage
-    from server.render import receipt_text
+    from memory_core.core.progress import Stage
+    from server.rendering import receipt_text
 
     facts: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -59,7 +59,7 @@ def maintain(arguments: argparse.Namespace) -> int:
 
 def archive(arguments: argparse.Namespace) -> int:
     """List the archive, or move memories into it or out of it."""
-    from server.render import receipt_text
+    from server.rendering import receipt_text
 
     with open_memory_of(arguments, warm=False) as memory:
         if arguments.action == "list":
@@ -90,7 +90,7 @@ def expire(arguments: argparse.Namespace) -> int:
 
 
 def _standing(arguments: argparse.Namespace, said: dict[str, Any]) -> int:
-    from server.render import receipt_text
+    from server.rendering import receipt_text
 
     with open_memory_of(arguments) as memory:
         receipt = memory.commit(operations={"edit_operations": [{"uri": arguments.uri, **said}]})

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from server.terminal import plain, plain_json
 
 if TYPE_CHECKING:
-    from memory_core.config import Config
-    from memory_core.memory import Memory
+    from memory_core.core.config import Config
+    from memory_core.runebook import Runebook
+
 
 #: A large model takes so long to load.
 _LOADING_SECONDS = 20.0
@@ -73,8 +74,8 @@ class Commands:
 
 def settings_of(arguments: argparse.Namespace) -> Config:
     """The settings that a command line asks for; ends the program with a word on what is wrong."""
-    from memory_core.config import load
-    from memory_core.errors import ConfigInvalid
+    from memory_core.core.config import load
+    from memory_core.core.errors import ConfigInvalid
 
     flags: dict[str, Any] = {"home": arguments.home or None}
     for setting in arguments.set:
@@ -85,9 +86,9 @@ def settings_of(arguments: argparse.Namespace) -> Config:
     return load(Path(arguments.config) if arguments.config else None, flags=flags)
 
 
-def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True) -> Memory:
+def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True) -> Runebook:
     """The open store that a command line names; with its models loading, if ``warm``."""
-    from memory_core.memory import open_memory
+    from memory_core.runebook import open_memory
 
     memory = open_memory(settings_of(arguments))
     if warm:
@@ -95,7 +96,7 @@ def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True) -> Memor
     return memory
 
 
-def open_to_search(arguments: argparse.Namespace) -> Memory:
+def open_to_search(arguments: argparse.Namespace) -> Runebook:
     """The store with its model: who asks once cannot ask again in a moment."""
     memory = open_memory_of(arguments)
     if memory.indexer.embedder is not None:
@@ -112,7 +113,7 @@ def show(
 
 def here(config: Config) -> str | None:
     """The project of the working directory, where the settings let it be looked for."""
-    from memory_core.storage.workspace import project_at
+    from memory_core.core.memory.project import project_at
 
     folder = working_directory()
     return None if folder is None or not config.project.detect else project_at(folder)
@@ -133,7 +134,7 @@ def json_file(name: str | None) -> Any:
 
 def text_file(name: str) -> str:
     """The text of a file, or of standard input for ``-``."""
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8-sig")
@@ -146,7 +147,7 @@ def text_file(name: str) -> str:
 
 def json_text(text: str | None, name: str) -> Any:
     """JSON given on the command line as ``name``; None for none."""
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     try:
         return None if text is None else json.loads(text)

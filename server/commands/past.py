@@ -12,9 +12,10 @@ from server.commands.opening import Commands, here, json_text, open_memory_of, o
 from server.terminal import plain
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.history.history import Commit, History
-    from memory_core.memory import Memory
-    from memory_core.model.changes import CommitReceipt
+    from memory_core.core.memory.results import CommitReceipt
+    from memory_core.features.history import Commit, History
+    from memory_core.runebook import Runebook
+
 
 _COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
 _PLAIN = "\x1b[0m"
@@ -51,7 +52,7 @@ def register(commands: Commands) -> None:
 
 def history(arguments: argparse.Namespace) -> int:
     """List commits."""
-    from memory_core.lifecycle.history.page import commit_line
+    from memory_core.features.history import commit_line
 
     with _open(arguments) as memory:
         commits = _commits(_past(memory), arguments.uri, arguments.limit, arguments.before)
@@ -62,8 +63,8 @@ def history(arguments: argparse.Namespace) -> int:
 
 def diff(arguments: argparse.Namespace) -> int:
     """Show a commit, or compare two versions of a file."""
-    from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.history.page import commit_line, diff_title
+    from memory_core.core.errors import InvalidInput
+    from memory_core.features.history import commit_line, diff_title
 
     is_uri = "://" in arguments.what
     if not is_uri and (arguments.earlier or arguments.later):
@@ -93,7 +94,7 @@ def undo(arguments: argparse.Namespace) -> int:
 
 def forget(arguments: argparse.Namespace) -> int:
     """Delete what a search finds."""
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     if bool((arguments.query or "").strip()) is bool(arguments.uri):
         raise InvalidInput(
@@ -129,7 +130,7 @@ def forget(arguments: argparse.Namespace) -> int:
 
 def purge(arguments: argparse.Namespace) -> int:
     """Erase for good."""
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     if (arguments.uri is None) is (arguments.commit is None):
         raise InvalidInput("purge takes a URI or --commit.", hint="Name one of the two.")
@@ -150,9 +151,9 @@ def purge(arguments: argparse.Namespace) -> int:
         return _tell(arguments, memory.purge(arguments.uri, commit_id=arguments.commit))
 
 
-def _open(arguments: argparse.Namespace) -> Memory:
+def _open(arguments: argparse.Namespace) -> Runebook:
     """The store with what was done by hand until now in its history, or "last" would be another commit."""
-    from memory_core.errors import StorageFailed, StoreBusy
+    from memory_core.core.errors import StorageFailed, StoreBusy
 
     memory = open_memory_of(arguments, warm=False)
     with suppress(StorageFailed, StoreBusy):  # the past can be read all the same
@@ -162,8 +163,8 @@ def _open(arguments: argparse.Namespace) -> Memory:
 
 def _commits(past: History, uri: str | None, limit: int, before: str | None) -> list[Commit]:
     """Commits, newest first; those of a file through its renames."""
-    from memory_core.errors import NotFound
-    from memory_core.lifecycle.history.history import LIMIT_COMMITS
+    from memory_core.core.errors import NotFound
+    from memory_core.features.history import LIMIT_COMMITS
 
     found = past.commits(uri, limit, before)
     if uri is None:
@@ -177,15 +178,15 @@ def _commits(past: History, uri: str | None, limit: int, before: str | None) -> 
     return [commit for commit in commits if newest is None or commit.seq < newest][:limit]
 
 
-def _past(memory: Memory) -> History:
+def _past(memory: Runebook) -> History:
     """History as the owner sees it from where the command runs."""
     return memory.history.seen_from(memory.projects.current(here(memory.config)))
 
 
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
-    from server import render
+    from server import rendering
 
-    show(arguments, receipt.as_dict(), render.receipt_text(receipt))
+    show(arguments, receipt.as_dict(), rendering.receipt_text(receipt))
     return 1 if receipt.status == "rejected" else 0
 
 

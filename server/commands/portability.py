@@ -14,7 +14,7 @@ from server.commands.opening import Commands, open_memory_of, settings_of, show
 from server.commands.progress import Progress
 
 if TYPE_CHECKING:
-    from memory_core.lifecycle.transfer.forms import Selection
+    from memory_core.features.export_file import Selection
 
 
 def register(commands: Commands) -> None:
@@ -41,11 +41,11 @@ def register(commands: Commands) -> None:
 
 def export(arguments: argparse.Namespace) -> int:
     """Write an export."""
-    from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.transfer.exporting import export_lines, export_zip
-    from memory_core.lifecycle.transfer.forms import Selection
-    from memory_core.model.uri import MemoryUri
-    from memory_core.model.waiting import Stage
+    from memory_core.core.errors import InvalidInput
+    from memory_core.core.memory.uri import MemoryUri
+    from memory_core.core.progress import Stage
+    from memory_core.features.export import export_lines, export_zip
+    from memory_core.features.export_file import Selection
 
     selection = Selection(
         MemoryUri.parse(arguments.target_uri),
@@ -82,7 +82,7 @@ def export(arguments: argparse.Namespace) -> int:
 
 def backup(arguments: argparse.Namespace) -> int:
     """Back everything up."""
-    from memory_core.lifecycle.transfer.backup import back_up
+    from memory_core.features.backup import back_up
 
     with open_memory_of(arguments, warm=False) as memory, Progress():
         done = back_up(
@@ -101,8 +101,8 @@ def backup(arguments: argparse.Namespace) -> int:
 
 def restore(arguments: argparse.Namespace) -> int:
     """Bring a backup, or vanished files, back."""
-    from memory_core.errors import InvalidInput
-    from memory_core.lifecycle.transfer.backup import restore as bring_back
+    from memory_core.core.errors import InvalidInput
+    from memory_core.features.backup import restore as bring_back
 
     wanted = (arguments.backup is not None, arguments.missing, arguments.forget_missing)
     if wanted.count(True) != 1:
@@ -136,8 +136,8 @@ def _check_type(arguments: argparse.Namespace, selection: Selection) -> None:
     """Refuse a type that no memory can have, rather than export nothing."""
     if selection.memory_type is None:
         return
-    from memory_core.errors import NotFound
-    from memory_core.wiring import load_registry
+    from memory_core.core.errors import NotFound
+    from memory_core.open_store import load_registry
 
     names = [found.name for found in load_registry(settings_of(arguments)).list_all()]
     if selection.memory_type not in names:

@@ -1,6 +1,6 @@
 """Progress of long work on stderr: a bar for a person, a line now and then for a log, nothing of what is quick.
 
-Owns how it looks. What is shown are stages of work (``memory_core.model.waiting``): those that a command makes itself,
+Owns how it looks. What is shown are stages of work (``memory_core.core.progress``): those that a command makes itself,
 and whatever the library tells while the command runs, also while nothing moves. stdout is not touched, so ``--json``
 stays JSON.
 """
@@ -16,10 +16,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TextIO
 
-from memory_core.model.waiting import Listener, Stage, listening
+from memory_core.core.progress import Listener, Stage, listening
 
 if TYPE_CHECKING:
-    from memory_core.index.embedding import Progress as Embedded
+    from memory_core.core.index.embedding import Progress as Embedded
+
 
 #: Work that is over sooner is not shown.
 _PATIENCE_SECONDS = 0.5

@@ -20,8 +20,8 @@ def register(commands: Commands) -> None:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Examine a store, and mend it if asked to."""
-    from memory_core.lifecycle.doctor.doctor import examine, repair
-    from memory_core.wiring import load_registry
+    from memory_core.features.doctor import examine, repair
+    from memory_core.open_store import load_registry
 
     config = settings_of(arguments)
     report = (repair if arguments.repair else examine)(config, load_registry(config))
@@ -31,7 +31,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def rebuild(arguments: argparse.Namespace) -> int:
     """Build the index anew, with progress on stderr."""
-    from memory_core.model.waiting import Stage
+    from memory_core.core.progress import Stage
 
     with open_memory_of(arguments, warm=False) as memory:
         with Progress() as tell:

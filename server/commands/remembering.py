@@ -12,7 +12,7 @@ from server.commands.opening import Commands, here, json_file, open_memory_of, s
 from server.terminal import plain
 
 if TYPE_CHECKING:
-    from memory_core.model.changes import CommitReceipt
+    from memory_core.core.memory.results import CommitReceipt
 
 
 def register(commands: Commands) -> None:
@@ -49,7 +49,7 @@ def register(commands: Commands) -> None:
 
 def commit(arguments: argparse.Namespace) -> int:
     """Remember something."""
-    from server import render
+    from server import rendering
 
     content = text_file("-") if arguments.content == "-" else arguments.content
     pairs = [_pair(field) for field in arguments.field]
@@ -72,14 +72,14 @@ def commit(arguments: argparse.Namespace) -> int:
             here=here(memory.config),
         )
     facts = receipt.as_dict()
-    show(arguments, facts, render.receipt_text(receipt))
+    show(arguments, facts, rendering.receipt_text(receipt))
     return 1 if facts["status"] == "rejected" else 0
 
 
 def extract(arguments: argparse.Namespace) -> int:
     """Extract the memories of waiting conversations."""
-    from memory_core.lifecycle.receipts import still_waits
-    from server import render
+    from memory_core.core.commit.receipts import still_waits
+    from server import rendering
 
     with open_memory_of(arguments) as memory:
         if arguments.only_list:
@@ -94,7 +94,7 @@ def extract(arguments: argparse.Namespace) -> int:
         for receipt in _shown(memory.extract_waiting(arguments.session_id), waiting):
             receipts.append(receipt)
             if not arguments.json:
-                print(plain(render.receipt_text(receipt)), flush=True)
+                print(plain(rendering.receipt_text(receipt)), flush=True)
     waits = any(receipt.status == "rejected" or still_waits(receipt) for receipt in receipts)
     if arguments.json:
         print(json.dumps({"receipts": [receipt.as_dict() for receipt in receipts]}, ensure_ascii=False, indent=2))
@@ -105,7 +105,7 @@ def extract(arguments: argparse.Namespace) -> int:
 
 def _shown(receipts: Iterator[CommitReceipt], waiting: int) -> Iterator[CommitReceipt]:
     """The receipts of conversations, with progress while each is waited for."""
-    from memory_core.model.waiting import Stage
+    from memory_core.core.progress import Stage
     from server.commands.progress import Progress
 
     for number in count():
@@ -118,7 +118,7 @@ def _shown(receipts: Iterator[CommitReceipt], waiting: int) -> Iterator[CommitRe
 
 
 def _pair(text: str) -> tuple[str, str]:
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     name, equals, value = text.partition("=")
     if not equals:

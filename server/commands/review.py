@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from server.commands.opening import Commands, open_memory_of, show
 
 if TYPE_CHECKING:
-    from memory_core.memory import Memory
-    from memory_core.model.changes import CommitReceipt
-    from memory_core.update.proposal_file import Proposal
+    from memory_core.core.memory.results import CommitReceipt
+    from memory_core.features.proposals import Proposal
+    from memory_core.runebook import Runebook
 
 
 def register(commands: Commands) -> None:
@@ -51,7 +51,7 @@ def review(arguments: argparse.Namespace) -> int:
         return _told(arguments, decide(names, dry_run=arguments.dry_run))
 
 
-def _list(arguments: argparse.Namespace, memory: Memory) -> int:
+def _list(arguments: argparse.Namespace, memory: Runebook) -> int:
     waiting = memory.reviewer.waiting()
     lines = [f"{each.id}  {each.title}\n    {_gist(each)}" for each in waiting]
     if waiting:
@@ -62,15 +62,15 @@ def _list(arguments: argparse.Namespace, memory: Memory) -> int:
 
 
 def _gist(proposal: Proposal) -> str:
-    from memory_core.model.record import summary_line
+    from memory_core.core.memory.memory import summary_line
 
     said = " ".join(proposal.texts.values()) or proposal.gone
     whence = f"session {proposal.session}, " if proposal.session else ""
     return f"{summary_line(said, 160) or proposal.target} ({whence}{proposal.at[:10]})"
 
 
-def _show(arguments: argparse.Namespace, memory: Memory) -> int:
-    from memory_core.update.proposal_file import readable
+def _show(arguments: argparse.Namespace, memory: Runebook) -> int:
+    from memory_core.features.proposals import readable
 
     found = [memory.reviewer.named(name) for name in _named(arguments)]
     text = "\n\n".join(f"{readable(each)}\n\nfile: {each.uri}" for each in found)
@@ -78,9 +78,9 @@ def _show(arguments: argparse.Namespace, memory: Memory) -> int:
     return 0
 
 
-def _edit(arguments: argparse.Namespace, memory: Memory) -> int:
-    from memory_core.errors import InvalidInput
-    from memory_core.update.proposal_file import texts_shown
+def _edit(arguments: argparse.Namespace, memory: Runebook) -> int:
+    from memory_core.core.errors import InvalidInput
+    from memory_core.features.proposals import texts_shown
 
     if len(arguments.names) != 1:
         raise InvalidInput("edit takes one proposal.", hint="Give its id, as runebook review prints it.")
@@ -97,7 +97,7 @@ def _in_editor(text: str) -> str:
     Raises:
         InvalidInput: If there is no editor, or it fails.
     """
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
@@ -113,7 +113,7 @@ def _in_editor(text: str) -> str:
 
 
 def _named(arguments: argparse.Namespace) -> list[str]:
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     if not arguments.names:
         raise InvalidInput("no proposal is named.", hint="Give its id, as runebook review prints it.")
@@ -121,7 +121,7 @@ def _named(arguments: argparse.Namespace) -> list[str]:
 
 
 def _told(arguments: argparse.Namespace, receipts: list[CommitReceipt]) -> int:
-    from server.render import receipt_text
+    from server.rendering import receipt_text
 
     facts = {"receipts": [receipt.as_dict() for receipt in receipts]}
     show(arguments, facts, "\n".join(receipt_text(receipt) for receipt in receipts))

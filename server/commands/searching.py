@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from server import report
+from server import rendering
 from server.commands.opening import Commands, here, json_file, json_text, open_memory_of, open_to_search, show
 
 
@@ -84,7 +84,7 @@ def _add_insight(commands: Commands) -> None:
 
 def find(arguments: argparse.Namespace) -> int:
     """Search."""
-    from server import render
+    from server import rendering
 
     with open_to_search(arguments) as memory:
         found = memory.find(
@@ -97,13 +97,13 @@ def find(arguments: argparse.Namespace) -> int:
             project=arguments.project,
             here=here(memory.config),
         )
-    show(arguments, found.as_dict(), render.find_text(found))
+    show(arguments, found.as_dict(), rendering.find_text(found))
     return 0
 
 
 def read(arguments: argparse.Namespace) -> int:
     """Print a file, and below it the memories that it relates to."""
-    from server.render import links_text
+    from server.rendering import links_text
 
     with open_memory_of(arguments) as memory:
         page = memory.read(arguments.uri, arguments.offset, arguments.limit, here=here(memory.config))
@@ -114,7 +114,7 @@ def read(arguments: argparse.Namespace) -> int:
 
 def listing(arguments: argparse.Namespace) -> int:
     """Print a directory, or everything below it."""
-    from server import render
+    from server import rendering
 
     with open_memory_of(arguments) as memory:
         listings = memory.tree(
@@ -126,7 +126,7 @@ def listing(arguments: argparse.Namespace) -> int:
             arguments.level_limit,
             here(memory.config),
         )
-    show(arguments, listings.as_dict(), render.listings_text(listings))
+    show(arguments, listings.as_dict(), rendering.listings_text(listings))
     return 0
 
 
@@ -156,7 +156,7 @@ def similar(arguments: argparse.Namespace) -> int:
     """Print memories that say nearly the same."""
     with open_memory_of(arguments) as memory:
         found = memory.similar(arguments.text_or_uri, arguments.threshold, arguments.limit, here(memory.config))
-    show(arguments, found.as_dict(), report.similar_text(found))
+    show(arguments, found.as_dict(), rendering.similar_text(found))
     return 0
 
 
@@ -164,7 +164,7 @@ def trail(arguments: argparse.Namespace) -> int:
     """Print which query retrieved what."""
     with open_memory_of(arguments, warm=False) as memory:
         rows = memory.trail(arguments.limit, arguments.uri)
-    show(arguments, {"trail": [row.as_dict() for row in rows]}, report.trail_text(rows))
+    show(arguments, {"trail": [row.as_dict() for row in rows]}, rendering.trail_text(rows))
     return 0
 
 
@@ -172,5 +172,5 @@ def hot(arguments: argparse.Namespace) -> int:
     """Print the memories used most."""
     with open_memory_of(arguments, warm=False) as memory:
         memories = memory.hot(arguments.limit, here=here(memory.config))
-    show(arguments, {"memories": [found.as_dict() for found in memories]}, report.hot_text(memories))
+    show(arguments, {"memories": [found.as_dict() for found in memories]}, rendering.hot_text(memories))
     return 0

@@ -14,12 +14,13 @@ from server.commands.opening import Commands, settings_of, working_directory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_core.config import Config
-    from memory_core.errors import StorageFailed
-    from memory_core.memory import Memory
-    from server.local.place import Place
-    from server.session import ServedStore
-    from server.stdio.line_pipes import LinePipe
+    from memory_core.core.config import Config
+    from memory_core.core.errors import StorageFailed
+    from memory_core.runebook import Runebook
+    from server.local.shared_server import Place
+    from server.protocol.json_frames import LinePipe
+    from server.protocol.session import ServedStore
+
 
 _DEFAULT_PORT = 8848
 _USAGE = """\
@@ -93,11 +94,11 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _serve_stdio(arguments: argparse.Namespace) -> int:
-    from server.stdio.standard_streams import StandardStreams
+    from server.protocol.stdio_transport import StandardStreams
 
     config = settings_of(arguments)
     with StandardStreams.divert() as streams:  # before any import that might print
-        from server.stdio.line_pipes import DescriptorPipe
+        from server.protocol.json_frames import DescriptorPipe
 
         return _serve_here(config, DescriptorPipe(streams.stdin_fd, streams.stdout_fd))
 
@@ -106,12 +107,12 @@ def _serve_here(config: Config, pipe: LinePipe, private: bool = False) -> int:
     """Serve the one client of this process, which may have private mode on already."""
     import anyio
 
-    from server.app import build_server
-    from server.stdio.wire import serve_pipe
+    from server.protocol.app import build_server
+    from server.protocol.stdio_transport import serve_pipe
 
     def line(store: ServedStore) -> Callable[[], None]:
-        from memory_core.storage.file_store import STATE_NAME
-        from server.local.answering import open_line
+        from memory_core.core.store.files import STATE_NAME
+        from server.local.channel_requests import open_line
 
         return open_line(store, config.root / STATE_NAME, kind="stdio")
 
@@ -123,12 +124,12 @@ def _serve_here(config: Config, pipe: LinePipe, private: bool = False) -> int:
 
 def _serve_shared(arguments: argparse.Namespace) -> int:
     """Pass on what a host says to the server that all hosts share."""
-    from server.stdio.standard_streams import StandardStreams
+    from server.protocol.stdio_transport import StandardStreams
 
     gc.enable()
     with StandardStreams.divert() as streams:
-        from server.local.bridge import Bridge
-        from server.stdio.line_pipes import DescriptorPipe
+        from server.local.stdio_bridge import Bridge
+        from server.protocol.json_frames import DescriptorPipe
 
         host = DescriptorPipe(streams.stdin_fd, streams.stdout_fd)
         return Bridge(
@@ -138,7 +139,7 @@ def _serve_shared(arguments: argparse.Namespace) -> int:
 
 def _serve_local(arguments: argparse.Namespace) -> int:
     """Be the server that hosts share, in the background, until none needs it."""
-    from server.local.background import keep_log_bounded, serve_until_idle, the_only_one
+    from server.local.shared_server import keep_log_bounded, serve_until_idle, the_only_one
 
     place = _place(arguments)
     try:
@@ -159,7 +160,7 @@ def _serve_local(arguments: argparse.Namespace) -> int:
 
 
 def _no_line(error: OSError) -> StorageFailed:
-    from memory_core.errors import StorageFailed
+    from memory_core.core.errors import StorageFailed
 
     return StorageFailed(
         f"other programs of this machine could not reach a server: {error.strerror or error}.",
@@ -168,10 +169,10 @@ def _no_line(error: OSError) -> StorageFailed:
 
 
 def _serve_http(arguments: argparse.Namespace) -> int:
-    from server.app import build_server
     from server.commands.tokens import open_tokens
-    from server.http.serving import serve
-    from server.local.answering import attachable_line
+    from server.http.http_server import serve
+    from server.local.channel_requests import attachable_line
+    from server.protocol.app import build_server
 
     config = settings_of(arguments)
     gc.enable()
@@ -192,10 +193,10 @@ def _serve_http(arguments: argparse.Namespace) -> int:
 
 
 def _store(config: Config, on_open: Callable[[ServedStore], Callable[[], None]] | None = None) -> ServedStore:
-    from server.session import ServedStore
+    from server.protocol.session import ServedStore
 
-    def opener() -> Memory:
-        from memory_core.memory import open_memory
+    def opener() -> Runebook:
+        from memory_core.runebook import open_memory
 
         return open_memory(config)
 
@@ -203,14 +204,14 @@ def _store(config: Config, on_open: Callable[[ServedStore], Callable[[], None]] 
 
 
 def _place(arguments: argparse.Namespace) -> Place:
-    from server.local.place import place_of
+    from server.local.shared_server import place_of
 
     return place_of(arguments.home, arguments.config, arguments.set)
 
 
 def stop(arguments: argparse.Namespace) -> int:
     """End the background server of the store."""
-    from server.local.background import stop_shared
+    from server.local.shared_server import stop_shared
 
     stopped = stop_shared(_place(arguments).state)
     for pid, attached in stopped:

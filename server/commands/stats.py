@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from server import report
+from server import rendering
 from server.commands.opening import Commands, open_memory_of, show
 
 
@@ -24,9 +24,9 @@ def stats(arguments: argparse.Namespace) -> int:
     with open_memory_of(arguments) as memory:
         figures = memory.metrics(whole=arguments.all)
     if arguments.prometheus:
-        from memory_core.retrieval.exposition import exposition
+        from memory_core.features.metrics import exposition
 
         print(exposition(figures), end="")
         return 0
-    show(arguments, figures.as_dict(), report.metrics_text(figures))
+    show(arguments, figures.as_dict(), rendering.metrics_text(figures))
     return 0

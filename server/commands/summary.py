@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from memory_core.model.rolling_summary import NAME
+from memory_core.features.rolling_summary import NAME
 from server.commands.opening import Commands, open_memory_of, show, text_file
 from server.terminal import plain
 
@@ -20,7 +20,7 @@ def register(commands: Commands) -> None:
 
 def summary(arguments: argparse.Namespace) -> int:
     """Show, write or clear the rolling summary."""
-    from server.render import receipt_text
+    from server.rendering import receipt_text
 
     text = arguments.text if arguments.file is None else text_file(arguments.file)
     with open_memory_of(arguments, warm=False) as memory:

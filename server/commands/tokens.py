@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from server.commands.opening import Commands, settings_of, show
 
 if TYPE_CHECKING:
-    from memory_core.config import Config
-    from memory_core.storage.tables.tokens import TokenRow, TokenTable
+    from memory_core.core.config import Config
+    from memory_core.core.store.token_rows import TokenRow, TokenTable
 
 
 def register(commands: Commands) -> None:
@@ -33,7 +33,7 @@ def register(commands: Commands) -> None:
 
 def tokens(arguments: argparse.Namespace) -> int:
     """Issue, list or revoke."""
-    from memory_core.errors import InvalidInput
+    from memory_core.core.errors import InvalidInput
 
     if arguments.action != "list" and not arguments.label:
         raise InvalidInput(
@@ -56,8 +56,8 @@ def tokens(arguments: argparse.Namespace) -> int:
 @contextmanager
 def open_tokens(config: Config) -> Iterator[TokenTable]:
     """The token table of the store that ``config`` names, which may be in use, or not exist yet."""
-    from memory_core.storage.file_store import LEDGER_NAME, FileStore
-    from memory_core.storage.ledger import Ledger
+    from memory_core.core.store.files import LEDGER_NAME, FileStore
+    from memory_core.core.store.ledger import Ledger
 
     ledger = Ledger(FileStore(config.root).state / LEDGER_NAME)
     try:

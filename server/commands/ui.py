@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from server.commands.opening import Commands, settings_of
 
 if TYPE_CHECKING:
-    from memory_core.memory import Memory
+    from memory_core.runebook import Runebook
+
 
 _HOST = "127.0.0.1"
 _PORT = 8_849
@@ -44,15 +45,15 @@ def register(commands: Commands) -> None:
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
     import server.api.application  # noqa: F401 - the page asks it at once
-    from server.app import build_server
     from server.commands.tokens import open_tokens
-    from server.http.serving import serve
-    from server.session import ServedStore
+    from server.http.http_server import serve
+    from server.protocol.app import build_server
+    from server.protocol.session import ServedStore
 
     config = settings_of(arguments)
 
-    def opener() -> Memory:
-        from memory_core.memory import open_memory
+    def opener() -> Runebook:
+        from memory_core.runebook import open_memory
 
         return open_memory(config)
 

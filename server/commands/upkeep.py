@@ -43,8 +43,8 @@ def migrate(arguments: argparse.Namespace) -> int:
 
 def types(arguments: argparse.Namespace) -> int:
     """Print the memory types."""
-    from memory_core.wiring import load_registry
-    from server.prompts import type_line
+    from memory_core.open_store import load_registry
+    from server.protocol.app import type_line
 
     registry = load_registry(settings_of(arguments))
     facts = {
@@ -58,8 +58,8 @@ def types(arguments: argparse.Namespace) -> int:
 
 def settings_in_force(arguments: argparse.Namespace) -> int:
     """Print all settings."""
-    from memory_core.config import Config, environment_name, settings
-    from memory_core.update.project_choice import ProjectChoice
+    from memory_core.core.config import Config, environment_name, settings
+    from memory_core.core.memory.project import ProjectChoice
 
     config = settings_of(arguments)
     values, defaults = config.model_dump(mode="json"), Config().model_dump(mode="json")

@@ -16,10 +16,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_core.errors import ConfigInvalid, InvalidInput, RunebookError
-from memory_core.model.access import Access
-from memory_core.storage.author import authored
-from memory_core.storage.workspace import project_at
+from memory_core.core.caller import Access, authored
+from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError
+from memory_core.core.memory.project import project_at
 from server.hooks import pending, private_times
 from server.hooks.event import POST_READ, SESSION_START, STOP, STORING, HookEvent, read_event
 from server.hooks.output import TEXT_LIMIT_CHARS
@@ -29,9 +28,10 @@ from server.hooks.skills import skill_named
 from server.hooks.transcript import last_said, path_of
 
 if TYPE_CHECKING:
-    from memory_core.config import Config
-    from memory_core.memory import Memory
-    from memory_core.model.hits import ContextPack
+    from memory_core.core.config import Config
+    from memory_core.core.memory.results import ContextPack
+    from memory_core.runebook import Runebook
+
 
 _log = logging.getLogger(__name__)
 _INPUT = "\n<current_input>\n"
@@ -55,7 +55,7 @@ class HookAnswer(NamedTuple):
 
 
 def answer(
-    memory: Memory, event: str, given: Mapping[str, Any], host: str = "", *, resident: bool = True
+    memory: Runebook, event: str, given: Mapping[str, Any], host: str = "", *, resident: bool = True
 ) -> HookAnswer:
     """Answer a host's event.
 
@@ -89,7 +89,7 @@ def answer(
     return HookAnswer(_recalled(memory, read, here))
 
 
-def take_in(memory: Memory) -> int:
+def take_in(memory: Runebook) -> int:
     """Store what earlier hooks left notes of.
 
     Returns:
@@ -122,7 +122,7 @@ def take_in(memory: Memory) -> int:
     return followed
 
 
-def _keep(memory: Memory, event: HookEvent, here: str | None, *, resident: bool) -> HookAnswer:
+def _keep(memory: Runebook, event: HookEvent, here: str | None, *, resident: bool) -> HookAnswer:
     """Store the conversation; memories are made of it afterwards."""
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
         return HookAnswer()
@@ -132,16 +132,16 @@ def _keep(memory: Memory, event: HookEvent, here: str | None, *, resident: bool)
     return HookAnswer(stored=stored.messages, notes=stored.left_out)
 
 
-def _record(memory: Memory, event: HookEvent, here: str | None) -> Stored:
+def _record(memory: Runebook, event: HookEvent, here: str | None) -> Stored:
     with authored(f"hook of {event.host}"):
         return record(memory, event, here, _times(memory, event))
 
 
-def _times(memory: Memory, event: HookEvent) -> PrivateTimes:
+def _times(memory: Runebook, event: HookEvent) -> PrivateTimes:
     return PrivateTimes(private_times.periods(memory.store.files.state), event.cwd)
 
 
-def _opening(memory: Memory, event: HookEvent, here: str | None) -> str:
+def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
     """What a session begins with; after a compaction also what its context has to keep."""
     budget = memory.config.hooks.session_start_tokens
     kept = ""
@@ -161,7 +161,7 @@ def _opening(memory: Memory, event: HookEvent, here: str | None) -> str:
     return "\n".join(part for part in (pack.text, kept) if part)
 
 
-def _recalled(memory: Memory, event: HookEvent, here: str | None) -> str:
+def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     """What bears on a prompt and the messages before it."""
     config = memory.config
     messages: list[Any] = list(event.messages)
@@ -194,20 +194,20 @@ def _fits(limit_chars: int) -> Any:
     return fit
 
 
-def begin_taking_in(memory: Memory) -> None:
+def begin_taking_in(memory: Runebook) -> None:
     """Follow the notes of earlier hooks in the background, if there are any."""
     if pending.waiting(memory.store.files.state):
         _begin_afterwards(memory, extracts=False)
 
 
-def _begin_afterwards(memory: Memory, *, extracts: bool) -> None:
+def _begin_afterwards(memory: Runebook, *, extracts: bool) -> None:
     """Follow notes, and have the model make memories of what waits, while the host goes on."""
     wanted = extracts and _may_extract(memory.config)
     thread = threading.Thread(target=_after, args=(memory, wanted), name="runebook-hook", daemon=True)
     thread.start()
 
 
-def _after(memory: Memory, extracts: bool) -> None:
+def _after(memory: Runebook, extracts: bool) -> None:
     if not _afterwards.acquire(blocking=False):
         return
     try:

@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 from server.commands.opening import Commands, settings_of
 from server.hooks import event as events
 from server.hooks import failures, pending
@@ -26,6 +26,7 @@ from server.hooks.wishes import Wishes, read_wishes
 
 if TYPE_CHECKING:
     from server.hooks.answers import HookAnswer
+
 
 #: Not an event of a host: stores what earlier hooks left notes of.
 TAKE_IN = "pending"
@@ -172,7 +173,7 @@ def _asked(wishes: Wishes, read: HookEvent, seconds: float) -> dict[str, Any] | 
     """What a running server says; None where none does, or it could not do it."""
     if seconds <= 0.0 or not (wishes.state / "lines").is_dir():
         return None
-    from server.local.line import ask
+    from server.local.channel import ask
 
     # The server may have been started with other settings than this host's.
     mine = {name: wishes.values[name] for name in ("user_space", "agent_space", "private_mode")}
@@ -193,7 +194,7 @@ def _asked(wishes: Wishes, read: HookEvent, seconds: float) -> dict[str, Any] | 
 
 def _opened(arguments: argparse.Namespace, read: HookEvent) -> HookAnswer:
     """The answer of the store itself, opened without a model."""
-    from memory_core.memory import open_memory
+    from memory_core.runebook import open_memory
     from server.hooks.answers import answer
 
     config = settings_of(arguments)
@@ -208,7 +209,7 @@ def _take_in(arguments: argparse.Namespace) -> None:
     state = config.root / ".state"
     if not pending.waiting(state):
         return
-    from memory_core.memory import open_memory
+    from memory_core.runebook import open_memory
     from server.hooks.answers import take_in
 
     silent = config.embedding.model_copy(update={"provider": "none"})

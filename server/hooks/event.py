@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 
 SESSION_START, USER_PROMPT, POST_READ = "session-start", "user-prompt", "post-read"
 PRE_COMPACT, SESSION_END, STOP = "pre-compact", "session-end", "stop"

@@ -18,18 +18,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from memory_core.lifecycle.imports import claude_code
-from memory_core.lifecycle.imports.conversations import ConversationDesk
-from memory_core.lifecycle.imports.items import ConversationItem, Item, digest_of
-from memory_core.lifecycle.imports.json_values import lines
-from memory_core.lifecycle.imports.sources import Entry, Source
-from memory_core.storage import atomic
+from memory_core.core.store import atomic
+from memory_core.features.imports import claude_code
+from memory_core.features.imports.import_run import ConversationDesk
+from memory_core.features.imports.items import ConversationItem, Item, digest_of
+from memory_core.features.imports.sources import Entry, Source, lines
 from server.hooks.event import CLAUDE_CODE, HookEvent
 from server.hooks.transcript import WHOLE_LIMIT_BYTES, end_of_lines, message_of, path_of, records_in
 
 if TYPE_CHECKING:
-    from memory_core.memory import Memory
+    from memory_core.runebook import Runebook
     from server.hooks.private_times import PrivateTimes
+
 
 _SLICE_BYTES = 16 * 1024 * 1024
 #: Read again each time, so that calls and their results come together: so many lines, of so many bytes at most.
@@ -50,7 +50,7 @@ class Stored:
     left_out: tuple[str, ...] = ()
 
 
-def record(memory: Memory, event: HookEvent, here: str | None, private: PrivateTimes) -> Stored:
+def record(memory: Runebook, event: HookEvent, here: str | None, private: PrivateTimes) -> Stored:
     """Store what is new of the conversation that an event is about.
 
     Args:
@@ -81,7 +81,7 @@ def record(memory: Memory, event: HookEvent, here: str | None, private: PrivateT
 class _Recorder:
     """Hands the items of one conversation to the store's desk for conversations."""
 
-    def __init__(self, memory: Memory, event: HookEvent, here: str | None, private: PrivateTimes) -> None:
+    def __init__(self, memory: Runebook, event: HookEvent, here: str | None, private: PrivateTimes) -> None:
         config = memory.config
         scope = ("hooks", config.user_space, config.agent_space)
         self._desk = ConversationDesk(memory.store, memory.recorder, memory.updater, scope, config.limits.commit_bytes)
@@ -144,7 +144,7 @@ class _Recorder:
 class _Growing:
     """A transcript that is only added to, from where it was left."""
 
-    def __init__(self, path: Path, memory: Memory) -> None:
+    def __init__(self, path: Path, memory: Runebook) -> None:
         self._path = path
         name = digest_of([str(path.absolute()), memory.config.user_space])
         self._memo = memory.store.files.state.joinpath(*_FOLDER, f"{name}.json")
@@ -204,7 +204,7 @@ def forget_old_readings(state: Path, now_seconds: float) -> None:
                 memo.unlink(missing_ok=True)
 
 
-def _session(memory: Memory, event: HookEvent) -> str:
+def _session(memory: Runebook, event: HookEvent) -> str:
     """The session of an event; that of an import which brought its beginning, where one did."""
     own = event.session_id or f"session-{digest_of([event.transcript, event.host, str(event.messages[:1])])}"
     imported = f"{event.host}-{own}"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memory_core.retrieval.skill_files import skill_name_of
+from memory_core.core.search.context_sources import skill_name_of
 
 _EVENTS = frozenset({"PostToolUse", "AfterTool", "postToolUse"})
 _READERS = frozenset({"read", "read_file", "readfile", "read_text_file", "view", "view_file", "open_file"})

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from memory_core.lifecycle.imports.machine_words import CODEX_MACHINE, MACHINE
+from memory_core.features.imports.items import CODEX_MACHINE, MACHINE
 
 #: Of the end of a transcript, for what was said last.
 _TAIL_BYTES = 2 * 1024 * 1024

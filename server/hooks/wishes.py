@@ -1,6 +1,6 @@
 """The few settings that a hook needs before anything heavy is imported: which store, what is on, how long it may take.
 
-The same files, variables and options as ``memory_core.config.load`` reads, without its checks: a value of the wrong
+The same files, variables and options as ``core.config.load`` reads, without its checks: a value of the wrong
 kind counts as not given here, and whoever opens the store refuses it. A test holds the defaults to those of
 ``HooksConfig``.
 """

@@ -18,13 +18,12 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memory_core.index.filter import Condition, every, in_use, private_elsewhere
-from memory_core.index.words import lexical
-from memory_core.index.words.tokenizer import query_terms
-from memory_core.retrieval.formats import Blocks
-from memory_core.retrieval.intent import is_small_talk
-from memory_core.retrieval.packing import Piece, pack
-from memory_core.scoring.fusion import Candidate, fuse, is_relevant
+from memory_core.core.index import search_rows
+from memory_core.core.index.filter import Condition, every, in_use, private_elsewhere
+from memory_core.core.index.tokenizer import query_terms
+from memory_core.core.search.context_formats import Blocks, Piece, pack
+from memory_core.core.search.fusion import Candidate, fuse, is_relevant
+from memory_core.core.text.small_talk import is_small_talk
 from server.hooks.event import HookEvent
 from server.hooks.output import TEXT_LIMIT_CHARS
 from server.hooks.transcript import last_said
@@ -145,7 +144,7 @@ def _answers(
     condition: Condition | None,
 ) -> list[_Found]:
     """What holds the words of one question, if anything holds enough of them."""
-    hits = lexical.search(connection, query_terms(question), _CANDIDATES, documents, scopes, condition)
+    hits = search_rows.search(connection, query_terms(question), _CANDIDATES, documents, scopes, condition)
     numbers = list(hits.scores)
     scores = fuse([Candidate(bm25=hits.scores[number]) for number in numbers], hits.question)
     if not is_relevant(nlargest(_BEST_FEW, scores, key=lambda score: score.total), hits.question):
@@ -172,8 +171,7 @@ def _seen(connection: sqlite3.Connection, values: Mapping[str, Any], folder: str
 
 
 def _project(values: Mapping[str, Any], folder: str) -> str | None:
-    from memory_core.model.project import project_name
-    from memory_core.storage.workspace import project_at
+    from memory_core.core.memory.project import project_at, project_name
 
     if str(values["project.name"]).strip():
         return project_name(str(values["project.name"]))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 
 _DEPTH = 100
 _DECODER = json.JSONDecoder()

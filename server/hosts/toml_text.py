@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 from server.hosts.jsonc import BY_HAND, Path, newline_of, replaced
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

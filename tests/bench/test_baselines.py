@@ -6,7 +6,7 @@ import pytest
 
 from bench.baselines import DenseBaseline, LexicalBaseline
 from bench.corpus import Passage
-from memory_core.index.encoders.embedder import BundledEmbedder
+from memory_core.core.index.encoder import BundledEmbedder
 
 SAID = {
     "kiln": "The kiln arrives from Limoges in April.",

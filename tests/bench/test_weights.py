@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.weights import Asked, grid, leave_one_out
-from memory_core.scoring.fusion import Calibration, Candidate, Question, Weights
+from memory_core.core.search.fusion import Calibration, Candidate, Question, Weights
 
 QUESTION = Question(mass=10.0, terms=3, known_terms=3)
 LEXICAL, SEMANTIC = Weights(0.9, 0.1, 0.0, 0.0), Weights(0.1, 0.9, 0.0, 0.0)

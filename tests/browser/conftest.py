@@ -23,6 +23,7 @@ from tests.fork_server import starter
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
+
 PATIENCE_MS = 10_000
 _REFUSED = "Failed to load resource: the server responded with a status of "
 _STOP_SECONDS = 20

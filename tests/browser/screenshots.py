@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memory_core.config import Config, MaintenanceConfig, TiersConfig
-from memory_core.memory import open_memory
-from memory_core.storage.author import authored
+from memory_core.core.caller import authored
+from memory_core.core.config import Config, MaintenanceConfig, TiersConfig
+from memory_core.runebook import open_memory
 from tests.browser.conftest import serving_page, watched_page
 from tests.browser.story import AGENT, STYLE, USER, tell
 from tests.chromium import started_browser
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from tests.browser.conftest import Site
+
 
 _COLOURS = 256
 _SETTLED = "() => !document.querySelector('main .skeleton, main[aria-busy], main [aria-busy=true]')"

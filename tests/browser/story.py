@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memory_core.config import Config, EmbeddingConfig, MaintenanceConfig
-from memory_core.memory import Memory, open_memory
-from memory_core.storage.author import authored
+from memory_core.core.caller import authored
+from memory_core.core.config import Config, EmbeddingConfig, MaintenanceConfig
+from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -188,7 +188,7 @@ def tell(home: Path, *, hostile: bool = False, now: datetime | None = None) -> N
             happen()
 
 
-def _remember(memory: Memory, told: Told, at: datetime) -> None:
+def _remember(memory: Runebook, told: Told, at: datetime) -> None:
     expires = None if told.expires_days is None else (at + timedelta(days=told.expires_days)).date().isoformat()
     memory.commit(
         told.text,
@@ -202,7 +202,7 @@ def _remember(memory: Memory, told: Told, at: datetime) -> None:
     )
 
 
-def _changes(memory: Memory, at: datetime) -> Iterator[tuple[float, Callable[[], Any]]]:
+def _changes(memory: Runebook, at: datetime) -> Iterator[tuple[float, Callable[[], Any]]]:
     """Some of it was corrected later, and one memory rests."""
     texts = (
         (70, "Wants type hints on public functions, short names, and no comments that repeat the code."),
@@ -220,7 +220,7 @@ def _changes(memory: Memory, at: datetime) -> Iterator[tuple[float, Callable[[],
         yield days, partial(memory.commit, operations={"edit_operations": [edit]}, now=at - timedelta(days=days))
 
 
-def _conversations(memory: Memory, at: datetime) -> Iterator[tuple[float, Callable[[], Any]]]:
+def _conversations(memory: Runebook, at: datetime) -> Iterator[tuple[float, Callable[[], Any]]]:
     for session, days, messages, operations in (
         ("osaka-trip", 11.0, _OSAKA, _OSAKA_MEMORIES),
         ("龙井", 4.0, _TEA, _TEA_MEMORIES),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.memory import open_memory
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import open_memory
 from tests.browser.conftest import watched_page
 from tests.browser.story import HOSTILE_NAME, USER
 from tests.server.bearers import issue
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from tests.browser.conftest import Site, Visit
+
 
 pytestmark = pytest.mark.slow
 PATIENCE_MS = 10_000

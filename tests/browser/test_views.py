@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_core.config import Config, EmbeddingConfig, MaintenanceConfig, TiersConfig
-from memory_core.memory import Memory, open_memory
-from memory_core.scoring.decay import Profile, decay, rank_score
-from memory_core.scoring.fusion import Candidate, Question, fuse
-from memory_core.storage.author import authored
+from memory_core.core.caller import authored
+from memory_core.core.config import Config, EmbeddingConfig, MaintenanceConfig, TiersConfig
+from memory_core.core.search.fusion import Candidate, Question, fuse
+from memory_core.core.search.ranking import Profile, decay, rank_score
+from memory_core.runebook import Runebook, open_memory
 from tests.browser.conftest import Site, serving_page, watched_page
 from tests.browser.story import GREEN_TEA, STYLE, USER, tell
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
+
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def tab(browser: Browser, site: Site) -> Iterator[Page]:
         yield page
 
 
-def _go_on(memory: Memory, now: datetime) -> None:
+def _go_on(memory: Runebook, now: datetime) -> None:
     for fields, text in (
         ({"topic": "Office floor"}, "The office is on the third floor."),
         ({"topic": "Office moved"}, "The office is on the seventh floor since June."),
@@ -96,7 +97,7 @@ def _go_on(memory: Memory, now: datetime) -> None:
     memory.commit(messages=messages, session_id="garden", now=now - timedelta(hours=5))
 
 
-def _propose(memory: Memory) -> None:
+def _propose(memory: Runebook) -> None:
     write = {"memory_type": "notes", "fields": {"title": "Roses", "content": "Alba roses stand half shade."}}
     other = {"memory_type": "notes", "fields": {"title": "发票", "content": "每月五号之前交发票。"}}
     operations = {"reasoning": "Asked for twice.", "write_operations": [{"memory_data": write}, {"memory_data": other}]}

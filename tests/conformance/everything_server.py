@@ -38,12 +38,12 @@ from mcp.types import (
 )
 from pydantic import Field
 
-from memory_core.config import Config, load
-from memory_core.memory import Memory, open_memory
-from server.app import build_server
+from memory_core.core.config import Config, load
+from memory_core.runebook import Runebook, open_memory
 from server.commands.tokens import open_tokens
-from server.http.serving import serve
-from server.session import MemorySession
+from server.http.http_server import serve
+from server.protocol.app import build_server
+from server.protocol.session import MemorySession
 from tests.conformance.client_questions import add_questions
 
 AnyServer = MCPServer[MemorySession]
@@ -253,7 +253,7 @@ def add_prompts(server: AnyServer) -> None:
 def everything_server(config: Config) -> AnyServer:
     """The product's server over a store, with every fixture."""
 
-    def opener() -> Memory:
+    def opener() -> Runebook:
         return open_memory(config)
 
     server = build_server(opener)

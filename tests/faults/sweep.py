@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from memory_core.config import load
-from memory_core.errors import RunebookError
-from memory_core.memory import Memory, open_memory
-from memory_core.model.memory_file import parse
+from memory_core.core.config import load
+from memory_core.core.errors import RunebookError
+from memory_core.core.memory.memory import parse
+from memory_core.runebook import Runebook, open_memory
 
 _LAST_ROUND = 400
 _QUIET_ROUNDS = 3
@@ -70,7 +70,7 @@ class Sweep:
         self.check(memory, "reopened", list(self.model))
         memory.close()
 
-    def round(self, memory: Memory, number: int) -> None:
+    def round(self, memory: Runebook, number: int) -> None:
         old = dict(self.model)
         asked = self.asked(number)
         self.control.write_text(f"{self.rule} {number * self.stride} {self.times} {number}\n", encoding="utf-8")
@@ -105,7 +105,7 @@ class Sweep:
         return asked
 
     def commit(
-        self, memory: Memory, number: int, asked: dict[str, str | None], where: str
+        self, memory: Runebook, number: int, asked: dict[str, str | None], where: str
     ) -> dict[str, str | None] | None:
         """Commit a round's operations: what of them the receipt acknowledges; None for an error."""
         writes = [
@@ -132,7 +132,7 @@ class Sweep:
             return None  # every operation was rejected, nothing was stored
         return {uri: body for uri, body in asked.items() if uri in done}
 
-    def look(self, memory: Memory, where: str) -> None:
+    def look(self, memory: Runebook, where: str) -> None:
         """Reads and searches answer, or say in our own words that the disk does not."""
         for name, look in (
             ("read", lambda: memory.read(KEEP)),
@@ -161,7 +161,7 @@ class Sweep:
         found = parse(path.read_text(encoding="utf-8"))
         return str((found.trailer or {}).get("total_calls")) if uri == COUNTER else found.body
 
-    def check(self, memory: Memory, where: str, uris: Iterable[str]) -> None:
+    def check(self, memory: Runebook, where: str, uris: Iterable[str]) -> None:
         """What was acknowledged is on disk, and what is there is found."""
         for uri in uris:
             wanted, found = self.model.get(uri), self.body(uri)
@@ -173,7 +173,7 @@ class Sweep:
             if sought not in hits:
                 self.bad.append(f"{where}: {sought} is not found: {hits}")
 
-    def open(self) -> Memory:
+    def open(self) -> Runebook:
         return open_memory(load(flags={"home": str(self.root), "embedding.provider": "none"}))
 
     def fired(self) -> int:

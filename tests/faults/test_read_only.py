@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from memory_core.config import load
-from memory_core.memory import Memory, open_memory
+from memory_core.core.config import load
+from memory_core.runebook import Runebook, open_memory
 
 FACTS = "viking://user/default/memories/facts"
 
 _LOOK = """
 import json, sys, tempfile
 from pathlib import Path
-from memory_core.config import load
-from memory_core.errors import StorageFailed
-from memory_core.memory import open_memory
+from memory_core.core.config import load
+from memory_core.core.errors import StorageFailed
+from memory_core.runebook import open_memory
 
 home, facts = sys.argv[1], "viking://user/default/memories/facts"
 answer = {}
@@ -58,7 +58,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def opened(home: Path) -> Memory:
+def opened(home: Path) -> Runebook:
     return open_memory(load(flags={"home": str(home), "embedding.provider": "none"}))
 
 

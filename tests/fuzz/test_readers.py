@@ -15,22 +15,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.errors import RunebookError
-from memory_core.index.filter import compile_filter
-from memory_core.llm.json_text import find_answer
-from memory_core.memory import Memory, open_memory
-from memory_core.merge.patch import MemoryPatchHandler
-from memory_core.model.conversation import parse_messages
-from memory_core.model.daily_log import entries
-from memory_core.model.directory_summary import abstract_line, parse_page
-from memory_core.model.memory_file import dump, parse
-from memory_core.model.message import dump_lines, parse_lines
-from memory_core.model.secrets import Discreet
-from memory_core.model.time_expression import time_spans
-from memory_core.model.uri import MemoryUri
-from memory_core.registry import MemoryTypeRegistry
-from memory_core.update.updater import parse_operations
+from memory_core.core.commit.commits import parse_operations
+from memory_core.core.commit.patch import MemoryPatchHandler
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import RunebookError
+from memory_core.core.index.filter import compile_filter
+from memory_core.core.llm.json_text import find_answer
+from memory_core.core.memory.directory_page import abstract_line, parse_page
+from memory_core.core.memory.memory import dump, parse
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.message import dump_lines, parse_lines
+from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.text.time_expressions import time_spans
+from memory_core.features.log_entries import entries
+from memory_core.features.redaction import Discreet
+from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 PIECES = (
@@ -150,7 +150,7 @@ def test_any_yaml_is_a_type_or_a_problem_told(tmp_path: Path, text: str) -> None
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
+def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
         yield opened
 
@@ -158,7 +158,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 @settings(short, max_examples=25)
 @given(objects, st.lists(objects, max_size=3), texts)
 def test_any_commit_and_question_is_answered_or_refused(
-    memory: Memory, operations: dict[str, Any], messages: list[Any], text: str
+    memory: Runebook, operations: dict[str, Any], messages: list[Any], text: str
 ) -> None:
     for call in (
         lambda: memory.commit(operations=operations),

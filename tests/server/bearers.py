@@ -15,10 +15,11 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from memory_core.storage.ledger import Ledger
+from memory_core.core.store.ledger import Ledger
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, Era, HttpServer
+
 
 PATIENCE_SECONDS = 60  # never reached by a passing test
 ROUTES = [("mcp", "legacy"), ("mcp", "auto"), ("sse", "legacy"), ("sse", "auto")]

@@ -18,12 +18,12 @@ from typing import Self
 
 import pytest
 
-from memory_core.config import Config, EmbeddingConfig
-from memory_core.memory import open_memory
-from memory_core.model.conversation import parse_lines
-from memory_core.model.uri import MemoryUri
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.runebook import open_memory
 from server.cli import main
-from tests.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
+from tests.core.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
 from tests.server.conftest import PATIENCE_SECONDS, environment
 
 if sys.platform != "win32":

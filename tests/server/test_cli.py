@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from memory_core.config import environment_name, settings
+from memory_core.core.config import environment_name, settings
 from server.cli import main
-from tests.llm.stand_ins import StandIn, openai_completion
+from tests.core.llm.stand_ins import StandIn, openai_completion
 
 PATIENCE_SECONDS = 60
 NOTES = "viking://user/default/memories/notes"

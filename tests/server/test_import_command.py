@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from server import cli
-from tests.lifecycle import foreign
-from tests.lifecycle.moving import exported, files, opened
+from tests.features.imports import foreign
+from tests.features.moving import exported, files, opened
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.model.waiting import Stage, listening, tell, waited
+from memory_core.core.progress import Stage, listening, tell, waited
 from server.commands.progress import Bar, LogLines, Progress
 
 
@@ -121,7 +121,7 @@ def test_a_command_draws_on_its_terminal_and_takes_it_away() -> None:
     script = (
         "import time\n"
         "from server.commands.progress import Progress\n"
-        "from memory_core.model.waiting import tell\n"
+        "from memory_core.core.progress import tell\n"
         "with Progress():\n"
         "    tell('waiting for another writer 等待', None)\n"
         "    time.sleep(1.6)\n"

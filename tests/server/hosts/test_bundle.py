@@ -15,8 +15,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from memory_core.errors import InvalidInput
-from server.hosts.bundle import manifest, registry_entry, write_bundle
+from memory_core.core.errors import InvalidInput
+from server.hosts.host_setup import manifest, registry_entry, write_bundle
 
 ROOT = Path(__file__).parents[3]
 PACKAGING = ROOT / "packaging"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 from server.hosts import jsonc
 
 ENTRY = {"command": "C:\\Users\\小林\\runebook.exe", "args": ["serve"]}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from server.hosts.edits import hooked, starts_us
-from server.hosts.machine import Launcher, is_temporary, launcher
+from server.hosts.host_files import hooked, starts_us
+from server.hosts.host_table import Launcher, is_temporary, launcher
 
 
 def test_program_beside_its_python_is_named_by_its_full_path(tmp_path: Path) -> None:

@@ -10,11 +10,19 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import pytest
 
 from server.hosts import jsonc
-from server.hosts.edits import JsonServer, Rules
-from server.hosts.files import BACKUP, backup_of, put_in, take_out
-from server.hosts.hosts import HOSTS
-from server.hosts.machine import Launcher, Machine
-from server.hosts.setup import Wanted, by_hand, findings, host_named, hosts_here, install, place_of, plan, uninstall
+from server.hosts.host_files import BACKUP, JsonServer, Rules, backup_of, put_in, take_out
+from server.hosts.host_setup import (
+    Wanted,
+    by_hand,
+    findings,
+    host_named,
+    hosts_here,
+    install,
+    place_of,
+    plan,
+    uninstall,
+)
+from server.hosts.host_table import HOSTS, Launcher, Machine
 
 EVERYTHING = frozenset({"server", "rules", "hooks"})
 WANTED = Wanted(Launcher("/opt/venv/bin/runebook"), parts=EVERYTHING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_core.errors import InvalidInput
+from memory_core.core.errors import InvalidInput
 from server.hosts import toml_text
 
 PATH = ("mcp_servers", "runebook")

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from anyio.from_thread import BlockingPortal
 
-from server.http import access
-from server.http.rates import OpenRequests, RequestRates
+from server.http import authentication
+from server.http.rate_limits import OpenRequests, RequestRates
 from tests.fork_server import starter
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, ROUTES, connected, issue, ledger_of, revoke, send
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from tests.server.conftest import HttpServer
+
 
 WORDS_ONLY = ("--set", "embedding.provider=none")
 PAGE = "https://chat.example.com"
@@ -204,7 +205,7 @@ def test_revocation_counts_from_the_next_request_on(house: House) -> None:
 
 
 def test_stream_ends_once_its_token_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "_STREAM_SECONDS", 0.0)
+    monkeypatch.setattr(authentication, "_STREAM_SECONDS", 0.0)
     token = issue(tmp_path, "guest")
     sent: list[bytes] = []
 
@@ -222,7 +223,7 @@ def test_stream_ends_once_its_token_is_revoked(tmp_path: Path, monkeypatch: pyte
             sent.append(message["body"] + (b"+" if message.get("more_body") else b"."))
 
     with ledger_of(tmp_path) as ledger:
-        door = access.TokenCheck(
+        door = authentication.TokenCheck(
             events, ledger.tokens, required=True, rates=RequestRates(0), open_requests=OpenRequests(1)
         )
         headers = [(b"authorization", f"Bearer {token}".encode())]

@@ -16,15 +16,16 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from memory_core.config import HttpConfig
-from server.ending import END_SECONDS
-from server.http import serving as http
-from server.http.connections import TimedConnection
-from server.http.rates import OpenRequests, RequestRates
+from memory_core.core.config import HttpConfig
+from server.http import http_server as http
+from server.http.http_server import TimedConnection
+from server.http.rate_limits import OpenRequests, RequestRates
+from server.terminal import END_SECONDS
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, issue, send
 
 if TYPE_CHECKING:
     from tests.server.conftest import HttpServer
+
 
 WORDS_ONLY = ("--set", "embedding.provider=none")
 ASK = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}

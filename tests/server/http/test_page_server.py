@@ -20,6 +20,7 @@ from tests.server.conftest import PATIENCE_SECONDS, environment
 if TYPE_CHECKING:
     from tests.server.conftest import HttpServer
 
+
 OPTIONS = ("--set", "embedding.provider=none", "--set", "maintenance.automatic=off")
 
 

@@ -15,8 +15,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import Implementation
 
-from server.local.announcement import announced
-from server.local.background import stop_shared
+from server.local.channel import announced
+from server.local.shared_server import stop_shared
 from tests.server.conftest import WORDS_ONLY, Caller, Era, command, environment
 
 PATIENCE_SECONDS = 60.0

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory_core.config import load
-from server.local.place import Place, place_of
+from memory_core.core.config import load
+from server.local.shared_server import Place, place_of
 
 
 def place(home: Path, *flags: str, config: Path | None = None, **environment: str) -> Place:

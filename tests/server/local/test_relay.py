@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from server.local.attached import pack, unpack
-from server.local.relay import Conversation
-from server.stdio.line_pipes import Oversized
+from server.local.channel_requests import pack, unpack
+from server.local.stdio_bridge import Conversation
+from server.protocol.json_frames import Oversized
 
 HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}

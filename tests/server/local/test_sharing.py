@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from server.local.announcement import FOLDER_NAME, announced
+from server.local.channel import FOLDER_NAME, announced
 from tests.fork_server import starter
 from tests.server.conftest import Caller, HttpServer, RawClient, environment
 from tests.server.local.conftest import SHARED, Host, await_end, kept_clean, kill_server, lives, servers

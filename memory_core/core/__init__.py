@@ -1,0 +1,1 @@
+"""What everything needs: memories, commits, the store, the index, search, text, models."""

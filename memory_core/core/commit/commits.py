@@ -1,0 +1,408 @@
+"""MemoryUpdater: turns operations, explicit content and conversations into commits.
+
+The only writer above the store. It checks sizes, builds the plan's context and leaves every decision to the
+pure planner. It runs no model: what a model decided arrives as operations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from memory_core.core.commit.apart import stands_apart
+from memory_core.core.commit.conflicts import moved_on
+from memory_core.core.commit.working_copy import Context
+from memory_core.core.config import Config
+from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
+from memory_core.core.index.documents import MESSAGES_NAME
+from memory_core.core.memory.memory import parse, read_record, record_key
+from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.message import dump_lines, parse_lines
+from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras, shown
+from memory_core.core.memory.project import NO_PROJECT, Belonging
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    OperationResult,
+    SessionProgress,
+    text_sha256,
+)
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.store.local import Snapshot, Store
+from memory_core.features.proposals import AUTOMATIC, decide, propose
+from memory_core.features.redaction import Redaction
+
+PRIORITIES: Mapping[str, float] = {"low": 0.3, "normal": 0.5, "high": 0.8, "critical": 1.0}
+
+
+def salience_of(priority: str | float | None) -> float | None:
+    """``priority`` as salience in [0, 1]; None stays None.
+
+    Raises:
+        InvalidInput: If it is neither a number in [0, 1] nor low, normal, high or critical.
+    """
+    if priority is None:
+        return None
+    if isinstance(priority, str):
+        known = PRIORITIES.get(priority.strip().casefold())
+        if known is not None:
+            return known
+        try:
+            priority = float(priority)
+        except ValueError:
+            priority = -1.0
+    if isinstance(priority, bool) or not 0.0 <= priority <= 1.0:
+        raise InvalidInput(
+            "priority is not one Runebook knows.",
+            hint="Use low, normal, high, critical, or a number from 0 to 1.",
+        )
+    return float(priority)
+
+
+DEFAULT_TYPE = "notes"
+_CATEGORY_LIMIT_CHARS = 200
+
+
+def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
+    """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
+    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+        return "", ""
+    file = parse(text)
+    memory_type = registry.type_at(uri, file.type_name)
+    if memory_type is None:
+        return "", ""
+    return memory_type.name, record_key(memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+
+
+def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
+    """Read operations item by item, so that one malformed item never spoils the others.
+
+    Returns:
+        The sound operations, and a line for each item that was left out.
+
+    Raises:
+        InvalidInput: If ``raw`` is not an object.
+    """
+    if isinstance(raw, MemoryOperations):
+        return raw, []
+    if not isinstance(raw, Mapping):
+        raise InvalidInput("operations must be an object.", hint="Send {write_operations: [...], …}.")
+    sound: dict[str, Any] = {}
+    dropped: list[str] = []
+    for name, value in raw.items():
+        if not name.endswith("_operations"):
+            sound[name] = value
+            continue
+        items = _items(value)
+        kept = sound.setdefault(name, [])
+        for index, item in enumerate(items):
+            try:
+                MemoryOperations.model_validate({name: [item]})
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(str(part) for part in first["loc"][2:])
+                dropped.append(shown(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:")))
+            else:
+                kept.append(item)
+    try:
+        return MemoryOperations.model_validate(sound), dropped
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidInput(
+            f"operations.{'.'.join(map(str, first['loc']))}: {first['msg']}.", hint="Correct that member."
+        ) from None
+
+
+def _items(value: Any) -> list[Any]:
+    """A list of operations; some hosts send the list, or a single item, as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings.
+
+    ``sha256`` is that of their lines; empty is no check that they still stand there.
+    """
+
+    log: MemoryUri
+    start: int
+    end: int
+    sha256: str = ""
+
+
+class Settlement(Protocol):
+    """What operations were made of where that is no ``Span``, and what of it changes in the commit that brings them."""
+
+    def awaits(self, snapshot: Snapshot) -> bool:
+        """Whether it still waits for memories."""
+        ...
+
+    def settled(self, decided: ChangeSet, snapshot: Snapshot) -> ChangeSet:
+        """The change set with what is then done."""
+        ...
+
+
+class MemoryUpdater:
+    """Commits to one store on behalf of one user and agent space."""
+
+    def __init__(self, store: Store, registry: MemoryTypeRegistry, config: Config) -> None:
+        self._store = store
+        self._registry = registry
+        self._config = config
+        self.discretion = Redaction(config.secrets, config.secrets_allowed)
+        self.reviews = config.review == AUTOMATIC
+
+    def apply_operations(
+        self,
+        operations: Mapping[str, Any] | MemoryOperations,
+        *,
+        dropped: Sequence[str] = (),
+        source_kind: str = "auto_reflection",
+        session_id: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+        expected: Mapping[str, str] | None = None,
+        reads_elsewhere: bool = False,
+        only_if: Mapping[str, str] | None = None,
+        span: Span | None = None,
+        settlement: Settlement | None = None,
+        kind: str = "commit",
+        belonging: Belonging = NO_PROJECT,
+        watch: Callable[[ChangeSet], None] = lambda _planned: None,
+    ) -> CommitReceipt:
+        """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
+
+        Args:
+            operations: MemoryOperations, parsed or as JSON.
+            dropped: Of parsed ones, a line for each malformed item that was left out.
+            source_kind: ``user_explicit`` or ``auto_reflection``; written into new memories.
+            session_id: Session the knowledge comes from.
+            request_id: Makes a retry return the first receipt.
+            dry_run: Plan only.
+            now: Time of the commit, with the offset that decides the day of a log; default the clock's, on the wall.
+            expected: SHA-256 of the files as the author of the operations saw them; see ``bounds.Context``.
+            reads_elsewhere: Whether the author may have read other files too.
+            only_if: SHA-256 of files that must still be so, or nothing at all is done; see ``update.precondition``.
+            span: The messages that the operations were made of. They leave the queue with this commit, unless
+                nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
+            settlement: Likewise, for messages out of their order.
+            kind: Of the commit, shown in history.
+            belonging: The project of the memories.
+            watch: Told what is planned, before it is done or, with ``dry_run``, instead.
+
+        Raises:
+            InvalidInput: If there is nothing to do, or the whole is too large.
+        """
+        parsed, malformed_items = parse_operations(operations)
+        dropped = [*dropped, *malformed_items]
+        if not len(parsed) and not dropped and span is None and settlement is None:
+            raise InvalidInput(
+                "operations holds no operation.",
+                hint="Send at least one write, edit, delete or overview operation; types and fields: runebook types.",
+            )
+        self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
+        if session_id is not None:
+            self.session_uri(session_id)
+        self.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        cleared = self.discretion.operations(parsed)
+        parsed = cleared.operations
+        moment = now or datetime.now().astimezone()
+        waits = self.reviews and source_kind != "user_explicit" and (span or settlement or expected) is not None
+        context = replace(
+            self.context(moment, source_kind, session_id),
+            expected=expected,
+            reads_elsewhere=reads_elsewhere,
+            belonging=belonging,
+        )
+        malformed = (
+            tuple(
+                OperationResult("operations", "", Action.REJECTED, line, "Correct that item and send it again.")
+                for line in dropped
+            )
+            + cleared.refused
+        )
+        ignored = flatten_extras(parsed)
+        notes = ((shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
+
+        def planned(snapshot: Snapshot) -> ChangeSet:
+            if only_if is not None and (refused := moved_on(snapshot, only_if)) is not None:
+                return refused
+            if span is not None and not self._awaits(span, snapshot):
+                return _done_meanwhile(span.log)
+            if settlement is not None and not settlement.awaits(snapshot):
+                return _done_meanwhile(None)
+            decided = (propose if waits else decide)(parsed, snapshot, context, moment)
+            results = tuple(self.discretion.result(result) for result in decided.results + malformed)
+            decided = replace(decided, results=results, notes=(*decided.notes, *notes))
+            watch(decided)
+            if settlement is not None and not _spoilt(decided):
+                return settlement.settled(decided, snapshot)
+            return decided if span is None else _settled(decided, span, parsed.reasoning)
+
+        return self._store.commit(planned, kind=kind, request_id=request_id, now=moment, dry_run=dry_run)
+
+    def remember(
+        self,
+        content: str | None,
+        *,
+        memory_type: str | None = None,
+        category: str | None = None,
+        priority: str | float | None = None,
+        fields: Mapping[str, Any] | None = None,
+        pinned: bool | None = None,
+        expires_at: str | None = None,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+        only_if: Mapping[str, str] | None = None,
+        belonging: Belonging = NO_PROJECT,
+    ) -> CommitReceipt:
+        """Store one explicit memory as it was given, an entry of the day's log, or the rolling summary.
+
+        Raises:
+            InvalidInput: If an argument is wrong.
+            NotFound: If the memory type is unknown.
+        """
+        apart = stands_apart(category if memory_type is None else memory_type)
+        known = self._type_named(memory_type, category) if apart is None else None
+        values = dict(fields or {})
+        if content is not None:
+            if not content.strip():
+                raise ContentRejected("memory_content is blank.", hint="Say what is to be remembered.")
+            if known is not None and known.field("content") is None:
+                names = ", ".join(field.name for field in known.fields if field.avg is None)
+                raise InvalidInput(
+                    f"type '{known.name}' is rendered from its fields and takes no memory_content.",
+                    hint=f"Send fields instead; it has {names}.",
+                )
+            if values.get("content") not in (None, content):
+                raise InvalidInput(
+                    "memory_content and fields.content say different things.", hint="Send the text in one of the two."
+                )
+            values["content"] = content
+        if category is not None and len(category) > _CATEGORY_LIMIT_CHARS:
+            raise InvalidInput(
+                f"category has {len(category)} characters.", hint=f"A label has at most {_CATEGORY_LIMIT_CHARS}."
+            )
+        try:
+            name = apart or DEFAULT_TYPE if known is None else known.name
+            data = MemoryData(
+                memory_type=name,
+                fields=values,
+                salience=salience_of(priority),
+                category=category,
+                pinned=pinned,
+                expires_at=expires_at,
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InvalidInput(
+                f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
+                hint="Field values are text, numbers or booleans.",
+            ) from None
+        return self.apply_operations(
+            MemoryOperations(write_operations=[WriteOp(memory_data=data)]),
+            source_kind="user_explicit",
+            session_id=session_id,
+            request_id=request_id,
+            dry_run=dry_run,
+            now=now,
+            only_if=only_if,
+            belonging=belonging,
+        )
+
+    def _awaits(self, span: Span, snapshot: Snapshot) -> bool:
+        row = self._store.ledger.extractions.get(span.log)
+        if row is None or row.extracted != span.start:
+            return False
+        messages, _ = parse_lines(snapshot.text(span.log) or "")
+        return not span.sha256 or text_sha256(dump_lines(messages[span.start : span.end])) == span.sha256
+
+    def session_uri(self, session_id: str) -> MemoryUri:
+        """The message log of a session.
+
+        Raises:
+            InvalidUri: If the id cannot be a folder name.
+        """
+        if "/" in session_id or not session_id.strip():
+            raise InvalidUri(
+                f"session_id {session_id!r} cannot be a folder name.",
+                hint="Use letters, digits, '-' and '_'.",
+            )
+        return self.sessions.child(session_id).child(MESSAGES_NAME)
+
+    @property
+    def sessions(self) -> MemoryUri:
+        """The directory of this user's sessions."""
+        return MemoryUri((Scope.SESSION.value, self._config.user_space))
+
+    def _type_named(self, memory_type: str | None, category: str | None) -> MemoryType:
+        """The type that was asked for; a category of another vocabulary stands for one of ours."""
+        name = memory_type or (resolve_category(category) if category else None) or DEFAULT_TYPE
+        if any(known.name == name for known in self._registry.list_all()):
+            return self._registry.get(name)
+        return self._registry.get(resolve_category(name) or name)
+
+    def context(self, moment: datetime, kind: str, session_id: str | None) -> Context:
+        """What a plan of a commit at this moment is told."""
+        source = {"kind": kind} | ({"session_id": session_id} if session_id else {})
+        return Context(
+            registry=self._registry,
+            user_space=self._config.user_space,
+            agent_space=self._config.agent_space,
+            now=moment.astimezone(UTC).isoformat(timespec="seconds"),
+            source=source,
+            content_bytes=self._config.limits.content_bytes,
+        )
+
+    def check_size(self, text: str) -> None:
+        """Refuse a commit over the limit.
+
+        Raises:
+            TooLarge: If the text is longer in UTF-8 than ``limits.commit_bytes``.
+        """
+        size = len(text.encode("utf-8", "surrogatepass"))
+        limit = self._config.limits.commit_bytes
+        if size > limit:
+            raise TooLarge(
+                f"the commit is {size:,} bytes; the limit is {limit:,}.",
+                hint="Send it in several smaller commits.",
+            )
+
+
+def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet:
+    """The change set with the session's progress; a conflict, or nothing but refusals, leaves it in the queue."""
+    if _spoilt(decided):
+        return decided
+    if not decided.results:
+        why = shown((reasoning or "").strip()) or "no reason given"
+        result = OperationResult("extraction", str(span.log), Action.UNCHANGED, note=f"nothing to remember: {why}")
+        decided = replace(decided, results=(result,))
+    return replace(decided, progress=SessionProgress(span.log, extracted=span.end))
+
+
+def _spoilt(decided: ChangeSet) -> bool:
+    """Whether a file changed meanwhile, or nothing could be applied."""
+    rejected = [result for result in decided.results if result.action is Action.REJECTED]
+    return any(result.conflict for result in rejected) or bool(rejected and len(rejected) == len(decided.results))
+
+
+def _done_meanwhile(log: MemoryUri | None) -> ChangeSet:
+    note = "these messages were extracted meanwhile, by another client; nothing was changed"
+    return ChangeSet((), (OperationResult("extraction", str(log or ""), Action.UNCHANGED, note=note),))

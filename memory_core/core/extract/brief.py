@@ -1,0 +1,152 @@
+"""The brief: the whole task in one text, for a client's own model that has the tools and needs no server model.
+
+Holds the rules, the memory types, the JSON schema of the operations, how to hand them in, and what is stored near
+to the conversation. Schema and types come before anything that was written by others, so that a program which
+looks for them finds ours. Fits a token budget from 3,200 upwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from memory_core.core.extract.prefetch import Prefetcher
+from memory_core.core.extract.prompts import (
+    Conversation,
+    PromptLibrary,
+    TypeGuide,
+    cut_end,
+    hint_lines,
+    language_line,
+    one_line,
+    transcript,
+)
+from memory_core.core.memory.message import Message
+from memory_core.core.memory.operations import MemoryOperations, compact_schema
+from memory_core.core.text.tokens import count_tokens
+
+#: The schema stands in a ``json`` fence right after this line.
+SCHEMA_MARK = "JSON schema of operations:"
+
+_TYPES_SHARE = 0.65
+#: Where the messages are shown too, types are told in fewer words.
+_TYPES_SHARE_BESIDE_MESSAGES = 0.5
+_CONVERSATION_SHARE = 0.7
+_HINT_TOKENS = 150
+_SPARE_TOKENS = 24
+_HEADING = "# The conversation"
+_CALL = 'commit_memory(operations={"reasoning": "…", "write_operations": […], …}'
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """A brief.
+
+    Attributes:
+        text: What the client's model is given.
+        seen: SHA-256 of the text of each file that it shows whole, by URI.
+    """
+
+    text: str
+    seen: Mapping[str, str]
+
+
+class BriefWriter:
+    """Writes briefs for one user and agent.
+
+    Args:
+        prompts: The templates.
+        guide: Describes the memory types.
+        prefetcher: Gathers what is stored.
+        budget_tokens: Tokens of a brief; below about 3,400 it holds the bare task and is as short as it can be.
+    """
+
+    def __init__(self, prompts: PromptLibrary, guide: TypeGuide, prefetcher: Prefetcher, budget_tokens: int) -> None:
+        self._prompts = prompts
+        self._guide = guide
+        self._prefetcher = prefetcher
+        self._budget_tokens = budget_tokens
+
+    def reading(self, prefetcher: Prefetcher) -> BriefWriter:
+        """The same over what another prefetcher gathers: the store as one project sees it."""
+        return BriefWriter(self._prompts, self._guide, prefetcher, self._budget_tokens)
+
+    @property
+    def conversation_tokens(self) -> int:
+        """Tokens of messages that a brief can show: the budget for ``split``."""
+        values = self._task(_where("x" * 40), _handing("x" * 40), include_messages=True)
+        return max(0, int((self._room(values) - _HINT_TOKENS) * _CONVERSATION_SHARE) - count_tokens(_HEADING))
+
+    def write(self, conversation: Conversation, *, include_messages: bool = False) -> Brief:
+        """A brief about a stored conversation.
+
+        Args:
+            conversation: What to extract from; its messages are the query for what is stored.
+            include_messages: Show the messages too, as many of the last as fit; else the client has them.
+        """
+        session = one_line(conversation.session_id)
+        values = self._task(_where(session), _handing(conversation.session_id), include_messages)
+        values["language"] = language_line(conversation.language)
+        values["hints"] = hint_lines(conversation.hints, _HINT_TOKENS)
+        if include_messages:
+            values["conversation"] = _messages(conversation, self.conversation_tokens)
+        return self._filled(values, conversation.messages)
+
+    def write_unstored(self, focus: str | None = None) -> Brief:
+        """A brief about the conversation that the client has before it and has not stored.
+
+        Args:
+            focus: What to look for; also the query for what is stored.
+        """
+        values = self._task("the conversation that you have before you", _handing(None), include_messages=False)
+        values["language"] = language_line("")
+        wanted = one_line(focus or "")
+        values["hints"] = cut_end(f"Look above all for: {wanted}", _HINT_TOKENS) if wanted else ""
+        return self._filled(values, (Message("user", wanted),) if wanted else ())
+
+    def _task(self, where: str, handing: dict[str, str], include_messages: bool) -> dict[str, str]:
+        """What does not depend on the conversation."""
+        values = {**handing, "where": where, "rules": self._prompts.render("rules"), "schema": operations_schema()}
+        share = _TYPES_SHARE_BESIDE_MESSAGES if include_messages else _TYPES_SHARE
+        return {**values, "types": self._guide.text(int(self._room(values) * share))}
+
+    def _filled(self, values: dict[str, str], messages: Sequence[Message]) -> Brief:
+        found = self._prefetcher.gather(messages, self._room(values))
+        return Brief(self._prompts.render("brief", {**values, "context": found.text}), found.seen)
+
+    def _room(self, values: dict[str, str]) -> int:
+        return max(0, self._budget_tokens - count_tokens(self._prompts.render("brief", values)) - _SPARE_TOKENS)
+
+
+def _where(session: str) -> str:
+    return f"the conversation of session `{session}`"
+
+
+def _handing(session: str | None) -> dict[str, str]:
+    """How to hand in, and what to do when there is nothing."""
+    if session is None:
+        return {"call": f"{_CALL})", "nothing": "say so; there is nothing to hand in"}
+    named = f"session_id={json.dumps(session, ensure_ascii=False)}"
+    nothing = f'hand in `commit_memory(operations={{"reasoning": "why"}}, {named})`, so that it is not offered again'
+    return {"call": f"{_CALL}, {named})", "nothing": nothing}
+
+
+def operations_schema() -> str:
+    """The JSON schema of MemoryOperations on one line, without titles and descriptions."""
+    schema = compact_schema(MemoryOperations.model_json_schema(), descriptions=False)
+    return json.dumps(_without_defaults(schema), ensure_ascii=False, separators=(",", ":"))
+
+
+def _without_defaults(node: object) -> object:
+    if isinstance(node, list):
+        return [_without_defaults(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {name: _without_defaults(value) for name, value in node.items() if name != "default"}
+
+
+def _messages(conversation: Conversation, budget: int) -> str:
+    text, left_out = transcript(conversation.messages, budget)
+    note = f"(the first {left_out} messages are left out; read them in the session)\n" if left_out else ""
+    return f"{_HEADING}\n{note}{text}\n" if text else ""

@@ -1,0 +1,603 @@
+"""From waiting conversations to memories: takes from the queue, runs the update loop, commits, settles.
+
+Messages are in the ledger before anything here begins, and leave the queue in the very transaction that commits
+what was made of them: whatever is killed, each is extracted once. A model that fails leaves them waiting, with
+the reason. The loop itself (``react``) never writes; which model answers it is the caller's business.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from memory_core.core.commit.commits import MemoryUpdater, Settlement, Span, parse_operations
+from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
+from memory_core.core.errors import ModelFailed, NotFound, RunebookError, StoreBusy
+from memory_core.core.extract.brief import BriefWriter
+from memory_core.core.extract.loop import MemoryReActOrchestrator
+from memory_core.core.extract.operation_checks import without_counts
+from memory_core.core.extract.prompts import Conversation, MemoryView, Outcome, split
+from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
+from memory_core.core.index.indexer import numbered
+from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
+from memory_core.core.memory.exchange import exchanges
+from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.memory.names import short_hash
+from memory_core.core.memory.operations import MemoryOperations
+from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Store
+from memory_core.core.store.locks import StoreLock
+from memory_core.core.store.session_rows import Extraction, ExtractionQueue
+from memory_core.core.store.usage import ModelCalls
+from memory_core.core.text.language import language_of
+from memory_core.features.corrections import find_corrections, hints
+from memory_core.features.tiers.stored import analysed_lines
+
+#: Messages before the first waiting one that the model sees for context.
+_EARLIER_MESSAGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Messages of one session that one run of the loop takes, all of one project."""
+
+    span: Span
+    conversation: Conversation
+    belonging: Belonging
+
+
+class SessionReader:
+    """Reads the conversations of one store.
+
+    Args:
+        store: Holds the logs.
+        choice: The rules of projects.
+        language: Language of memories; ``auto`` follows the user's messages.
+    """
+
+    def __init__(self, store: Store, choice: ProjectChoice, language: str) -> None:
+        self._store = store
+        self._choice = choice
+        self._language = language
+
+    def messages(self, log: MemoryUri) -> tuple[Message, ...]:
+        """The stored messages of a session; empty if there are none."""
+        return tuple(parse_lines(self._store.text(log) or "")[0])
+
+    def project_of(self, log: MemoryUri) -> str | None:
+        """The project that a session's last message belongs to."""
+        try:
+            messages = self.messages(log)
+        except RunebookError:
+            return None
+        return messages[-1].project if messages else None
+
+    def is_seen(self, log: MemoryUri, project: str | None) -> bool:
+        """Whether nothing of a conversation is private to another project; what cannot be read is nobody's secret."""
+        try:
+            messages = self.messages(log)
+        except RunebookError:
+            return True
+        return all(ProjectScope(project).sees(message.project, private=message.private) for message in messages)
+
+    def belonging(self, messages: Sequence[Message]) -> Belonging:
+        """Whose the memories of some messages are; where any of them is private, all of them are."""
+        private = next((message for message in messages if message.private), None)
+        last = private or (messages[-1] if messages else None)
+        return self._choice.of_session(None if last is None else last.project, private=private is not None)
+
+    def part(self, row: Extraction, budget_tokens: int, *, again: bool = False) -> Part:
+        """The next messages of a session that one prompt can hold.
+
+        What a promotion took is passed over: the span may begin and end with it, the conversation never holds it.
+
+        Args:
+            row: Where the session stands.
+            budget_tokens: Of the conversation.
+            again: Whether what a promotion took is taken once more.
+
+        Raises:
+            NotFound: If the log no longer holds them.
+        """
+        messages = self.messages(row.log)
+        if len(messages) < row.stored:
+            raise NotFound(
+                f"the log of the conversation holds {len(messages)} of its {row.stored} messages.",
+                hint="Bring the file back, or send the conversation again.",
+            )
+        done = frozenset() if again else self.analysed(row.log)
+        start = next((at for at in range(row.extracted, row.stored) if at not in done), row.stored)
+        stop = next((at for at in range(start, row.stored) if at in done), row.stored)
+        windows = split(_alike(messages[start:stop]), budget_tokens) if start < stop else [(0, 0)]
+        last = start + windows[0][1]
+        end = next((at for at in range(last, row.stored) if at not in done), row.stored)
+        span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
+        return Part(span, self.conversation(messages, start, last, row.log), self.belonging(messages[start:last]))
+
+    def analysed(self, log: MemoryUri) -> frozenset[int]:
+        """Places of the messages that promotions made memories of."""
+        lines = analysed_lines(self._store, log)
+        if not lines:
+            return frozenset()
+        return frozenset(at for at, line in enumerate(self.lines(log)) if line in lines)
+
+    def lines(self, log: MemoryUri) -> list[int]:
+        """The line of each stored message, in order; damaged lines have none."""
+        return [line for line, _ in numbered((self._store.text(log) or "").removeprefix("\ufeff"))]
+
+    def waiting_exchanges(self, row: Extraction) -> int:
+        """Exchanges of a session that hold messages to extract."""
+        done = self.analysed(row.log)
+        waiting = frozenset(at for at in range(row.extracted, row.stored) if at not in done)
+        return sum(not waiting.isdisjoint(range(*span)) for span in exchanges(self.messages(row.log)))
+
+    def fitting(self, pages: Sequence[Sequence[Message]], budget_tokens: int) -> int:
+        """How many of these pages, from the first, one prompt can hold; 0 where the first alone is too long."""
+        windows = split([message for page in pages for message in page], budget_tokens)
+        room, count = (windows[0][1] if windows else 0), 0
+        for page in pages:
+            room -= len(page)
+            if room < 0:
+                break
+            count += 1
+        return count
+
+    def conversation(self, messages: Sequence[Message], start: int, end: int, log: MemoryUri) -> Conversation:
+        """Messages ``start`` to ``end`` (not included) with a few before them that the same project sees."""
+        return self.excerpt(messages, range(start, end), log)
+
+    def excerpt(self, messages: Sequence[Message], places: Sequence[int], log: MemoryUri) -> Conversation:
+        """Some messages, in order, with a few before the first of them that the same project sees."""
+        taken = tuple(messages[at] for at in places)
+        start = places[0] if places else 0
+        scope = ProjectScope(taken[-1].project if taken else None)
+        before = messages[max(0, start - _EARLIER_MESSAGES) : start]
+        return Conversation(
+            session_id=log.parent.name,
+            messages=taken,
+            earlier=tuple(message for message in before if scope.sees(message.project, private=message.private)),
+            language=language_of(messages) if self._language == "auto" else self._language,
+            hints=hints(find_corrections(taken)),
+        )
+
+
+def _alike(messages: Sequence[Message]) -> Sequence[Message]:
+    """The first messages, as far as they belong to one project and are as private."""
+    place = [(message.project, message.private) for message in messages]
+    return messages[: next((at for at, found in enumerate(place) if found != place[0]), len(place))]
+
+
+T = TypeVar("T")
+
+#: Takes note of one call.
+Note = Callable[[ModelCalls], None]
+
+
+class CountedModel:
+    """``client``, counted for one user.
+
+    Args:
+        client: Answers.
+        note: Takes note of each call, answered or not.
+        space: The user's space.
+    """
+
+    def __init__(self, client: LLMClient, note: Note, space: str) -> None:
+        self._client = client
+        self._note = note
+        self._space = space
+
+    def complete(self, request: LLMRequest, timeout_seconds: float) -> Completion:
+        """Ask once; see ``LLMClient.complete``. A call that was broken off from outside counts as one that failed."""
+        answer: Completion | None = None
+        try:
+            answer = self._client.complete(request, timeout_seconds)
+        finally:
+            self._note(_call(self._space, request, answer))
+        return answer
+
+
+def counted(
+    steps: Generator[LLMRequest, Completion, T], note: Note, space: str
+) -> Generator[LLMRequest, Completion, T]:
+    """The same loop; each request that is answered, or fails, is noted."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                completion = yield request
+            except ModelFailed as error:
+                note(_call(space, request, None))
+                request = steps.throw(error)
+            else:
+                note(_call(space, request, completion))
+                request = steps.send(completion)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    finally:
+        steps.close()
+
+
+def _call(space: str, request: LLMRequest, answer: Completion | None) -> ModelCalls:
+    if answer is None:
+        return ModelCalls(space, request.purpose, failures=1)
+    usage = answer.usage
+    return ModelCalls(
+        space,
+        request.purpose,
+        answer.model,
+        prompt_tokens=usage.prompt,
+        completion_tokens=usage.completion,
+        cached_tokens=usage.cached,
+    )
+
+
+#: Older conversations that one commit takes up beside its own.
+_TAKEN_UP = 2
+#: Of these, the first that may be taken up.
+_LOOKED_AT = 8
+#: Conversations after which a model that fails each time is left alone.
+_FAILURES_IN_A_ROW = 2
+_RETRIED = "It is taken up by the next commit of a conversation, or by: runebook extract."
+
+
+#: The update loop and the writer of briefs for conversations that belong to a project.
+Within = Callable[[Belonging], tuple[MemoryReActOrchestrator, BriefWriter]]
+#: What is extracted next, and what the commit of its memories settles where that is not the queue's next span.
+_Taken = tuple[Part, Settlement | None]
+COMMIT, PROMOTION = "commit", "promotion"
+
+
+class Extractor:
+    """Extracts the memories of one store's conversations.
+
+    Args:
+        store: Holds logs, queue and locks.
+        updater: Commits operations.
+        orchestrator: The update loop.
+        briefs: Writes briefs for a client's own model.
+        view: Tells types of files.
+        within: The loop and the briefs over what one project sees.
+        sessions: Reads stored conversations.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        updater: MemoryUpdater,
+        orchestrator: MemoryReActOrchestrator,
+        briefs: BriefWriter,
+        view: MemoryView,
+        *,
+        within: Within,
+        sessions: SessionReader,
+    ) -> None:
+        self._store = store
+        self._updater = updater
+        self.orchestrator = orchestrator
+        self._briefs = briefs
+        self._view = view
+        self._within = within
+        self.sessions = sessions
+        self._locks: dict[MemoryUri, StoreLock] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def queue(self) -> ExtractionQueue:
+        """What waits."""
+        return self._store.ledger.extractions
+
+    @property
+    def sessions_directory(self) -> MemoryUri:
+        """Where this user's conversations are."""
+        return self._updater.sessions
+
+    def extraction(
+        self, log: MemoryUri, now: datetime | None = None, *, again: bool = False
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract what waits of one session.
+
+        Yields requests to a language model and is sent its completions; a ``ModelFailed`` may be thrown in. Nothing
+        is locked while the model thinks but this session's extraction, against a second one.
+
+        Args:
+            log: Of the session.
+            now: Time of the commits; default the clock's.
+            again: Whether what a promotion took is taken once more.
+
+        Returns:
+            What was committed, and a ``queued`` result with the reason for what was not.
+        """
+
+        def next_part() -> _Taken | None:
+            row = self.queue.get(log)
+            if row is None or not row.waiting:
+                return None
+            return self.sessions.part(row, self.orchestrator.conversation_tokens, again=again), None
+
+        return (yield from self._alone(log, lambda: self._extract(log, next_part, now)))
+
+    def promotion(
+        self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract some messages of a session out of their order; see ``extraction``.
+
+        Args:
+            log: Of the session.
+            next_part: What is to be extracted next, with what it changes beside memories; None where nothing is left.
+            now: Time of the commits.
+        """
+        return (yield from self._alone(log, lambda: self._extract(log, next_part, now)))
+
+    def _alone(
+        self, log: MemoryUri, extract: Callable[[], Generator[LLMRequest, Completion, CommitReceipt]]
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract while nobody else extracts the same session."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._lock(log).held())
+            except StoreBusy:
+                note = "another client is extracting this conversation at this moment"
+                return summed([], [OperationResult(EXTRACTION, str(log), Action.QUEUED, note=note)], TokenUsage())
+            return (yield from extract())
+
+    def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
+        """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
+        return self.queue.waiting(self._updater.sessions, limit, due_at)
+
+    def due(self, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> list[MemoryUri]:
+        """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again.
+
+        Args:
+            recorded: Of that commit.
+            trigger: Which of them are extracted by now.
+            now: Aware.
+        """
+        own = [MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION]
+        project = self.sessions.project_of(own[0]) if own else None
+        at = now.astimezone(UTC).isoformat(timespec="seconds")
+        waiting = (row for row in self.waiting(_LOOKED_AT + len(own), at) if row.log not in own)
+        # What it would say in the receipt is not for another project.
+        seen = (row for row in waiting if self.sessions.is_seen(row.log, project))
+        older = [row.log for row in seen if trigger.takes_other(row, now)]
+        return [log for log in own if self._takes(log, recorded, trigger, now)] + older[:_TAKEN_UP]
+
+    def _takes(self, log: MemoryUri, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> bool:
+        row = self.queue.get(log)
+        began = any(result.op == "messages" and result.action is Action.CREATED for result in recorded.results)
+        return row is not None and row.waiting > 0 and trigger.takes_own(row, now, first=began)
+
+    def extract_waiting(
+        self, client: LLMClient, deadline_seconds: float, session_id: str | None = None
+    ) -> Iterator[CommitReceipt]:
+        """Extract what waits, a receipt for each conversation; a model that keeps failing is left alone.
+
+        Args:
+            client: Answers.
+            deadline_seconds: Time for each conversation.
+            session_id: Only this one, and all of it again.
+
+        Raises:
+            NotFound: If there is no such session.
+        """
+        failures = 0
+        for log in [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]:
+            receipt = drive(self.extraction(log, again=session_id is not None), client, deadline_seconds)
+            yield receipt
+            failed = still_waits(receipt)
+            failures = failures + 1 if failed else 0
+            if failures == _FAILURES_IN_A_ROW:
+                return
+
+    def _requeued(self, session_id: str, now: datetime | None = None) -> MemoryUri:
+        """Put a whole stored session into the queue again.
+
+        Raises:
+            NotFound: If there is no such session.
+        """
+        log = self._updater.session_uri(session_id)
+        messages = self.sessions.messages(log)
+        if not messages:
+            raise NotFound(
+                f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
+            )
+        self.queue.restart(log, len(messages), (now or datetime.now(UTC)).isoformat(timespec="milliseconds"))
+        return log
+
+    def briefed(self, recorded: CommitReceipt) -> CommitReceipt:
+        """The receipt with a brief for the model of the client that has just sent the conversation."""
+        log = next(MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION)
+        row = self.queue.get(log)
+        if row is None or not row.waiting:
+            return recorded
+        messages = self.sessions.messages(log)
+        conversation = self.sessions.conversation(messages, row.extracted, row.stored, log)
+        belonging = self.sessions.belonging(messages[row.extracted : row.stored])
+        brief = self._within(belonging)[1].write(_for_client(conversation))
+        self.queue.briefed(log, row.stored, brief.seen)
+        return replace(recorded, brief=brief.text)
+
+    def brief(
+        self, session_id: str | None = None, focus: str | None = None, project: str | None = None, *, noted: bool = True
+    ) -> str:
+        """A brief about a stored conversation, with its messages, as far as one hand-in can take them.
+
+        Args:
+            session_id: The conversation; default the one that waits longest, else the one that the client has
+                before it.
+            focus: What to look for; also picks the memories that are shown.
+            project: The one that the client works in; what is private to another is not offered.
+            noted: False leaves no note of it: for a client that may not hand anything in.
+
+        Raises:
+            NotFound: If nothing of this conversation waits.
+        """
+        if session_id is None:
+            whole = (row for row in self.waiting() if self._is_whole(row))
+            offered = (row for row in whole if self.sessions.is_seen(row.log, project))
+            row = None if focus else next(offered, None)
+            if row is None:
+                return self._within(Belonging(project))[1].write_unstored(focus).text
+        else:
+            row = self.queue.get(self._updater.session_uri(session_id))
+            if row is None or not row.waiting:
+                raise NotFound(
+                    f"nothing of the conversation {session_id!r} waits to be extracted.",
+                    hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
+                )
+        part = self.sessions.part(row, self._briefs.conversation_tokens)
+        brief = self._within(part.belonging)[1].write(_for_client(part.conversation), include_messages=True)
+        if noted:
+            self.queue.briefed(row.log, part.span.end, brief.seen)
+        return brief.text
+
+    def hand_in(
+        self,
+        operations: Mapping[str, Any] | MemoryOperations,
+        session_id: str | None,
+        *,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+        belonging: Belonging = NO_PROJECT,
+    ) -> CommitReceipt:
+        """Commit operations of a client's own model, as an answer to a brief where there was one.
+
+        The messages of the brief leave the queue, also when the operations hold nothing but the reason why. A memory
+        that changed since the brief showed it takes a SEARCH/REPLACE patch, but is not replaced whole; the brief then
+        stays open.
+
+        They belong to the project of their conversation, unless the caller names another; what a private conversation
+        says stays in its project all the same.
+
+        Raises:
+            InvalidInput: If there is neither an operation nor a reason.
+        """
+        row = None if session_id is None else self.queue.get(self._updater.session_uri(session_id))
+        if row is None:
+            return self._updater.apply_operations(
+                operations,
+                source_kind="user_explicit",
+                session_id=session_id,
+                request_id=request_id,
+                dry_run=dry_run,
+                now=now,
+                belonging=belonging,
+            )
+        parsed, dropped = parse_operations(operations)
+        parsed, notes = without_counts(parsed, self._view)
+        is_open = row.briefed > row.extracted
+        if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
+            note = "nothing of this conversation waits for an answer"
+            return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
+        messages = self.sessions.messages(row.log)
+        own = self.sessions.belonging(messages[row.extracted : row.briefed] if is_open else messages[-1:])
+        receipt = self._updater.apply_operations(
+            parsed,
+            dropped=dropped,
+            session_id=session_id,
+            request_id=request_id,
+            dry_run=dry_run,
+            now=now,
+            expected=row.seen,
+            reads_elsewhere=True,
+            span=Span(row.log, row.extracted, row.briefed) if is_open else None,
+            belonging=own if own.confined or (own.project is not None and not belonging.named) else belonging,
+        )
+        return replace(receipt, notes=(*receipt.notes, *notes))
+
+    def _is_whole(self, row: Extraction) -> bool:
+        try:
+            return len(self.sessions.messages(row.log)) >= row.stored
+        except RunebookError:
+            return False
+
+    def _extract(
+        self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        receipts: list[CommitReceipt] = []
+        results: list[OperationResult] = []
+        notes: list[str] = []
+        meter = Meter()
+        before: Span | None = None
+        while (row := self.queue.get(log)) is not None:
+            try:
+                if (taken := next_part()) is None:
+                    break
+                part, settlement = taken
+                if part.span == before:  # the commit left it as it was
+                    moved = any(result.conflict for receipt in receipts for result in receipt.results)
+                    why = "memories changed meanwhile" if moved else "none of the model's operations could be applied"
+                    results.append(self._postponed(row, now, why))
+                    break
+                before = part.span
+                if not part.conversation.messages:
+                    receipts.append(self._passed_over(part.span, now))
+                    continue
+                loop, _ = self._within(part.belonging)
+                outcome = yield from meter.read(loop.extract(part.conversation))
+                receipt = self._commit(outcome, part, settlement, now)
+                receipts.append(receipt)
+                if any(result.conflict for result in receipt.results):
+                    mended = yield from meter.read(loop.mend(part.conversation, outcome, receipt))
+                    if mended is not None:
+                        notes += mended.dropped
+                        if len(mended.operations):
+                            receipts.append(self._commit(mended, part, settlement, now))
+            except RunebookError as error:
+                results.append(self._postponed(row, now, error.message, error.hint))
+                break
+        return replace(whole := summed(receipts, results, meter.usage), notes=(*whole.notes, *notes))
+
+    def _passed_over(self, span: Span, now: datetime | None) -> CommitReceipt:
+        """Messages that a promotion took leave the queue."""
+        done = MemoryOperations(reasoning="promotions of their topics took them already")
+        return self._updater.apply_operations(done, session_id=span.log.parent.name, span=span, now=now)
+
+    def _commit(
+        self, outcome: Outcome, part: Part, settlement: Settlement | None, now: datetime | None
+    ) -> CommitReceipt:
+        span = part.span
+        operations = outcome.operations
+        if not operations.reasoning:
+            operations = operations.model_copy(update={"reasoning": outcome.reasoning})
+        receipt = self._updater.apply_operations(
+            operations,
+            session_id=span.log.parent.name,
+            expected=outcome.expected,
+            span=span if settlement is None else None,
+            settlement=settlement,
+            kind=COMMIT if settlement is None else PROMOTION,
+            now=now,
+            belonging=part.belonging,
+        )
+        kept = [
+            f"kept as it is: {change.uri or change.memory_type}: {change.reason}"
+            for change in outcome.decisions
+            if change.change_type == "noop" and change.reason
+        ]
+        summary = None if outcome.summary is None else {"open_tasks": [], "summary": outcome.summary}
+        return replace(receipt, notes=(*receipt.notes, *outcome.dropped, *kept), working_memory=summary)
+
+    def _postponed(self, row: Extraction, now: datetime | None, reason: str, hint: str = _RETRIED) -> OperationResult:
+        self.queue.postpone(row.log, reason, retry_at(row.attempts + 1, now or datetime.now(UTC)))
+        note = f"the conversation is stored and waits: {reason}"
+        return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note, hint=hint)
+
+    def _lock(self, log: MemoryUri) -> StoreLock:
+        with self._guard:
+            path = self._store.files.state / "locks" / f"extract-{short_hash(str(log))}.lock"
+            return self._locks.setdefault(log, StoreLock(path, timeout_seconds=0.0))
+
+
+def _for_client(conversation: Conversation) -> Conversation:
+    """The conversation of a brief: without a model, corrections by cue were kept as rules when it was recorded."""
+    kept = tuple(f"kept already among the patterns, reword it or leave it: {hint}" for hint in conversation.hints)
+    return replace(conversation, hints=kept)

@@ -1,0 +1,168 @@
+"""What happens to a conversation once it is recorded: memories by a model, or a brief for another's.
+
+Owns the order of things (the conversation just recorded, then the oldest that still waits) and the one
+receipt about all of it. Does not record, decide or write; recorder, extractor and updater do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from memory_core.core.commit.receipts import EXTRACTION, added, merged, still_waits
+from memory_core.core.errors import ModelFailed, ModelUnavailable
+from memory_core.core.extract.extractor import Extractor
+from memory_core.core.extract.trigger import ExtractionTrigger
+from memory_core.core.extract.working_memory import Compactor, WorkingMemory
+from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
+from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.results import CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.progress import tell
+from memory_core.core.store.local import REPEATED, Store
+from memory_core.features.tiers.promotion import Promoter
+
+
+class ConversationIntake:
+    """Turns recorded conversations into memories, for one store.
+
+    Args:
+        store: Keeps the final receipts.
+        extractor: Runs the update loop over one session.
+        trigger: Says what is extracted by now.
+        promoter: Finds what is hot.
+        compactor: Adds what must stay in a compressed context.
+        indexed: Brings the index up to date with a receipt, for whoever works in a project.
+        client: Opens the configured model, or returns None; raises ``ModelFailed`` if it cannot be used.
+        deadline_seconds: Time that one commit may spend on the model.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        extractor: Extractor,
+        trigger: ExtractionTrigger,
+        promoter: Promoter,
+        compactor: Compactor,
+        indexed: Callable[[CommitReceipt, ProjectScope], CommitReceipt],
+        client: Callable[[], LLMClient | None],
+        deadline_seconds: float,
+    ) -> None:
+        self._store = store
+        self._extractor = extractor
+        self._trigger = trigger
+        self._promoter = promoter
+        self._compactor = compactor
+        self._indexed = indexed
+        self._client = client
+        self._deadline_seconds = deadline_seconds
+
+    def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
+        """Make of a conversation what is made of it by now: memories by the configured model, else a brief."""
+        if not still_waits(recorded):
+            return self._compactor.completed(recorded)
+        moment = now or datetime.now().astimezone()
+        try:
+            client = self._client()
+        except ModelFailed as error:
+            recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
+            return self._compactor.completed(recorded)
+        if client is None:
+            own = _log_of(recorded)
+            is_due = own in self._extractor.due(recorded, self._trigger, moment)
+            receipt = self._extractor.briefed(recorded) if is_due else self._left_waiting(recorded)
+            return self._compactor.completed(receipt)
+        return drive(self.extraction(recorded, now), client, self._deadline_seconds)
+
+    def extraction(
+        self, recorded: CommitReceipt, now: datetime | None = None
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """Extract the conversation that was just recorded, then the oldest that still waits, as far as they are due.
+
+        Yields requests to a language model and is sent its completions; see ``llm.client.drive``.
+
+        Args:
+            recorded: The receipt of the conversation's commit.
+            now: The moment; default the clock's.
+
+        Returns:
+            The receipt of everything together.
+        """
+        moment = now or datetime.now().astimezone()
+        receipt = recorded
+        if not still_waits(recorded):
+            return self._compactor.completed(receipt)
+        own = _log_of(recorded)
+        scope = ProjectScope(None if own is None else self._extractor.sessions.project_of(own))
+        due = self._extractor.due(recorded, self._trigger, moment)
+        if own not in due:
+            receipt = self._left_waiting(receipt)
+        failed = False
+        for log in due:
+            done = yield from self._extractor.extraction(log, now)
+            receipt = merged(receipt, log, self._indexed(done, scope))
+            tell(f"the model's answer was applied, {len(done.changed_uris)} files changed")
+            failed = still_waits(done)
+            if failed:
+                break
+        if not failed:
+            receipt = yield from self._promoted(receipt, own, scope, moment)
+        receipt = self._compactor.completed(receipt)
+        if REPEATED not in recorded.notes:
+            self._store.finish(receipt)
+        return receipt
+
+    def _promoted(
+        self, receipt: CommitReceipt, own: MemoryUri | None, scope: ProjectScope, now: datetime
+    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
+        """The receipt with what became of the hottest segment; others wait for the next commit, or maintenance."""
+        hot = (
+            hot
+            for hot in self._promoter.after(own, now)
+            if self._extractor.sessions.is_seen(hot.stored.log, scope.current)
+        )
+        hottest = next(hot, None)
+        if hottest is None:
+            return receipt
+        done = yield from self._promoter.promotion(hottest, now)
+        return added(receipt, self._indexed(done, scope))
+
+    def working_memory(self, log: MemoryUri) -> WorkingMemory:
+        """What must stay of a stored conversation whose context was compressed; see ``Compactor.kept``."""
+        return self._compactor.kept(log)
+
+    def _left_waiting(self, recorded: CommitReceipt) -> CommitReceipt:
+        """The receipt with what the conversation waits for."""
+        results = tuple(
+            replace(result, note=f"{result.note}; {self._trigger.why(row)}")
+            if result.op == EXTRACTION and (row := self._extractor.queue.get(MemoryUri.parse(result.uri))) is not None
+            else result
+            for result in recorded.results
+        )
+        return replace(recorded, results=results)
+
+    def extract_waiting(self, session_id: str | None = None) -> Iterator[CommitReceipt]:
+        """Extract what waits, conversation by conversation, with the configured model.
+
+        Args:
+            session_id: Only this one, and all of it again.
+
+        Raises:
+            ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
+            NotFound: If there is no such session.
+        """
+        client = self._client()
+        if client is None:
+            raise ModelUnavailable(
+                "no language model is configured.",
+                hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
+            )
+        for receipt in self._extractor.extract_waiting(client, self._deadline_seconds, session_id):
+            yield self._indexed(receipt, ProjectScope())
+
+
+def _log_of(recorded: CommitReceipt) -> MemoryUri | None:
+    """The log of the conversation that was recorded."""
+    found = next((result.uri for result in recorded.results if result.op == "messages"), None)
+    return None if found is None else MemoryUri.parse(found)

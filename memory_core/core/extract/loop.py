@@ -1,0 +1,484 @@
+"""The update loop: a conversation and what is stored in, operations out, in as few model requests as it takes.
+
+``MemoryReActOrchestrator`` is without I/O towards the model: a generator yields requests and is sent completions,
+so that one loop serves a provider, MCP sampling and a scripted model. It reads through what it is given and never
+writes. Never more than ``max_iterations + 2`` requests; similarity alone never merges, it links.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeAlias
+
+from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelFailed, ModelRefused
+from memory_core.core.extract.model_calls import Exchange, Frame, fixed_tokens
+from memory_core.core.extract.operation_checks import (
+    Neighbours,
+    Operation,
+    Verdict,
+    assembled,
+    judge,
+    linked,
+    listed,
+    new_text,
+    problem_text,
+    results_of,
+    subject,
+    targets,
+    without_counts,
+)
+from memory_core.core.extract.prefetch import Prefetched, Prefetcher
+from memory_core.core.extract.prompts import (
+    EARLIER_SHARE,
+    Conversation,
+    Outcome,
+    PromptLibrary,
+    TypeGuide,
+    background,
+    canonical,
+    conversation_budget,
+    cut_end,
+    hint_lines,
+    language_line,
+    transcript,
+)
+from memory_core.core.extract.read_actions import ActionRunner, Reading
+from memory_core.core.llm.client import Completion, LLMRequest
+from memory_core.core.llm.structured import JSONAdapter
+from memory_core.core.memory.operations import LINK_RELATIONS, DeleteOp, MemoryOperations, ReasoningAction, WriteOp
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
+from memory_core.core.text.tokens import count_tokens
+
+#: A dry run: what operations would do now, whether or not the model saw the files. Nothing is written.
+Preview = Callable[[MemoryOperations], CommitReceipt]
+Asking: TypeAlias = Generator[LLMRequest, Completion, ReasoningAction]
+
+#: Failures of an answer; a model that cannot be reached leaves the whole conversation waiting instead.
+_UNUSABLE = (AnswerCut, AnswerUnusable, ModelRefused)
+_PROBLEM_SHARE = 0.4
+_NEIGHBOURS_SHOWN = 5
+_ASKED = "What you asked for:"
+_UNREAD = (
+    "Nothing is applied yet. Your operations concern these stored memories, which you have not read. Look at them, "
+    "then give all operations anew: change a memory that is about the same subject, or keep both."
+)
+
+
+class Deliberation:
+    """The loop over one exchange.
+
+    Args:
+        exchange: With its first turn.
+        prompts: The templates.
+        actions: Runs read actions.
+        preview: Dry run of operations.
+        neighbours: Finds existing memories near to new texts.
+        neighbour_from: Score from which they count.
+        rounds: Rounds of reading.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        prompts: PromptLibrary,
+        actions: ActionRunner,
+        preview: Preview,
+        neighbours: Neighbours,
+        neighbour_from: float,
+        rounds: int,
+    ) -> None:
+        self._exchange = exchange
+        self._prompts = prompts
+        self._actions = actions
+        self._preview = preview
+        self._neighbours = neighbours
+        self._neighbour_from = neighbour_from
+        self._rounds = rounds
+        self._near: dict[str, list[tuple[str, float]]] = {}
+
+    def decide(self) -> Asking:
+        """Ask, and read what the model wants to read, until it gives operations.
+
+        Raises:
+            ModelFailed: If no usable answer came.
+        """
+        answer = yield from self._exchange.ask(self._problem)
+        while answer.actions and self._may_read():
+            self._rounds -= 1
+            readings, notes = self._actions.run(answer.actions, self._reading_room(), self._exchange.answered())
+            self._exchange.note(*notes)
+            purpose = " ".join([_ASKED, *(f"({note}.)" for note in notes)])
+            self._exchange.reply(answer, self._reading_frame(purpose), readings)
+            answer = yield from self._exchange.ask(self._problem)
+        if answer.actions:
+            self._exchange.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
+        return answer
+
+    def review(
+        self, answer: ReasoningAction
+    ) -> Generator[LLMRequest, Completion, tuple[list[Verdict], ReasoningAction]]:
+        """Let the model decide anew where its operations touch, or come near to, memories that it has not read.
+
+        Returns:
+            A verdict for each of its last operations, and the answer that gave them.
+        """
+        verdicts = self.judged(answer.operations)
+        offered: set[str] = set()
+        while self._may_read():
+            wanted = [uri for uri in self._unread(verdicts) if uri not in offered]
+            readings = self._actions.show(wanted, self._reading_room())
+            if not readings:
+                break
+            offered.update(wanted)
+            self._rounds -= 1
+            refused = [verdict for verdict in verdicts if verdict.refused]
+            problems = self._problems(refused, self._reading_room() - _cost(readings))
+            purpose = _UNREAD + (f"\n\nRefused so far:\n{problems}" if problems else "")
+            self._exchange.reply(answer, self._reading_frame(purpose), readings)
+            try:
+                answer = yield from self.decide()
+            except _UNUSABLE as error:
+                self._exchange.note(f"the operations were not reconsidered: {error.message}")
+                break
+            verdicts = self.judged(answer.operations)
+        return verdicts, answer
+
+    def settle(
+        self, verdicts: list[Verdict], answer: ReasoningAction
+    ) -> Generator[LLMRequest, Completion, list[Verdict]]:
+        """Give refused operations, and those on unread files, one repair round.
+
+        Returns:
+            What is to be committed. What is still refused stays in, for the receipt to say so; what touches a file
+            that was never read whole is left out.
+        """
+        bad = [verdict for verdict in verdicts if not verdict.sound]
+        good = [verdict.operation for verdict in verdicts if verdict.sound]
+        if bad and self._exchange.requests_left:
+            try:
+                repaired = yield from self.repair(bad, answer)
+            except _UNUSABLE as error:
+                self._exchange.note(f"the refused operations were not corrected: {error.message}")
+            else:
+                fresh = [item for item in listed(repaired.operations or MemoryOperations()) if item not in good]
+                again = {subject(item) for item in fresh}
+                gone = [subject(verdict.operation) for verdict in bad]
+                self._exchange.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
+                verdicts = self.judged(assembled([*good, *fresh]))
+        return self.readable(verdicts)
+
+    def repair(self, bad: Sequence[Verdict], answer: ReasoningAction) -> Asking:
+        """Ask once for corrected operations, with reasons, hints and the files' present texts.
+
+        Raises:
+            ModelFailed: If no usable answer came.
+        """
+        problems = self._problems(bad, int(self._exchange.room * _PROBLEM_SHARE))
+        empty = self._prompts.render("repair", {"problems": problems})
+        uris = dict.fromkeys(uri for verdict in bad for uri in targets(verdict))
+        files = self._actions.show(list(uris), self._exchange.room - count_tokens(empty))
+        short = ReasoningAction(reasoning=answer.reasoning, memory_changes=answer.memory_changes)
+        self._exchange.reply(
+            short, lambda text: self._prompts.render("repair", {"problems": problems, "files": text}), files
+        )
+        self._rounds = 0
+        return (yield from self._exchange.ask(_repair_problem))
+
+    def stale(self, items: Sequence[Operation], results: Sequence[Sequence[OperationResult]]) -> list[Verdict]:
+        """Operations that a commit refused because a file had changed, with the files they concern."""
+        found = []
+        for item, told in zip(items, results, strict=True):
+            if any(result.conflict for result in told):
+                unread = [uri for verdict in self.judged(assembled([item])) for uri in verdict.unread]
+                found.append(Verdict(item, tuple(unread), tuple(told)))
+        return found
+
+    def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
+        """Try operations out, without what the system counts by itself."""
+        cleaned, notes = without_counts(operations or MemoryOperations(), self._actions.view)
+        self._exchange.note(*notes)
+        if not len(cleaned):
+            return []
+        try:
+            receipt = self._preview(cleaned)
+        except InvalidInput as error:
+            refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
+            return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
+        return judge(cleaned, receipt, self._exchange.expected(), self._actions.view)
+
+    def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """Those that touch no file unread; the others are reported."""
+        unread = [verdict for verdict in verdicts if verdict.unread]
+        self._exchange.note(
+            *(f"{subject(item.operation)}: left out, {item.unread[0]} was not read whole" for item in unread)
+        )
+        return [verdict for verdict in verdicts if not verdict.unread]
+
+    def linked(self, verdicts: Sequence[Verdict], reasoning: str) -> MemoryOperations:
+        """The operations, new memories linked to their strong neighbours; similarity alone does no more."""
+        gone = {canonical(item.operation.uri) for item in verdicts if isinstance(item.operation, DeleteOp)}
+        self._meet(verdicts)
+        operations = []
+        for verdict in verdicts:
+            item = verdict.operation
+            if isinstance(item, WriteOp) and verdict.creates:
+                item = linked(item, [pair for pair in self._strong(item) if pair[0] not in gone])
+            operations.append(item)
+        return assembled(operations, reasoning or None)
+
+    def _may_read(self) -> bool:
+        return self._rounds > 0 and self._exchange.requests_left > 0
+
+    def _problem(self, answer: ReasoningAction) -> str | None:
+        """What is wrong with an answer; a request to read is fine while reading is possible."""
+        if answer.actions and self._may_read():
+            return None
+        if answer.operations is not None and len(answer.operations):
+            return None
+        if answer.actions:
+            return "it asks to read, but no reading is left; it must give operations."
+        if any(change.change_type != "noop" for change in answer.memory_changes):
+            return "it names changes but gives no operations for them."
+        said = (answer.reasoning, answer.operations and answer.operations.reasoning)
+        if not any(text and text.strip() for text in said) and not answer.memory_changes:
+            return "it holds neither operations nor a reason why there are none."
+        return None
+
+    def _unread(self, verdicts: Sequence[Verdict]) -> list[str]:
+        """Files to show: those that operations touch, then strong neighbours of new memories."""
+        known = self._exchange.expected()
+        self._meet(verdicts)
+        touched = [uri for verdict in verdicts for uri in verdict.unread]
+        near = [
+            uri
+            for verdict in verdicts
+            if isinstance(verdict.operation, WriteOp) and verdict.creates
+            for uri, _ in self._strong(verdict.operation)
+            if uri not in known
+        ]
+        return list(dict.fromkeys((*touched, *near[:_NEIGHBOURS_SHOWN])))
+
+    def _meet(self, verdicts: Sequence[Verdict]) -> None:
+        """Look up the neighbours of new memories, each text once."""
+        new = [item.operation for item in verdicts if isinstance(item.operation, WriteOp) and item.creates]
+        texts = list(dict.fromkeys(text for text in map(new_text, new) if text.strip() and text not in self._near))
+        if texts:
+            for text, pairs in zip(texts, self._neighbours(texts), strict=True):
+                self._near[text] = list(pairs)
+
+    def _strong(self, write: WriteOp) -> list[tuple[str, float]]:
+        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self._neighbour_from]
+
+    def _problems(self, verdicts: Sequence[Verdict], budget: int) -> str:
+        each = max(0, budget) // max(1, len(verdicts))
+        return "\n\n".join(text for item in verdicts if (text := cut_end(problem_text(item), each)))
+
+    def _reading_room(self) -> int:
+        frame = self._reading_frame(_UNREAD)("")
+        return max(0, self._exchange.room - count_tokens(frame) - count_tokens(self._prompts.render("final")))
+
+    def _reading_frame(self, purpose: str) -> Frame:
+        closing = "" if self._rounds > 0 else f"\n\n{self._prompts.render('final')}"
+        return lambda text: (
+            self._prompts.render("readings", {"purpose": purpose, "readings": text or "(nothing)"}) + closing
+        )
+
+
+def _repair_problem(answer: ReasoningAction) -> str | None:
+    if answer.actions and answer.operations is None:
+        return "it asks to read, but no reading is left; it must give the corrected operations."
+    return None
+
+
+def _cost(readings: Sequence[Reading]) -> int:
+    return sum(count_tokens(reading.text) for reading in readings)
+
+
+#: Shares of the prompt: the static part at most; of the rest what is stored, and what a short conversation leaves.
+_SYSTEM_SHARE = 0.44
+_CONTEXT_SHARE = 0.27
+_SPARE_SHARE = 0.5
+_HINT_TOKENS = 150
+_BEFORE = "Earlier messages, remembered already, for context only:"
+
+
+class MemoryReActOrchestrator:
+    """Runs extractions for one user and agent.
+
+    Args:
+        prompts: The templates.
+        guide: Describes the memory types.
+        prefetcher: Gathers what is stored.
+        actions: Runs read actions.
+        preview: Dry run of operations.
+        neighbours: Finds existing memories near to new texts.
+        max_iterations: Rounds of reading.
+        prompt_tokens: Most tokens of a request, the schema of the answer included.
+        max_tokens: Most tokens of an answer.
+        neighbour_from: Tells the score from which a neighbour is near enough to be shown, and linked.
+        single_pass: One request, no reading, no repair.
+    """
+
+    def __init__(
+        self,
+        *,
+        prompts: PromptLibrary,
+        guide: TypeGuide,
+        prefetcher: Prefetcher,
+        actions: ActionRunner,
+        preview: Preview,
+        neighbours: Neighbours,
+        max_iterations: int,
+        prompt_tokens: int,
+        max_tokens: int,
+        neighbour_from: Callable[[], float] = lambda: 0.8,
+        single_pass: bool = False,
+    ) -> None:
+        self._prompts = prompts
+        self._prefetcher = prefetcher
+        self._actions = actions
+        self._preview = preview
+        self._neighbours = neighbours
+        self._neighbour_from = neighbour_from
+        self._rounds = 0 if single_pass else max_iterations
+        self._most_requests = 1 if single_pass else max_iterations + 2
+        self._prompt_tokens = prompt_tokens
+        self._max_tokens = max_tokens
+        self._single_pass = single_pass
+        choices = {"memory_type": [known.name for known in guide.registry.list_all()], "relation": LINK_RELATIONS}
+        self._adapter = JSONAdapter(ReasoningAction, choices=choices)
+        self.system = _system(prompts, guide, self._rounds, prompt_tokens)
+        frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS
+        self._available = max(0, prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
+
+    def reading(
+        self, prefetcher: Prefetcher, actions: ActionRunner, preview: Preview, neighbours: Neighbours
+    ) -> MemoryReActOrchestrator:
+        """The same loop over what these show: the store as one project sees it."""
+        loop = copy.copy(self)
+        loop._prefetcher, loop._actions = prefetcher, actions
+        loop._preview, loop._neighbours = preview, neighbours
+        return loop
+
+    @property
+    def conversation_tokens(self) -> int:
+        """Tokens of messages that one extraction takes: the budget for ``split``."""
+        return conversation_budget(self._available)
+
+    def extract(self, conversation: Conversation) -> Generator[LLMRequest, Completion, Outcome]:
+        """Find out what a conversation changes.
+
+        Yields requests and is sent completions; whoever drives it may throw a ``ModelFailed`` in.
+
+        Raises:
+            ModelFailed: If no usable answer came within the requests allowed.
+        """
+        exchange = self._open(conversation, self._most_requests)
+        loop = self._deliberation(exchange, self._rounds)
+        answer = yield from loop.decide()
+        if self._single_pass:
+            return self._outcome(exchange, answer, loop, loop.readable(loop.judged(answer.operations)))
+        verdicts, answer = yield from loop.review(answer)
+        verdicts = yield from loop.settle(verdicts, answer)
+        return self._outcome(exchange, answer, loop, verdicts)
+
+    def mend(
+        self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt
+    ) -> Generator[LLMRequest, Completion, Outcome | None]:
+        """After the commit: correct operations that were refused because a file changed while the model thought.
+
+        Args:
+            conversation: As given to ``extract``.
+            outcome: What ``extract`` returned.
+            receipt: Of the commit of ``outcome.operations``.
+
+        Returns:
+            The corrected operations alone, with the usage of this request alone; None if there is nothing to
+            correct, or no request left. A model that fails leaves no operations, and a note.
+        """
+        items = listed(outcome.operations)
+        results = results_of(items, receipt)
+        conflicts = any(result.conflict for told in results for result in told)
+        if not conflicts or outcome.usage.requests >= self._most_requests:
+            return None
+        exchange = self._open(conversation, 1, Prefetched())
+        loop = self._deliberation(exchange, 0)
+        stale = loop.stale(items, results)
+        answer = ReasoningAction(reasoning=outcome.reasoning)
+        verdicts: list[Verdict] = []
+        try:
+            answer = yield from loop.repair(stale, answer)
+            verdicts = loop.readable(loop.judged(answer.operations))
+        except ModelFailed as error:
+            exchange.note(f"the refused operations were not corrected: {error.message}")
+        return self._outcome(exchange, answer, loop, verdicts)
+
+    def _deliberation(self, exchange: Exchange, rounds: int) -> Deliberation:
+        return Deliberation(
+            exchange,
+            prompts=self._prompts,
+            actions=self._actions,
+            preview=self._preview,
+            neighbours=self._neighbours,
+            neighbour_from=self._neighbour_from(),
+            rounds=rounds,
+        )
+
+    def _open(self, conversation: Conversation, requests: int, prefetched: Prefetched | None = None) -> Exchange:
+        """The exchange with its first turn."""
+        messages, left_out = transcript(conversation.messages, self.conversation_tokens)
+        before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
+        found = prefetched
+        if found is None:
+            most = int(self.conversation_tokens * (1 + EARLIER_SHARE))
+            spare = max(0, most - count_tokens(messages) - count_tokens(before))
+            budget = int(self._available * _CONTEXT_SHARE + spare * _SPARE_SHARE)
+            found = self._prefetcher.gather(conversation.messages, budget)
+        values = {
+            "context": found.text,
+            "conversation": messages,
+            "earlier": f"{_BEFORE}\n{before}\n" if before else "",
+            "hints": hint_lines(conversation.hints, _HINT_TOKENS),
+            "language": language_line(conversation.language),
+        }
+        step = self._prompts.render("step", values)
+        if self._rounds == 0:
+            step = f"{step}\n\n{self._prompts.render('final')}"
+        exchange = Exchange(
+            adapter=self._adapter,
+            system=self.system,
+            step=step,
+            seen=found.seen,
+            prompt_tokens=self._prompt_tokens,
+            max_tokens=self._max_tokens,
+            requests_left=requests,
+            retry=lambda problem: self._prompts.render("retry", {"problem": problem}),
+            may_retry=requests > 1,
+        )
+        if left_out:
+            exchange.note(f"the first {left_out} messages did not fit into the prompt")
+        return exchange
+
+    def _outcome(
+        self, exchange: Exchange, answer: ReasoningAction, loop: Deliberation, verdicts: list[Verdict]
+    ) -> Outcome:
+        reasoning = answer.reasoning or (answer.operations.reasoning if answer.operations else None) or ""
+        return Outcome(
+            operations=loop.linked(verdicts, reasoning),
+            expected=exchange.expected(),
+            reasoning=reasoning,
+            summary=answer.summary,
+            usage=exchange.usage,
+            dropped=tuple(exchange.dropped),
+            decisions=tuple(answer.memory_changes),
+        )
+
+
+def _system(prompts: PromptLibrary, guide: TypeGuide, rounds: int, prompt_tokens: int) -> str:
+    """The static part: the same for every conversation under one configuration."""
+    values = {"rules": prompts.render("rules"), "rounds": str(rounds)}
+    bare = count_tokens(prompts.render("system", values))
+    types = guide.text(int(prompt_tokens * _SYSTEM_SHARE) - bare)
+    return prompts.render("system", {**values, "types": types})

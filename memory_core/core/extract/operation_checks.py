@@ -1,0 +1,231 @@
+"""Judging proposed operations before they are committed: which touch files unread, which are refused, which have twins.
+
+Operations are handled as a flat list in the order of a receipt's results: writes, edits, deletions, overviews. Pure
+but for the view of files it is given; decides nothing for the model, and never writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from memory_core.core.extract.prompts import MemoryView, canonical, counted_fields
+from memory_core.core.memory.directory_page import is_generated, parse_page
+from memory_core.core.memory.memory_type import MemoryType, MergeOp
+from memory_core.core.memory.operations import DeleteOp, EditOp, Link, MemoryOperations, OverviewOp, WriteOp
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
+
+Operation: TypeAlias = WriteOp | EditOp | DeleteOp | OverviewOp
+
+#: Near existing memories for each new text: URI and score in [0, 1], nearest first.
+Neighbours = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, float]]]]
+
+_LINKS = 3
+_CHANGING = frozenset({Action.UPDATED, Action.DELETED, Action.REJECTED})
+_SHOWN_CHARS = 1_200
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a dry run says of one operation.
+
+    Attributes:
+        operation: The operation.
+        unread: Existing files it would change that the model has not seen whole, by URI.
+        results: Its lines of the receipt.
+    """
+
+    operation: Operation
+    unread: tuple[str, ...]
+    results: tuple[OperationResult, ...]
+
+    @property
+    def refused(self) -> tuple[OperationResult, ...]:
+        """The results that carry a refusal, of the whole operation or of one of its fields."""
+        return tuple(result for result in self.results if result.reason is not None)
+
+    @property
+    def creates(self) -> bool:
+        """Whether it makes a new memory."""
+        return any(result.action is Action.CREATED for result in self.results)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it can be committed as it is."""
+        return not self.unread and not self.refused
+
+
+def listed(operations: MemoryOperations) -> list[Operation]:
+    """All operations in the order of a receipt's results."""
+    return [
+        *operations.write_operations,
+        *operations.edit_operations,
+        *operations.delete_operations,
+        *operations.overview_operations,
+    ]
+
+
+def assembled(items: Sequence[Operation], reasoning: str | None = None) -> MemoryOperations:
+    """The inverse of ``listed``."""
+    return MemoryOperations(
+        reasoning=reasoning,
+        write_operations=[item for item in items if isinstance(item, WriteOp)],
+        edit_operations=[item for item in items if isinstance(item, EditOp)],
+        delete_operations=[item for item in items if isinstance(item, DeleteOp)],
+        overview_operations=[item for item in items if isinstance(item, OverviewOp)],
+    )
+
+
+def results_of(items: Sequence[Operation], receipt: CommitReceipt) -> list[tuple[OperationResult, ...]]:
+    """The results of each operation: an overview has one for each text it gives, all others one."""
+    found: list[tuple[OperationResult, ...]] = []
+    at = 0
+    for item in items:
+        count = (item.abstract is not None) + (item.overview is not None) if isinstance(item, OverviewOp) else 1
+        found.append(receipt.results[at : at + count])
+        at += count
+    return found
+
+
+def judge(
+    operations: MemoryOperations, receipt: CommitReceipt, expected: Mapping[str, str], view: MemoryView
+) -> list[Verdict]:
+    """One verdict for each operation.
+
+    Args:
+        operations: What is proposed.
+        receipt: The dry run's, made as if every file had been seen.
+        expected: SHA-256 of each file that the model has seen whole, by URI.
+        view: Reads the files as they are.
+    """
+    items = listed(operations)
+    verdicts = []
+    for item, results in zip(items, results_of(items, receipt), strict=True):
+        unread = [uri for result in results for uri in _touched(item, result, view)]
+        fresh = [uri for uri in unread if expected.get(uri) != text_sha256(view.text(uri) or "")]
+        verdicts.append(Verdict(item, tuple(dict.fromkeys(fresh)), results))
+    return verdicts
+
+
+def without_counts(operations: MemoryOperations, view: MemoryView) -> tuple[MemoryOperations, list[str]]:
+    """The operations without fields that the system counts, and a note for each operation that lost any.
+
+    An operation that held nothing else is left out.
+    """
+    kept: list[Operation] = []
+    notes: list[str] = []
+    for item in listed(operations):
+        cleaned, lost = _cleaned(item, view)
+        if lost:
+            notes.append(f"{subject(item)}: {', '.join(lost)} left out, the system counts by itself")
+        if cleaned is not None:
+            kept.append(cleaned)
+    return assembled(kept, operations.reasoning), notes
+
+
+def new_text(write: WriteOp) -> str:
+    """The words of a proposed memory, to look for its neighbours."""
+    return "\n".join(str(value) for value in write.memory_data.fields.values() if isinstance(value, str) and value)
+
+
+def linked(write: WriteOp, neighbours: Sequence[tuple[str, float]]) -> WriteOp:
+    """The write with a link ``similar`` to each of its nearest neighbours that it does not link to already."""
+    given = list(write.memory_data.links or [])
+    known = {canonical(link.uri) for link in given}
+    added = [
+        Link(uri=uri, relation="similar", strength=min(1.0, max(0.0, round(score, 3))))
+        for uri, score in neighbours
+        if canonical(uri) not in known
+    ]
+    if not added:
+        return write
+    data = write.memory_data.model_copy(update={"links": [*given, *added[:_LINKS]]})
+    return write.model_copy(update={"memory_data": data})
+
+
+def subject(item: Operation) -> str:
+    """What an operation is about, in a few words."""
+    if isinstance(item, WriteOp):
+        data = item.memory_data
+        name = next((str(value) for value in data.fields.values() if value), "")
+        return f"write {item.uri or data.memory_type}" + ("" if item.uri or not name else f" {name[:60]!r}")
+    if isinstance(item, OverviewOp):
+        return f"overview {item.directory_uri}"
+    return f"{'edit' if isinstance(item, EditOp) else 'delete'} {item.uri}"
+
+
+def problem_text(verdict: Verdict, refused: Sequence[OperationResult] | None = None) -> str:
+    """What is wrong with an operation, for the model: the operation, the reasons and what to do."""
+    reasons = [
+        f"- refused: {result.reason}" + (f" Hint: {result.hint}" if result.hint else "")
+        for result in (verdict.refused if refused is None else refused)
+    ]
+    reasons += [f"- {uri} was not read whole; its text is below." for uri in verdict.unread]
+    shown = json.dumps(verdict.operation.model_dump(exclude_none=True, exclude_defaults=True), ensure_ascii=False)
+    cut = shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "…"
+    return "\n".join([f"{subject(verdict.operation)}:", cut, *reasons])
+
+
+def targets(verdict: Verdict) -> list[str]:
+    """URIs of the files that an operation is about, existing or not."""
+    item = verdict.operation
+    named = [result.uri for result in verdict.results]
+    if isinstance(item, OverviewOp):
+        named += [f"{canonical(item.directory_uri)}/{name}" for name in (ABSTRACT_NAME, OVERVIEW_NAME)]
+    elif item.uri is not None:
+        named.append(item.uri)
+    found = [uri for uri in (canonical(name) for name in named) if uri is not None]
+    return list(dict.fromkeys((*verdict.unread, *found)))
+
+
+def _touched(item: Operation, result: OperationResult, view: MemoryView) -> list[str]:
+    """Existing files that this result changes, or would have."""
+    if result.action not in _CHANGING:
+        return []
+    named = [result.uri]
+    if not isinstance(item, OverviewOp) and item.uri is not None:
+        named.append(item.uri)
+    uris = dict.fromkeys(uri for uri in (canonical(name) for name in named) if uri is not None)
+    existing = [uri for uri in uris if view.text(uri) is not None]
+    if isinstance(item, OverviewOp):
+        return [uri for uri in existing if _is_authored(uri, view.text(uri) or "")]
+    return [] if existing and _only_adds(item, view.type_of(existing[0])) else existing
+
+
+def _is_authored(uri: str, text: str) -> bool:
+    """Whether a directory summary says something that a person or a model wrote; the rest the system renews."""
+    return not is_generated(text) if uri.endswith(f"/{ABSTRACT_NAME}") else bool(parse_page(text).authored.strip())
+
+
+def _only_adds(item: Operation, memory_type: MemoryType | None) -> bool:
+    """Whether an operation only adds to sums, or links, which needs no knowledge of the present text."""
+    if memory_type is None or not isinstance(item, WriteOp | EditOp):
+        return False
+    names = item.patches if isinstance(item, EditOp) else item.memory_data.fields
+    if isinstance(item, EditOp) and not names:
+        return True  # links are added, too
+    fields = [memory_type.field(name) for name in names if name not in memory_type.key_fields]
+    return bool(fields) and all(field is not None and field.merge_op is MergeOp.SUM for field in fields)
+
+
+def _cleaned(item: Operation, view: MemoryView) -> tuple[Operation | None, list[str]]:
+    if isinstance(item, WriteOp):
+        known = [kind for kind in view.registry.list_all() if kind.name == item.memory_data.memory_type]
+        lost = [name for name in item.memory_data.fields if known and name in counted_fields(known[0])]
+        if not lost:
+            return item, []
+        fields = {name: value for name, value in item.memory_data.fields.items() if name not in lost}
+        told = any(name not in known[0].key_fields and value not in (None, "") for name, value in fields.items())
+        data = item.memory_data.model_copy(update={"fields": fields})
+        return (item.model_copy(update={"memory_data": data}) if told else None), lost
+    if isinstance(item, EditOp):
+        memory_type = view.type_of(item.uri)
+        lost = [name for name in item.patches if memory_type is not None and name in counted_fields(memory_type)]
+        if not lost:
+            return item, []
+        patches = {name: patch for name, patch in item.patches.items() if name not in lost}
+        return (item.model_copy(update={"patches": patches}) if patches or item.links else None), lost
+    return item, []

@@ -1,0 +1,625 @@
+"""Prompt templates: shipped files that a user's folders may override, phase by phase and type by type.
+
+Owns the table of phases and their variables. A template substitutes ``{variable}`` in one pass: nothing inside a
+value is expanded, no attribute is read, no code runs. A broken file is refused when the library is opened, by name
+and variable, not in the middle of an extraction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from pathlib import Path
+
+from memory_core.core.errors import ConfigInvalid, InvalidUri, RunebookError
+from memory_core.core.llm.client import TokenUsage
+from memory_core.core.memory.memory import MemoryRecord, parse, read_record
+from memory_core.core.memory.memory_type import PLACEHOLDER, MemoryField, MemoryType, MemoryTypeRegistry, MergeOp
+from memory_core.core.memory.message import Message, transcript_line
+from memory_core.core.memory.operations import MemoryChange, MemoryOperations
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.text.tokens import count_tokens
+
+_BACKTICKS = re.compile(r"`+")
+_FENCE_CHARS = 3
+#: White space costs no token, but a prompt is not to be filled with it.
+_CHARS_PER_TOKEN = 16
+_SPARE_CHARS = 200
+
+
+def fenced(text: str) -> str:
+    """``text`` in a Markdown code fence that nothing inside it can close; no line of it is changed."""
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(_FENCE_CHARS, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def one_line(text: str) -> str:
+    """``text`` without line breaks or runs of blanks."""
+    return " ".join(text.split())
+
+
+def fits(text: str, tokens: int) -> bool:
+    """Whether ``text`` costs at most ``tokens``, and is not mostly white space beyond it."""
+    return len(text) <= tokens * _CHARS_PER_TOKEN + _SPARE_CHARS and count_tokens(text) <= tokens
+
+
+def cut_end(text: str, tokens: int) -> str:
+    """The beginning of ``text`` that fits, ended with ``…`` where something was cut."""
+    if fits(text, tokens):
+        return text
+    return text[: _prefix(text, tokens - 1)].rstrip() + "…" if tokens > 0 else ""
+
+
+def cut_middle(text: str, tokens: int) -> str:
+    """``text`` with its middle replaced by a mark that says how much is gone; both ends stay.
+
+    A mark alone is the least that is left.
+    """
+    if fits(text, tokens):
+        return text
+    room = max(0, tokens - count_tokens(_mark(len(text))))
+    head = text[: _prefix(text, room - room // 3)].rstrip()
+    reverse = text[::-1]
+    tail = text[len(text) - _prefix(reverse, room // 3) :].lstrip() if room >= _FENCE_CHARS else ""
+    return f"{head} {_mark(len(text) - len(head) - len(tail))} {tail}".strip()
+
+
+def _mark(gone: int) -> str:
+    return f"[… {gone} characters left out …]"
+
+
+def _prefix(text: str, tokens: int) -> int:
+    """Length of the longest beginning that fits, found by halving."""
+    low, high = 0, min(len(text), max(0, tokens) * _CHARS_PER_TOKEN + _SPARE_CHARS)
+    if tokens <= 0:
+        return 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(text[:middle], tokens):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+#: The text of a file that the user may see, or None; never that of another space.
+Text = Callable[[str], str | None]
+
+_INLINE_CHARS = 200
+_CUT = "(its beginning only: too long to be shown whole, so do not change it)"
+#: Less of a text than this is not worth showing.
+_LEAST_TOKENS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One text in a prompt; ``sha256`` identifies the file's text, None where it is not shown whole."""
+
+    uri: str
+    text: str
+    sha256: str | None
+
+
+class MemoryView:
+    """Shows files.
+
+    Args:
+        text: Reads a file.
+        registry: Tells which type a file belongs to.
+    """
+
+    def __init__(self, text: Text, registry: MemoryTypeRegistry) -> None:
+        self._text = text
+        self.registry = registry
+
+    def text(self, uri: str) -> str | None:
+        """The file's text; None if it is absent, out of sight or unreadable."""
+        try:
+            return self._text(uri)
+        except RunebookError:
+            return None
+
+    def type_of(self, uri: str) -> MemoryType | None:
+        """The memory type of a file or of a place for one."""
+        parsed = canonical(uri)
+        if parsed is None:
+            return None
+        return self.registry.type_at(MemoryUri.parse(parsed), parse(self.text(parsed) or "").type_name)
+
+    def show(self, uri: str, budget_tokens: int) -> Shown | None:
+        """The memory with heading and fields, cut where the budget ends; None if there is no such file."""
+        name = canonical(uri)
+        text = None if name is None else self.text(name)
+        if name is None or text is None:
+            return None
+        memory_type = self.registry.type_at(MemoryUri.parse(name), parse(text).type_name)
+        heading, body = f"### {name}", fenced(text)
+        if memory_type is not None:
+            record = read_record(memory_type, parse(text), MemoryUri.parse(name).name.removesuffix(".md"))
+            heading, body = _heading(name, memory_type, record), _fields(memory_type, record)
+        whole = f"{heading}\n{body}"
+        if fits(whole, budget_tokens):
+            return Shown(name, whole, text_sha256(text))
+        told = parse(text).body or text
+        frame = count_tokens(f"{heading} {_CUT}") + count_tokens(fenced(told)) - count_tokens(told)
+        if budget_tokens - frame < _LEAST_TOKENS:
+            return Shown(name, f"### {name} (no room to show it)", None)
+        return Shown(name, f"{heading} {_CUT}\n{fenced(cut_end(told, budget_tokens - frame))}", None)
+
+
+def canonical(uri: str | None) -> str | None:
+    """The URI in the form that the store uses, or None if it is none."""
+    try:
+        return None if uri is None else str(MemoryUri.parse(uri))
+    except InvalidUri:
+        return None
+
+
+def _heading(uri: str, memory_type: MemoryType, record: MemoryRecord) -> str:
+    updated = record.meta.get("updated_at")
+    day = f", updated {updated[:10]}" if isinstance(updated, str) and updated[:10].replace("-", "").isdigit() else ""
+    return f"### {uri} ({memory_type.name}{day})"
+
+
+def _fields(memory_type: MemoryType, record: MemoryRecord) -> str:
+    lines = []
+    for declared in writable_fields(memory_type):
+        value = record.fields.get(declared.name)
+        if value is None or value == "":
+            continue
+        text = str(value)
+        inline = len(text) <= _INLINE_CHARS and len(text.splitlines()) == 1 and text == text.strip()
+        lines.append(f"- {declared.name}: {text}" if inline else f"- {declared.name}:\n{fenced(text)}")
+    if record.hand_edited:
+        lines.append(f"- (body, written by hand, stays as it is):\n{fenced(record.body)}")
+    return "\n".join(lines) or "(empty)"
+
+
+_EXAMPLES = re.compile(r"\s*(?:Examples?:|For example|例[:：]).*", re.DOTALL)
+_SENTENCE = re.compile(r"[.。!！?？](?:\s|$)|(?<=[。！？])")
+
+
+class Detail(IntEnum):
+    """How much is said of each type."""
+
+    NAMES = 0
+    SENTENCE = 1
+    DESCRIPTION = 2
+    FIELDS = 3
+    EXAMPLES = 4
+
+
+class TypeGuide:
+    """Describes the types of one registry for one user and agent.
+
+    Args:
+        registry: The types.
+        prompts: May replace descriptions.
+        user_space: What ``{user_space}`` stands for; likewise ``agent_space``.
+    """
+
+    def __init__(
+        self,
+        registry: MemoryTypeRegistry,
+        prompts: PromptLibrary,
+        user_space: str = "default",
+        agent_space: str = "default",
+    ) -> None:
+        self.registry = registry
+        self._prompts = prompts
+        self._user_space = user_space
+        self._agent_space = agent_space
+
+    def directory(self, memory_type: MemoryType) -> str:
+        """The URI of the directory of a type's memories, without a slash at the end."""
+        text = memory_type.directory.replace("{user_space}", self._user_space)
+        return str(MemoryUri.parse(text.replace("{agent_space}", self._agent_space)))
+
+    def directories(self) -> list[str]:
+        """The directories of all types, each once, the user's first."""
+        found = dict.fromkeys(self.directory(memory_type) for memory_type in self.registry.list_all())
+        return sorted(found, key=lambda uri: (uri.startswith("viking://agent"), uri))
+
+    def text(self, budget_tokens: int) -> str:
+        """All types in the richest detail that fits; the barest one where none does.
+
+        For example ``- preferences (viking://…): fields topic [immutable], content [patch]. What the user …``,
+        and below it ``  - topic: What the preference is about.``
+        """
+        for detail in reversed(Detail):
+            text = "\n".join(self._entry(memory_type, detail) for memory_type in self.registry.list_all())
+            if count_tokens(text) <= budget_tokens:
+                break
+        return text
+
+    def _entry(self, memory_type: MemoryType, detail: Detail) -> str:
+        fields = writable_fields(memory_type)
+        names = ", ".join(f"{field.name} [{field.merge_op}]" for field in fields)
+        head = f"- {memory_type.name} ({self.directory(memory_type)}): fields {names}."
+        if detail is Detail.NAMES:
+            return head
+        told = self._prompts.type_description(memory_type.name)
+        description = one_line(memory_type.description if told is None else told)
+        if detail is Detail.SENTENCE and told is None:
+            description = _first_sentence(description)
+        lines = [f"{head} {description}".rstrip()]
+        if detail >= Detail.DESCRIPTION:
+            keys = memory_type.key_fields
+            told_of = [field for field in fields if detail >= Detail.FIELDS or field.name in keys]
+            lines += [_field_line(field, detail is Detail.EXAMPLES or field.name in keys) for field in told_of]
+        return "\n".join(line for line in lines if line)
+
+
+def writable_fields(memory_type: MemoryType) -> list[MemoryField]:
+    """The fields that a model may write: no averages, and no counts of a type that the system counts."""
+    unwritable = {MergeOp.AVG, MergeOp.SUM} if memory_type.template_mode else {MergeOp.AVG}
+    return [field for field in memory_type.fields if field.merge_op not in unwritable]
+
+
+def counted_fields(memory_type: MemoryType) -> frozenset[str]:
+    """Names of the fields that the system derives or counts by itself."""
+    writable = {field.name for field in writable_fields(memory_type)}
+    return frozenset(field.name for field in memory_type.fields) - writable
+
+
+def _field_line(field: MemoryField, examples: bool) -> str:
+    text = one_line(field.description if examples else _EXAMPLES.sub("", field.description))
+    return f"  - {field.name}: {text}" if text else ""
+
+
+def _first_sentence(text: str) -> str:
+    found = _SENTENCE.search(text)
+    return text if found is None else text[: found.end()].strip()
+
+
+#: Share of a conversation's budget that messages before it may take on top.
+EARLIER_SHARE = 0.15
+#: Share of a prompt's free room that the conversation may take, earlier messages included.
+_CONVERSATION_SHARE = 0.5
+_OWN_LANGUAGE = "the language that the user writes in"
+_USER_SHARE = 0.5
+_OTHER_SHARE = 0.25
+_TOOL_SHARE = 0.1
+_NUMBER_TOKENS = 5
+#: A window ends early, at a user's message, if it is at least so full.
+_FULL_ENOUGH = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages of one session to extract memories from.
+
+    Attributes:
+        session_id: The session.
+        messages: What to extract from; message 1 of ``hints`` is the first of these.
+        earlier: Messages before them that were extracted already: context only.
+        language: Language of the memories, as shown to the model; empty is the one the user writes in.
+        hints: What the system noticed, such as "message 12 looks like a correction".
+    """
+
+    session_id: str
+    messages: tuple[Message, ...]
+    earlier: tuple[Message, ...] = ()
+    language: str = ""
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the model made of a conversation.
+
+    Attributes:
+        operations: To be committed; empty when there is nothing worth remembering, and then ``reasoning`` says why.
+        expected: SHA-256 of the text of each file as the model saw it, by URI; for conflicts at the commit.
+        reasoning: The model's, in a few sentences.
+        summary: The conversation in two or three sentences, if the model gave one.
+        usage: Summed; ``requests`` is the number of requests made.
+        dropped: What was left out and why: malformed items, ignored actions, operations on unread files.
+        decisions: What the model decided about each candidate.
+    """
+
+    operations: MemoryOperations
+    expected: Mapping[str, str]
+    reasoning: str
+    summary: str | None
+    usage: TokenUsage
+    dropped: tuple[str, ...]
+    decisions: tuple[MemoryChange, ...]
+
+
+def conversation_budget(available_tokens: int) -> int:
+    """Tokens of messages that one extraction takes, of those that a prompt has left beside its static part."""
+    return int(available_tokens * _CONVERSATION_SHARE / (1 + EARLIER_SHARE))
+
+
+def language_line(language: str) -> str:
+    """The language of the memories, in words."""
+    return one_line(language) or _OWN_LANGUAGE
+
+
+def hint_lines(hints: Sequence[str], budget_tokens: int) -> str:
+    """What the system noticed, one line each; empty without hints."""
+    lines = [f"- {one_line(hint)}" for hint in hints]
+    return cut_end("\n".join(["Noticed by the system:", *lines]), budget_tokens) if lines else ""
+
+
+def split(messages: Sequence[Message], budget_tokens: int) -> list[tuple[int, int]]:
+    """Windows ``(start, end)`` that cover all messages in order, each within the budget.
+
+    A window ends before a user's message where that leaves it at least half full, else before a message that is
+    no tool's answer. A message longer than its share of the budget is shortened when it is shown, and counts so.
+
+    Args:
+        messages: The conversation.
+        budget_tokens: As ``conversation_budget`` says.
+    """
+    windows: list[tuple[int, int]] = []
+    start, used = 0, 0
+    costs = [count_tokens(numbered(message, 1, budget_tokens)) + _NUMBER_TOKENS for message in messages]
+    for index, cost in enumerate(costs):
+        if used + cost > budget_tokens and index > start:
+            end = _border(messages, costs, start, index)
+            windows.append((start, end))
+            start, used = end, sum(costs[end:index])
+        used += cost
+    return [*windows, (start, len(messages))] if start < len(messages) else windows
+
+
+def _border(messages: Sequence[Message], costs: Sequence[int], start: int, end: int) -> int:
+    enough = sum(costs[start:end]) * _FULL_ENOUGH
+    for allowed in (("user",), ("user", "assistant")):
+        used = sum(costs[start:end])
+        for border in range(end, start, -1):
+            if used < enough:
+                break
+            if messages[border].role in allowed:
+                return border
+            used -= costs[border - 1]
+    return end
+
+
+def numbered(message: Message, number: int, budget_tokens: int) -> str:
+    """A message as the model sees it: ``[12] [2024-03-05 10:00] Ann: …``, further lines indented.
+
+    Long texts and tool answers lose their middle.
+
+    Args:
+        message: The message.
+        number: Its number in the conversation, from 1.
+        budget_tokens: Of the whole conversation; a user's message may take half of it, others a quarter.
+    """
+    share = _USER_SHARE if message.role == "user" else _OTHER_SHARE
+    whole = max(_LEAST_TOKENS, int(budget_tokens * share))
+    answer = max(_LEAST_TOKENS, int(budget_tokens * _TOOL_SHARE))
+    results = tuple(replace(result, text=cut_middle(result.text, answer)) for result in message.tool_results)
+    line = transcript_line(replace(message, text=cut_middle(message.text, whole), tool_results=results), None)
+    return f"[{number}] " + "\n  ".join(cut_middle(line, whole).splitlines())
+
+
+def transcript(messages: Sequence[Message], budget_tokens: int) -> tuple[str, int]:
+    """The messages, numbered from 1, as many of the last as fit.
+
+    Returns:
+        The text, and how many of the first messages were left out.
+    """
+    lines: list[str] = []
+    used = 0
+    for number in range(len(messages), 0, -1):
+        line = numbered(messages[number - 1], number, budget_tokens)
+        used += count_tokens(line) + 1
+        if used > budget_tokens:
+            return "\n".join(reversed(lines)), number
+        lines.append(line)
+    return "\n".join(reversed(lines)), 0
+
+
+def background(messages: Sequence[Message], budget_tokens: int) -> str:
+    """Earlier messages for context, the last ones that fit, each short."""
+    each = max(_LEAST_TOKENS, budget_tokens // 4)
+    lines: list[str] = []
+    used = 0
+    for message in reversed(messages):
+        line = "- " + cut_middle(" ".join(transcript_line(message, None).split()), each)
+        used += count_tokens(line) + 1
+        if used > budget_tokens:
+            break
+        lines.append(line)
+    return "\n".join(reversed(lines))
+
+
+SIZE_LIMIT_BYTES = 64 * 1024
+TYPES_FOLDER = "types"
+_SHIPPED = Path(__file__).parent / "templates"
+_IGNORED = frozenset({"README.md", "readme.md"})
+
+_RULES = "The rules of the phase `rules`."
+_TYPES = "The memory types: one line each, their fields below."
+_LANGUAGE = "Language of the memories."
+_CONTEXT = "What is stored: directories, their summaries, and the memories nearest to the conversation."
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One template: when it is used, what its variables hold, and which of them it must not leave out."""
+
+    purpose: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+
+
+PHASES: Mapping[str, Phase] = {
+    "rules": Phase("What to remember, how to decide, how operations look; part of `system` and `brief`."),
+    "system": Phase(
+        "The static part of every request; the same for every conversation, so that providers can cache it.",
+        {"rules": _RULES, "types": _TYPES, "rounds": "How many rounds of reading there may be."},
+        frozenset({"types"}),
+    ),
+    "step": Phase(
+        "The first turn.",
+        {
+            "context": _CONTEXT,
+            "conversation": "The messages, numbered.",
+            "earlier": "Messages before them, for context only; may be empty.",
+            "hints": "What the system noticed; may be empty.",
+            "language": _LANGUAGE,
+        },
+        frozenset({"conversation", "context"}),
+    ),
+    "readings": Phase(
+        "What a round of reading brought.",
+        {"purpose": "Why these texts are shown.", "readings": "The texts."},
+        frozenset({"readings"}),
+    ),
+    "final": Phase("Added when no more reading is possible."),
+    "repair": Phase(
+        "Operations that were refused.",
+        {"problems": "Each operation with reason and hint.", "files": "Current texts of the files concerned."},
+        frozenset({"problems", "files"}),
+    ),
+    "retry": Phase(
+        "After an answer that could not be used.", {"problem": "What was wrong with it."}, frozenset({"problem"})
+    ),
+    "brief": Phase(
+        "The whole task for a client's own model: the prompt `extract_memories` and receipts of commit_memory.",
+        {
+            "rules": _RULES,
+            "types": _TYPES,
+            "context": _CONTEXT,
+            "conversation": "The stored messages, or empty when the client has them.",
+            "hints": "What the system noticed; may be empty.",
+            "language": _LANGUAGE,
+            "call": "The call that hands the operations in, with the session's id.",
+            "nothing": "What to do when nothing is worth remembering.",
+            "where": "Which messages are meant.",
+            "schema": "JSON schema of the operations.",
+        },
+        frozenset({"types", "call", "schema", "conversation"}),
+    ),
+    "chat": Phase(
+        "The system prompt of `runebook chat`.",
+        {
+            "relationship": "What the assistant is to the user; the setting `chat.relationship`.",
+            "style": "A hint at the style; the setting `chat.style`, or empty.",
+            "instructions": "What `--system` adds; may be empty.",
+        },
+    ),
+    "chat_turn": Phase(
+        "One message of the user in `runebook chat`.",
+        {
+            "recalled": "What memory holds for it, in a fenced block; may be empty.",
+            "metadata": "What the caller says about the conversation, in a fenced block; may be empty.",
+            "time": "Date and time.",
+            "words": "What the user said.",
+        },
+        frozenset({"recalled", "words"}),
+    ),
+    "summaries": Phase("Summaries of old memories, logs and conversations, many in one request, during maintenance."),
+}
+
+
+class PromptLibrary:
+    """The templates in force.
+
+    Args:
+        prompt_dirs: Folders whose files replace shipped ones of the same name; later folders win. A file
+            ``types/<memory_type>.md`` replaces the description of that memory type in prompts.
+
+    Raises:
+        ConfigInvalid: If a folder or file cannot be read, names no phase, or uses variables wrongly.
+    """
+
+    def __init__(self, prompt_dirs: Sequence[Path] = ()) -> None:
+        self._templates = {name: _checked(name, _SHIPPED / f"{name}.md") for name in PHASES}
+        self._types: dict[str, str] = {}
+        for given in prompt_dirs:
+            folder = given.expanduser()
+            for path in _markdown(folder):
+                if path.name in _IGNORED:
+                    continue
+                if path.stem not in PHASES:
+                    raise ConfigInvalid(
+                        f"{path} names no prompt.", hint=f"Prompts are: {', '.join(PHASES)}; rename or remove the file."
+                    )
+                self._templates[path.stem] = _checked(path.stem, path)
+            if (folder / TYPES_FOLDER).is_dir():
+                self._types |= {path.stem: _read(path).strip() for path in _markdown(folder / TYPES_FOLDER)}
+
+    def render(self, phase: str, values: Mapping[str, str] | None = None) -> str:
+        """The text of a phase.
+
+        A line of the template that holds nothing but variables without text is left out.
+
+        Args:
+            phase: A key of ``PHASES``.
+            values: A text for each of its variables; one that is not given is empty.
+        """
+        given = values or {}
+        lines: list[str] = []
+        for line in self._templates[phase].split("\n"):
+            parts = PLACEHOLDER.split(line)
+            filled = "".join(given.get(part, "") if at % 2 else part for at, part in enumerate(parts))
+            if filled.strip() or len(parts) == 1:
+                lines.append(filled)
+        return "\n".join(lines).strip()
+
+    def type_description(self, name: str) -> str | None:
+        """The user's own description of a memory type, or None."""
+        return self._types.get(name)
+
+
+def describe() -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Each phase with its variables and what they hold, for documentation."""
+    for name, phase in PHASES.items():
+        yield name, phase.variables
+
+
+def _checked(name: str, path: Path) -> str:
+    text = _read(path).strip()
+    phase = PHASES[name]
+    used = set(PLACEHOLDER.findall(text))
+    unknown = sorted(used - phase.variables.keys())
+    if unknown:
+        known = ", ".join(f"{{{variable}}}" for variable in phase.variables) or "none"
+        raise ConfigInvalid(
+            f"{path} uses the unknown variable {{{unknown[0]}}}.", hint=f"The variables of '{name}' are: {known}."
+        )
+    missing = sorted(phase.required - used)
+    if missing:
+        raise ConfigInvalid(
+            f"{path} does not use the variable {{{missing[0]}}}.",
+            hint=f"Put {{{missing[0]}}} where it should stand: {phase.variables[missing[0]]}",
+        )
+    return text
+
+
+def _markdown(folder: Path) -> list[Path]:
+    try:
+        found = sorted(folder.iterdir())
+    except OSError as error:
+        raise ConfigInvalid(
+            f"the prompt folder {folder} cannot be listed: {error.strerror}.",
+            hint="Create the folder, or take it out of the setting prompt_dirs.",
+        ) from error
+    return [path for path in found if path.suffix == ".md" and not path.name.startswith(".")]
+
+
+def _read(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise ConfigInvalid(f"{path} is not a file.", hint="Remove it from the prompt folder.")
+        with path.open("rb") as stream:
+            raw = stream.read(SIZE_LIMIT_BYTES + 1)
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        raise ConfigInvalid(f"{path} cannot be read: {error.strerror}.", hint="Mend its permissions.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(f"{path} is not UTF-8 text.", hint="Save the file as UTF-8.") from error
+    if len(raw) > SIZE_LIMIT_BYTES:
+        raise ConfigInvalid(f"{path} is larger than {SIZE_LIMIT_BYTES // 1024} KiB.", hint="Shorten it.")
+    if not text.strip() or "\x00" in text:
+        raise ConfigInvalid(f"{path} holds no usable text.", hint="Write the prompt, or remove the file.")
+    return text

@@ -1,0 +1,288 @@
+"""What must stay in a context that is about to be compressed: open tasks from the store, and a short summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from memory_core.core.commit.working_copy import Context
+from memory_core.core.errors import RunebookError
+from memory_core.core.memory.memory import parse, read_record, summary_line
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.names import key_of
+from memory_core.core.memory.project import stored_project
+from memory_core.core.memory.results import CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Store
+from memory_core.core.text.language import language_of, sentences, spoken
+from memory_core.core.text.tokens import count_tokens
+
+#: URI, title, state and due date (``YYYY-MM-DD`` or empty) of a stored task.
+Task: TypeAlias = tuple[str, str, str, str | None]
+
+_OPEN_STATES = frozenset({"open", "in_progress"})
+_DONE_STATES = frozenset({"completed", "complete", "done", "cancelled", "canceled", "deleted"})
+_TASKS_SHARE = 0.5
+_TASK_LIMIT_CHARS = 160
+_DECISIONS_LIMIT = 4
+_SENTENCES_LIMIT = 2
+
+_CHECKBOX = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+\[([ xX])\][ \t]+(\S.*)$", re.MULTILINE)
+_TODO = re.compile(r"^[ \t>*#-]*(?:[Tt][Oo]-?[Dd][Oo]|待办(?:事项)?)[ \t]*[:：][ \t]*(\S.*)$", re.MULTILINE)
+_DECIDED = re.compile(
+    r"\b(?:let['’]s (?:go with|use|keep|stick)|we(?:['’]ll| will) (?:use|go with|keep)|(?:we|i)(?:['’]ve|"
+    r" have)? decided"
+    r"|decided (?:to|on)|agreed(?: to| on|:)|go(?:ing)? with (?:the|option|plan)|the plan is|settled on|"
+    r"final decision)\b"
+    r"|决定|就用|那就(?:用|按|这样|定)|就这么定|确定(?:用|采用|下来)|定下来|敲定|最终方案|达成一致|说好了",
+    re.IGNORECASE,
+)
+#: Chinese sentences follow each other without a space.
+_WIDE_MARK = re.compile(r"(?<=[。！？…”」]) ")
+#: Labels of the extract by language, in the order in which they appear.
+_LABELS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        "extract": "Extract of the conversation, word for word:",
+        "first": "First request: ",
+        "decided": "Decided: ",
+        "last": "Last request: ",
+        "answered": "Last answer: ",
+        "in_progress": "in progress",
+        "due": "due {day}",
+    },
+    "zh": {
+        "extract": "对话原文摘录：",
+        "first": "最初的请求：",
+        "decided": "已决定：",
+        "last": "最近的请求：",
+        "answered": "最近的回复：",
+        "in_progress": "进行中",
+        "due": "截止 {day}",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingMemory:
+    """What a compressed context has to keep.
+
+    Attributes:
+        open_tasks: One line each, soonest due first.
+        summary: A few lines; empty when there is nothing to tell.
+    """
+
+    open_tasks: tuple[str, ...] = ()
+    summary: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form, as a receipt holds it; empty when there is nothing to keep."""
+        if not self.open_tasks and not self.summary:
+            return {}
+        return {"open_tasks": list(self.open_tasks), "summary": self.summary}
+
+    def text(self) -> str:
+        """Tasks as a list, then the summary."""
+        return "\n".join([*(f"- [ ] {task}" for task in self.open_tasks), *([self.summary] if self.summary else [])])
+
+
+def working_memory(
+    messages: Sequence[Message], tasks: Sequence[Task], summary: str | None, token_budget: int = 600
+) -> WorkingMemory:
+    """What of a conversation and of the stored tasks must stay.
+
+    Args:
+        messages: The conversation.
+        tasks: Stored tasks in any order and state; only ``open`` and ``in_progress`` ones are kept.
+        summary: The model's, or None: then sentences are extracted.
+        token_budget: Most tokens of ``text()`` by ``count_tokens``. Tasks may take half of it, more where the
+            summary leaves room; what is due last leaves first.
+    """
+    labels = _LABELS["zh" if language_of(messages).startswith("Chinese") else "en"]
+    lines = _open_tasks(messages, tasks, labels)
+    kept = _within((), lines, int(token_budget * _TASKS_SHARE))
+    left = token_budget - count_tokens(WorkingMemory(kept).text())
+    told = _extract(messages, labels, left) if summary is None or not summary.strip() else _cut(summary.strip(), left)
+    spent = count_tokens(told)
+    return WorkingMemory(_within(kept, lines[len(kept) :], token_budget - spent), told)
+
+
+def _open_tasks(messages: Sequence[Message], tasks: Sequence[Task], labels: Mapping[str, str]) -> list[str]:
+    stored = sorted((task for task in tasks if task[2] in _OPEN_STATES), key=lambda task: (not task[3], task[3] or ""))
+    lines: dict[str, str] = {}
+    for uri, title, state, due in stored:
+        facts = [labels["in_progress"]] if state == "in_progress" else []
+        facts += [labels["due"].format(day=due)] if due else []
+        name = summary_line(title, _TASK_LIMIT_CHARS)
+        lines.setdefault(_key(title), f"{name} ({', '.join([*facts, uri])})")
+    settled = {_key(task[1]) for task in tasks if task[2] not in _OPEN_STATES}
+    for item in _said_tasks(messages):
+        if _key(item) not in settled:
+            lines.setdefault(_key(item), summary_line(item, _TASK_LIMIT_CHARS))
+    return list(lines.values())
+
+
+def _said_tasks(messages: Sequence[Message]) -> list[str]:
+    """Unfinished items: of the last list that a tool was given, then those in the text that nobody ticked off."""
+    said: dict[str, str] = {}
+    listed: list[tuple[str, bool]] = []
+    for message in messages:
+        for call in message.tool_calls:
+            listed = _todo_list(call.arguments) or listed
+        if message.role not in ("user", "assistant"):
+            continue
+        text = spoken(message.text)
+        for mark, item in _CHECKBOX.findall(text):
+            if mark == " ":
+                said[_key(item)] = item.strip()
+            else:
+                said.pop(_key(item), None)
+        said |= {_key(item): item.strip() for item in _TODO.findall(text)}
+    finished = {_key(item) for item, is_open in listed if not is_open}
+    return [*(item for item, is_open in listed if is_open), *(said[key] for key in said if key not in finished)]
+
+
+def _todo_list(arguments: Any) -> list[tuple[str, bool]]:
+    """Items of a to-do list in a call's arguments, with whether each is open; empty where there is none."""
+    entries = (
+        next((arguments[key] for key in ("todos", "plan") if key in arguments), None) if _is_map(arguments) else None
+    )
+    found: list[tuple[str, bool]] = []
+    for entry in entries if isinstance(entries, list) else ():
+        if _is_map(entry):
+            text = next((entry[key] for key in ("content", "step", "title", "text") if key in entry), None)
+            if isinstance(text, str) and text.strip():
+                found.append((text, str(entry.get("status", "")).casefold() not in _DONE_STATES))
+    return found
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _extract(messages: Sequence[Message], labels: Mapping[str, str], budget: int) -> str:
+    """Labelled sentences: first and last request, decisions, last answer, as far as the budget goes."""
+    requests = [found for message in messages if message.role == "user" and (found := _sentences(message))]
+    answers = [found for message in messages if message.role == "assistant" and (found := _sentences(message))]
+    spoken = [found for message in messages if message.role in ("user", "assistant") for found in _sentences(message)]
+    decisions = [sentence for sentence in spoken if _DECIDED.search(sentence)][-_DECISIONS_LIMIT:]
+    # In order of need: a small budget keeps what the work is about before how it was answered.
+    pieces = {
+        "first": requests[0][:_SENTENCES_LIMIT] if requests else [],
+        "last": requests[-1][:_SENTENCES_LIMIT] if len(requests) > 1 else [],
+        "decided": decisions,
+        "answered": answers[-1][:_SENTENCES_LIMIT] if answers else [],
+    }
+    chosen: dict[str, list[str]] = {name: [] for name in ("first", "decided", "last", "answered")}
+    for name, found in pieces.items():
+        for sentence in found:
+            chosen[name].append(sentence)
+            if count_tokens(_shown(chosen, labels)) > budget:
+                chosen[name].pop()
+    return _shown(chosen, labels)
+
+
+def _shown(chosen: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> str:
+    lines = [f"{labels[name]}{_joined(found)}" for name, found in chosen.items() if found]
+    return "\n".join([labels["extract"], *lines]) if lines else ""
+
+
+def _joined(said: Iterable[str]) -> str:
+    return _WIDE_MARK.sub("", " ".join(said))
+
+
+def _sentences(message: Message) -> list[str]:
+    """What was said, a sentence an item, without tasks; list items and headings without their marks."""
+    text = _TODO.sub("", _CHECKBOX.sub("", spoken(message.text)))
+    lines = (" ".join(sentence.split()).lstrip("-*+#• ") for sentence in sentences(text))
+    return [line for line in lines if any(char.isalnum() for char in line)]
+
+
+def _within(kept: tuple[str, ...], more: Iterable[str], budget: int) -> tuple[str, ...]:
+    """``kept`` and as many further lines, in order, as the budget holds."""
+    lines = list(kept)
+    for line in more:
+        if count_tokens(WorkingMemory((*lines, line)).text()) > budget:
+            break
+        lines.append(line)
+    return tuple(lines)
+
+
+def _cut(text: str, budget: int) -> str:
+    """The text, or as many of its sentences from the first as the budget holds."""
+    if count_tokens(text) <= budget:
+        return text
+    kept: list[str] = []
+    for sentence in sentences(text):
+        if count_tokens(" ".join([*kept, sentence, "…"])) > budget:
+            break
+        kept.append(sentence)
+    return " ".join([*kept, "…"]) if kept else ""
+
+
+def _key(text: str) -> str:
+    return key_of({"title": text.strip(" .。")}, ("title",))
+
+
+_TASKS = "tasks"
+#: Files of tasks that are opened, the last changed first.
+_TASKS_READ = 200
+
+
+class Compactor:
+    """Adds working memory to receipts of conversations.
+
+    Args:
+        store: Holds logs and tasks.
+        registry: Knows the type ``tasks``, if there is one.
+        context: Names its directory.
+    """
+
+    def __init__(self, store: Store, registry: MemoryTypeRegistry, context: Context) -> None:
+        self._store = store
+        self._registry = registry
+        self._context = context
+
+    def completed(self, receipt: CommitReceipt) -> CommitReceipt:
+        """The receipt of a conversation with what its context must keep; a model's summary comes first."""
+        log = next((result.uri for result in receipt.results if result.op == "messages"), None)
+        if log is None:
+            return receipt
+        kept = self.kept(MemoryUri.parse(log), (receipt.working_memory or {}).get("summary"))
+        return replace(receipt, working_memory=kept.as_dict() or None)
+
+    def kept(self, log: MemoryUri, summary: str | None = None) -> WorkingMemory:
+        """What must stay of a stored conversation; ``summary`` is a model's."""
+        messages, _ = parse_lines(self._store.text(log) or "")
+        project = messages[-1].project if messages else None
+        return working_memory(messages, list(self._tasks(project)), summary)
+
+    def _tasks(self, project: str | None) -> Iterator[Task]:
+        """Stored tasks of a project and of none, as (uri, title, state, due date)."""
+        memory_type = next((known for known in self._registry.list_all() if known.name == _TASKS), None)
+        if memory_type is None:
+            return
+        directory = self._context.directory(memory_type)
+        if not self._store.files.is_dir(directory):
+            return
+        entries = [entry for entry in self._store.files.entries(directory) if not entry.is_dir]
+        newest = sorted(entries, key=lambda entry: -entry.stat.mtime_ns)[:_TASKS_READ]
+        for entry in newest:
+            if entry.uri.name.startswith(".") or not entry.uri.name.endswith(".md"):
+                continue
+            try:
+                text = self._store.text(entry.uri)
+            except RunebookError:
+                continue
+            if text is None:
+                continue
+            stem = entry.uri.name.removesuffix(".md")
+            record = read_record(memory_type, parse(text), stem)
+            if stored_project(memory_type, record.meta) not in (None, project):
+                continue
+            fields = record.fields
+            due = fields.get("due_date")
+            title, state = str(fields.get("title") or stem), str(fields.get("state") or "open")
+            yield str(entry.uri), title, state.strip().casefold(), str(due) if due else None

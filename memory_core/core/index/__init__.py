@@ -1,0 +1,1 @@
+"""What is searched: words, vectors, the catalog."""

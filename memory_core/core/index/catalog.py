@@ -1,0 +1,371 @@
+"""The catalog: a disposable SQLite index that follows the ledger by sequence number.
+
+Owns the manifest of documents, their full-text views and passages, and says which vectors are live. Any
+process may bring it up to date; all of it can be deleted and comes back equal. It decides what a hit is:
+what it does not hold does not exist, whatever a vector index answers.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from memory_core.core.index import archived_rows, embedding_queue
+from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
+from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
+from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
+from memory_core.core.index.filter import ANYTHING, Condition, private_elsewhere, utc
+from memory_core.core.index.tokenizer import index_tokens
+from memory_core.core.index.vectors import chunks
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.fusion import filler_texts
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the catalog has followed which ledger.
+
+    Attributes:
+        ledger_id: Of which ledger; empty for a new catalog.
+        seq: The last commit that is indexed.
+        filling: While the files of before are still being indexed: the last one that is, as a mark of ``following``;
+            None when all are.
+        filling_id: Names the filling that numbered the documents; their ids mean nothing after another.
+    """
+
+    ledger_id: str
+    seq: int
+    filling: str | None = None
+    filling_id: str = ""
+
+
+class Entry(NamedTuple):
+    """A document as ranking sees it; times are ISO 8601 in UTC.
+
+    ``contested_by`` is a JSON list of the memories that contradict or replace this one, each with relation and
+    strength; ``support`` what others lend it, in [0, 1]. Documents with the same ``signature`` say the same thing.
+    """
+
+    id: int
+    uri: str
+    part: int
+    context_type: str
+    memory_type: str
+    abstract: str
+    created_at: str | None
+    updated_at: str | None
+    salience: float
+    project: str | None
+    private: bool
+    contested_by: str
+    signature: str
+    confidence: float
+    active: bool
+    expires_at: str | None
+    support: float
+
+    def in_use(self, now: str) -> bool:
+        """Whether it was not put to rest and is not past its time; ``now`` as the catalog writes times."""
+        return bool(self.active) and (self.expires_at is None or self.expires_at > now)
+
+
+class Voice(NamedTuple):
+    """A memory as one that speaks for or against another: its address and line, how far it is trusted, since when."""
+
+    uri: str
+    abstract: str
+    confidence: float
+    updated_at: str
+
+
+class Saying(NamedTuple):
+    """Who says a document, where a name is known, and when it happened, as far as that is known."""
+
+    speaker: str | None
+    happened: str | None
+
+
+class Catalog:
+    """Reads and writes ``index.sqlite3``."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = CatalogFile(path)
+        self._database = self.file.database
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._database.close()
+
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection, for reading."""
+        return self._database.connection()
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """One consistent view for several reads."""
+        return self._database.reading()
+
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        """One write transaction."""
+        return self._database.writing()
+
+    def position(self) -> Position:
+        """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
+        found = dict(self.connection().execute("SELECT name, value FROM meta"))
+        return Position(
+            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), found.get("filling_id", "")
+        )
+
+    def _fill(self, connection: sqlite3.Connection) -> None:
+        """Rows of everyday words, so that idf means something in a store of one memory."""
+        connection.executemany(
+            "INSERT OR IGNORE INTO words (rowid, own, previous, scope) VALUES (?, ?, '', '')",
+            [(-number, text) for number, text in enumerate(filler_texts(), 1)],
+        )
+
+    def advance(self, connection: sqlite3.Connection, position: Position) -> None:
+        """Note that everything up to ``position`` is indexed."""
+        rows = [("ledger_id", position.ledger_id), ("seq", str(position.seq))]
+        if position.filling is None:
+            connection.execute("DELETE FROM meta WHERE name = 'filling'")
+        else:
+            rows.append(("filling", position.filling))
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    def clear(self, connection: sqlite3.Connection) -> None:
+        """Forget all documents; vectors stay, as the cache of what was embedded."""
+        for table in ("meta", "documents"):
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("DROP TABLE words")  # a torn full-text table could not be emptied
+        connection.execute(WORDS_DDL)
+        embedding_queue.clear(connection)
+        archived_rows.clear(connection)
+        connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
+        self._fill(connection)
+
+    def remove(self, connection: sqlite3.Connection, uri: MemoryUri) -> None:
+        """Drop every document of a file."""
+        ids = [row[0] for row in connection.execute("SELECT id FROM documents WHERE uri = ?", (str(uri),))]
+        for identifier in ids:
+            connection.execute("DELETE FROM words WHERE rowid = ?", (identifier,))
+        embedding_queue.remove(connection, str(uri))
+        connection.execute("DELETE FROM documents WHERE uri = ?", (str(uri),))
+
+    def put(self, connection: sqlite3.Connection, document: Document) -> None:
+        """Add a document; its file's older documents must have been removed."""
+        space = document.uri.space
+        scope = f"space{self._space_id(connection, space)}"
+        row = {
+            "uri": str(document.uri),
+            "part": document.part,
+            "space": space,
+            "context_type": document.context_type,
+            "memory_type": document.memory_type,
+            "name": document.name,
+            "abstract": document.abstract,
+            "own": document.own,
+            "created_at": utc(document.created_at),
+            "updated_at": utc(document.updated_at),
+            "happened": document.happened,
+            "salience": document.salience,
+            "tags": json.dumps(document.tags, ensure_ascii=False),
+            "category": document.category,
+            "project": document.project,
+            "private": document.private,
+            "contested_by": json.dumps(document.contested_by, ensure_ascii=False),
+            "signature": document.signature,
+            "confidence": document.confidence,
+            "active": document.active,
+            "pinned": document.pinned,
+            "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
+            "support": document.support,
+            "role": document.role,
+            "speaker": document.speaker,
+            "session_id": document.session_id,
+        }
+        marks = ", ".join("?" * len(row))
+        cursor = connection.execute(f"INSERT INTO documents ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+        identifier = int(cursor.lastrowid or 0)
+        connection.execute(
+            "INSERT INTO words (rowid, own, previous, scope) VALUES (?, ?, ?, ?)",
+            (identifier, index_tokens(f"{document.heading} {document.own}"), index_tokens(document.previous), scope),
+        )
+        self._put_passages(connection, identifier, document.uri, document.part, document.passages)
+
+    def grow(self, connection: sqlite3.Connection, uri: MemoryUri, growth: SessionGrowth) -> None:
+        """Add a session's new messages and renew the passages of the turns just before them."""
+        for part, texts in growth.revised.items():
+            row = connection.execute("SELECT id FROM documents WHERE uri = ? AND part = ?", (str(uri), part)).fetchone()
+            if row is not None:
+                self._put_passages(connection, row[0], uri, part, texts)
+        for document in growth.documents:
+            self.put(connection, document)
+
+    def last_turns(self, uri: MemoryUri) -> list[tuple[int, str]]:
+        """``(part, own)`` of the last indexed turns of a session, oldest first."""
+        rows = self.connection().execute(
+            "SELECT part, own FROM documents WHERE uri = ? ORDER BY part DESC LIMIT ?",
+            (str(uri), 2 * NEIGHBOURS),
+        )
+        return [(part, own) for part, own in rows][::-1]
+
+    def spaces(self) -> list[str]:
+        """Names of all indexed spaces."""
+        return [name for (name,) in self.connection().execute("SELECT name FROM spaces ORDER BY id")]
+
+    def scope_terms(self, spaces: Sequence[str]) -> list[str] | None:
+        """Full-text terms that confine a search to ``spaces``; None when they are all there is."""
+        known = dict(self.connection().execute("SELECT name, id FROM spaces"))
+        if known.keys() <= set(spaces):
+            return None
+        return [f"space{known[space]}" for space in spaces if space in known]
+
+    def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
+        """Documents by id; ids that are gone are left out."""
+        found: dict[int, Entry] = {}
+        for marks, chunk in chunks(ids):
+            rows = self.connection().execute(
+                f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})", chunk
+            )
+            found |= {row[0]: Entry(*row) for row in rows}
+        return found
+
+    def live(self, seqs: Sequence[int]) -> dict[int, int]:
+        """Document id by vector sequence number, for vectors of passages that are current."""
+        found: dict[int, int] = {}
+        for marks, chunk in chunks(seqs):
+            rows = self.connection().execute(
+                "SELECT v.seq, p.document_id FROM vectors v JOIN passages p ON p.uri = v.uri AND p.part = v.part "
+                f"AND p.content_sha256 = v.content_sha256 WHERE v.seq IN ({marks})",
+                chunk,
+            )
+            found |= {int(seq): int(document) for seq, document in rows}
+        return found
+
+    def vector_seqs(self, ids: Sequence[int], fingerprint: str) -> dict[str, dict[int, int]]:
+        """The live vectors of documents: by space, the document of each sequence number."""
+        found: dict[str, dict[int, int]] = {}
+        for marks, chunk in chunks(ids):
+            rows = self.connection().execute(
+                "SELECT p.space, v.seq, p.document_id FROM passages p JOIN vectors v ON v.space = p.space "
+                "AND v.uri = p.uri AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
+                f"WHERE p.document_id IN ({marks})",
+                [fingerprint, *chunk],
+            )
+            for space, seq, document in rows:
+                found.setdefault(space, {})[int(seq)] = int(document)
+        return found
+
+    def sayings(self, ids: Sequence[int]) -> dict[int, Saying]:
+        """Who says each document and when it happened; documents of which neither is known are left out."""
+        found: dict[int, Saying] = {}
+        for marks, chunk in chunks(ids):
+            rows = self.connection().execute(
+                "SELECT id, CASE WHEN speaker IS NOT role THEN speaker END, happened FROM documents "
+                f"WHERE id IN ({marks}) AND (speaker IS NOT role OR happened IS NOT NULL)",
+                chunk,
+            )
+            found |= {int(identifier): Saying(speaker, happened) for identifier, speaker, happened in rows}
+        return found
+
+    def happened_between(
+        self, space: str, start: str, end: str, limit: int, condition: Condition | None = None
+    ) -> list[int]:
+        """Documents dated from ``start`` to ``end`` (ISO dates, included), the newest first."""
+        condition = condition or ANYTHING
+        rows = self.connection().execute(
+            "SELECT d.id FROM documents d WHERE d.space = ? AND d.happened >= ? AND d.happened <= ? "
+            f"AND {condition.sql} ORDER BY d.happened DESC, d.id DESC LIMIT ?",
+            (space, start, end, *condition.parameters, limit),
+        )
+        return [int(identifier) for (identifier,) in rows]
+
+    def texts(self, ids: Sequence[int]) -> dict[int, str]:
+        """The indexed words of documents by id."""
+        found: dict[int, str] = {}
+        for marks, chunk in chunks(ids):
+            found |= dict(self.connection().execute(f"SELECT id, own FROM documents WHERE id IN ({marks})", chunk))
+        return found
+
+    def voices(self, uris: Sequence[str], condition: Condition | None = None) -> dict[str, Voice]:
+        """Memories by URI; those that are gone, or whose time nobody knows, are left out."""
+        condition = condition or ANYTHING
+        rows = self.connection().execute(
+            "SELECT d.uri, d.abstract, d.confidence, d.updated_at FROM documents d WHERE d.part = 0 "
+            f"AND d.updated_at IS NOT NULL AND d.uri IN (SELECT value FROM json_each(?)) AND {condition.sql}",
+            (json.dumps(list(uris)), *condition.parameters),
+        )
+        return {row[0]: Voice(*row) for row in rows}
+
+    def count(self) -> int:
+        """How many documents there are."""
+        return int(self.connection().execute("SELECT count(*) FROM documents").fetchone()[0])
+
+    def holds_private(self, project: str | None) -> bool:
+        """Whether any document is private to a project other than this one."""
+        elsewhere = private_elsewhere(project)
+        row = self.connection().execute(
+            f"SELECT 1 FROM documents d WHERE {elsewhere.sql} LIMIT 1", elsewhere.parameters
+        )
+        return row.fetchone() is not None
+
+    def own_text(self, uri: str) -> str:
+        """The indexed words of a memory; empty when it is not indexed."""
+        row = (
+            self.connection()
+            .execute("SELECT own FROM documents WHERE uri = ? AND context_type <> 'resource'", (uri,))
+            .fetchone()
+        )
+        return "" if row is None else str(row[0])
+
+    def matching(self, spaces: Sequence[str], condition: Condition, limit: int) -> list[int]:
+        """Documents of these spaces that meet a condition, at most ``limit``."""
+        marks = ",".join("?" * len(spaces))
+        rows = self.connection().execute(
+            f"SELECT d.id FROM documents d WHERE d.space IN ({marks}) AND {condition.sql} LIMIT ?",
+            (*spaces, *condition.parameters, limit),
+        )
+        return [int(identifier) for (identifier,) in rows]
+
+    def satisfying(self, ids: Sequence[int], condition: Condition) -> set[int]:
+        """Those of the documents that meet a condition."""
+        found: set[int] = set()
+        for marks, chunk in chunks(ids):
+            rows = self.connection().execute(
+                f"SELECT d.id FROM documents d WHERE d.id IN ({marks}) AND {condition.sql}",
+                [*chunk, *condition.parameters],
+            )
+            found |= {int(row[0]) for row in rows}
+        return found
+
+    def abstracts(self, uris: Sequence[str]) -> Mapping[str, str]:
+        """Abstracts of files, for listings; session messages are left out."""
+        found: dict[str, str] = {}
+        for uri in uris:
+            row = self.connection().execute(
+                "SELECT abstract FROM documents WHERE uri = ? AND part = 0 AND context_type <> 'resource'",
+                (uri,),
+            )
+            line = row.fetchone()
+            if line is not None:
+                found[uri] = line[0]
+        return found
+
+    def _space_id(self, connection: sqlite3.Connection, name: str) -> int:
+        connection.execute("INSERT OR IGNORE INTO spaces (name) VALUES (?)", (name,))
+        return int(connection.execute("SELECT id FROM spaces WHERE name = ?", (name,)).fetchone()[0])
+
+    def _put_passages(
+        self, connection: sqlite3.Connection, document: int, uri: MemoryUri, part: int, texts: Sequence[str]
+    ) -> None:
+        """The passages of a document, in place of those it had; each document has its own range of numbers."""
+        first = part * PASSAGE_LIMIT_COUNT
+        for number, text in enumerate(texts, first):
+            embedding_queue.put(connection, document, uri.space, str(uri), number, text, text_sha256(text))
+        embedding_queue.remove_range(connection, str(uri), first + len(texts), first + PASSAGE_LIMIT_COUNT)

@@ -1,0 +1,293 @@
+"""What of a file is searched: documents, their lexical views and the passages that are embedded.
+
+A memory is one document: its words are name, body and every other text field. A session is one document
+a message: found by its own words, less by those of the two turns before, and by the meaning of the turn among
+its neighbours. Pure; the catalog stores what is built here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from memory_core.core.index.encoder import passages
+from memory_core.core.index.tokenizer import date_words
+from memory_core.core.memory.evidence import support_of
+from memory_core.core.memory.memory import CONTENT, MemoryRecord, parse, read_record, summary_line
+from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.message import Message, search_text, transcript_line
+from memory_core.core.memory.metadata import CONTESTING, confidence_in, expiry, is_active, is_pinned, relations_in, unit
+from memory_core.core.memory.project import is_private, stored_project
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.normalization import signature, simplified
+from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
+from memory_core.features.log_entries import LogEntry, entries, log_day
+from memory_core.features.rolling_summary import is_rolling_summary
+from memory_core.features.tiers.segment import is_segment
+
+ABSTRACT_LIMIT_CHARS = 256
+#: Turns on each side whose text is embedded with a message.
+NEIGHBOURS = 2
+#: Pieces of one long turn that are embedded; what lies beyond is found by words only.
+TURN_PASSAGES = 8
+#: Of each turn before, so much of its end counts with a message: long answers would be stored three times.
+PREVIOUS_CHARS = 600
+MESSAGES_NAME = "messages.jsonl"
+#: The field that says when something happened.
+EVENT_TIME = "event_time"
+_DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One searchable unit.
+
+    ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
+    shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
+    or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
+    recalled unless it is asked for. ``contested_by`` gives the memories that contradict or replace this one: URI,
+    relation and strength; ``support`` is what others lend it, in [0, 1]. Documents with the same ``signature`` say the
+    same thing.
+    """
+
+    uri: MemoryUri
+    part: int
+    context_type: str
+    memory_type: str
+    name: str
+    abstract: str
+    own: str
+    previous: str
+    heading: str
+    passages: tuple[str, ...]
+    created_at: str | None = None
+    updated_at: str | None = None
+    happened: str | None = None
+    salience: float = 0.5
+    confidence: float = 1.0
+    active: bool = True
+    pinned: bool = False
+    expires_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+    project: str | None = None
+    private: bool = False
+    contested_by: tuple[tuple[str, str, float], ...] = ()
+    support: float = 0.0
+    signature: str = ""
+    role: str | None = None
+    speaker: str | None = None
+    session_id: str | None = None
+
+
+def is_session_log(uri: MemoryUri) -> bool:
+    """Whether the file is a session's message log."""
+    return uri.scope is Scope.SESSION and uri.name == MESSAGES_NAME
+
+
+def is_searchable(uri: MemoryUri) -> bool:
+    """Whether the file is indexed at all: not summaries (but those of logs), the archive, proposals."""
+    if uri.is_summary or uri.scope is Scope.ARCHIVE or is_segment(uri) or uri.is_proposal or is_rolling_summary(uri):
+        return False
+    return is_session_log(uri) or uri.name.endswith(".md")
+
+
+def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -> Document:
+    """The document of a Markdown file; ``memory_type`` is None for files of no known type."""
+    file = parse(text)
+    stem = uri.name.removesuffix(".md")
+    label = "" if memory_type is None else memory_type.name
+    keys = () if memory_type is None else memory_type.key_fields
+    if memory_type is None:
+        record = MemoryRecord({CONTENT: file.body}, dict(file.trailer or {}), {}, file.body)
+    else:
+        record = read_record(memory_type, file, stem)
+    name = " ".join(str(record.fields[key]) for key in keys if record.fields.get(key)) or stem
+    extra = [
+        str(value)
+        for field, value in record.fields.items()
+        if isinstance(value, str) and field != CONTENT and field not in keys and value not in record.body
+    ]
+    tags = tuple(str(tag) for tag in _sequence(record.meta.get("tags")))
+    own = "\n".join([*([] if record.body.startswith(name) else [name]), record.body, *extra, *tags])
+    body = "\n".join([record.body, *extra]).strip()
+    # The type's name is left out: to the model it is noise beside what the memory says.
+    pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))
+    if len(pieces) > 1:
+        pieces = [pieces[0], *(f"{simplified(name)}\n{piece}" for piece in pieces[1:])]
+    happened = _happened(record.fields.get(EVENT_TIME))
+    relations = tuple(relations_in(record.meta))
+    return Document(
+        uri=uri,
+        part=0,
+        context_type=_context_type(uri, label),
+        memory_type=label,
+        name=name,
+        abstract=abstract_of(record, name),
+        own=own,
+        previous="",
+        heading=_date_heading(happened),
+        passages=tuple(pieces),
+        created_at=_text(record.meta.get("created_at")),
+        updated_at=_text(record.meta.get("updated_at")),
+        happened=happened,
+        salience=unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
+        confidence=confidence_in(record.meta),
+        active=is_active(record.meta),
+        pinned=is_pinned(record.meta),
+        expires_at=None if is_pinned(record.meta) else expiry(record.meta),
+        tags=tags,
+        category=_text(record.meta.get("category")),
+        project=stored_project(memory_type, record.meta),
+        private=is_private(memory_type, record.meta),
+        contested_by=tuple(
+            (known.uri, known.relation, known.strength) for known in relations if known.relation in CONTESTING
+        ),
+        support=support_of(known.strength for known in relations if known.relation == "supported_by"),
+        signature=signature(record.body),
+    )
+
+
+def log_documents(uri: MemoryUri, text: str) -> list[Document]:
+    """The documents of a daily log, one an entry; ``part`` is the entry's first line."""
+    day = log_day(uri)
+    if day is None:
+        return []
+    return [_entry_document(uri, day, entry) for entry in entries(text)]
+
+
+def _entry_document(uri: MemoryUri, day: date, entry: LogEntry) -> Document:
+    when = entry.at or f"{day.isoformat()}T{entry.time or '00:00'}:00"
+    labels = [label for label in (entry.category, entry.tool, entry.error) if label]
+    own = "\n".join([entry.text, *labels])
+    return Document(
+        uri=uri,
+        part=entry.line,
+        context_type="resource",
+        memory_type=DAILY_LOGS,
+        name=day.isoformat(),
+        abstract=summary_line(f"{day.isoformat()} {entry.time or ''} {entry.text}", ABSTRACT_LIMIT_CHARS),
+        own=own,
+        previous="",
+        heading=date_words(day),
+        passages=tuple(passages(simplified(own))),
+        created_at=when,
+        updated_at=when,
+        happened=day.isoformat(),
+        salience=entry.salience,
+        tags=(entry.kind,),
+        category=entry.category,
+        project=entry.project,
+        private=entry.private and entry.project is not None,
+        signature=signature(f"{day.isoformat()} {own}"),
+        session_id=entry.session_id,
+    )
+
+
+def abstract_of(record: MemoryRecord, name: str, limit_chars: int = ABSTRACT_LIMIT_CHARS) -> str:
+    """One line about a memory: the stored abstract, else how its body begins."""
+    given = record.meta.get("abstract")
+    line = summary_line(given if isinstance(given, str) and given.strip() else record.body, limit_chars)
+    return line if line else name
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGrowth:
+    """What new messages add to the index: their documents, and new passages of the turns just before."""
+
+    documents: tuple[Document, ...]
+    revised: Mapping[int, tuple[str, ...]]
+
+
+def session_growth(
+    uri: MemoryUri, earlier: Sequence[tuple[int, str]], messages: Sequence[tuple[int, Message]]
+) -> SessionGrowth:
+    """Index a session's new messages.
+
+    Args:
+        uri: The session's message log.
+        earlier: ``(part, own)`` of the last ``2 * NEIGHBOURS`` indexed turns, oldest first.
+        messages: The new messages with their line numbers.
+    """
+    said = [(part, _turn(message)) for part, message in messages]
+    turns = [*earlier, *((part, line) for part, line in said if line.strip())]
+    position = {part: index for index, (part, _) in enumerate(turns)}
+    documents: list[Document] = []
+    for part, message in messages:
+        if part in position:
+            documents.append(_message_document(uri, message, part, turns, position[part]))
+    revised = {part: _passages(turns, position[part]) for part, _ in earlier[-NEIGHBOURS:]} if documents else {}
+    return SessionGrowth(tuple(documents), revised)
+
+
+def _message_document(
+    uri: MemoryUri, message: Message, part: int, turns: Sequence[tuple[int, str]], at: int
+) -> Document:
+    time = message.time.isoformat() if message.time is not None else None
+    return Document(
+        uri=uri,
+        part=part,
+        context_type="resource",
+        memory_type="message",
+        name=uri.parent.name,
+        abstract=transcript_line(message, ABSTRACT_LIMIT_CHARS),
+        own=turns[at][1],
+        previous="\n".join(line[-PREVIOUS_CHARS:] for _, line in turns[max(0, at - NEIGHBOURS) : at]),
+        heading=date_words(message.time.date()) if message.time is not None else "",
+        passages=_passages(turns, at),
+        created_at=time,
+        updated_at=time,
+        happened=message.time.date().isoformat() if message.time is not None else None,
+        signature=signature(turns[at][1]),
+        role=message.role,
+        speaker=message.name or message.role,
+        session_id=uri.parent.name,
+        project=message.project,
+        private=message.private,
+    )
+
+
+def _passages(turns: Sequence[tuple[int, str]], at: int) -> tuple[str, ...]:
+    """The turn among its neighbours, as many as fit the model; a turn that is too long itself, in pieces."""
+    for reach in range(NEIGHBOURS, -1, -1):
+        around = passages(simplified("\n".join(line for _, line in turns[max(0, at - reach) : at + reach + 1])))
+        if len(around) == 1:
+            return tuple(around)
+    return tuple(around[:TURN_PASSAGES])
+
+
+def _turn(message: Message) -> str:
+    said = search_text(message)
+    return f"{message.name}: {said}" if message.name and said else said
+
+
+def _context_type(uri: MemoryUri, memory_type: str) -> str:
+    if memory_type in ("tools", "skills"):
+        return "skill"
+    if uri.scope is Scope.SESSION or "logs" in uri.parts[2:3]:
+        return "resource"
+    return "memory"
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _happened(value: Any) -> str | None:
+    """The date at the start of an event's time, to the day, month or year; None if there is none."""
+    found = _DATE.match(value) if isinstance(value, str) else None
+    return None if found is None else found[0]
+
+
+def _date_heading(happened: str | None) -> str:
+    try:
+        return date_words(date.fromisoformat(happened or ""))
+    except ValueError:
+        return ""
+
+
+def _sequence(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

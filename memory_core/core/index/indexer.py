@@ -1,0 +1,574 @@
+"""Keeps the catalog and the vectors in step with the ledger.
+
+``follow`` brings words up to date (``following``) and is called before every search, in whichever process searches.
+A catalog that is damaged, deleted or replaced while it is open is noticed there and built anew. Vectors follow
+(``embedding``): at once where the model is loaded and little waits, else in the background, where also sealing runs.
+Nothing here is needed for a commit to be safe; everything here can be deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+
+from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
+from memory_core.core.index import archived_rows
+from memory_core.core.index.catalog import Catalog, Position
+from memory_core.core.index.documents import (
+    is_searchable,
+    is_session_log,
+    log_documents,
+    memory_document,
+    session_growth,
+)
+from memory_core.core.index.embedding import PassageEmbedding, Progress
+from memory_core.core.index.embedding_queue import await_missing, dead_vectors, passage_count
+from memory_core.core.index.encoder import Embedder
+from memory_core.core.index.vector_index import VectorIndex
+from memory_core.core.index.vectors import count, prune, unsound
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.progress import listened, tell
+from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
+from memory_core.core.store.locks import StoreLock, await_quiet
+from memory_core.core.store.sqlite import DatabaseDamaged
+from memory_core.features.log_entries import log_day
+from memory_core.features.tiers.segment import is_archived_segment
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+#: A search waits so long for the index, whatever it lacks.
+FOLLOW_SECONDS = 1.0
+#: Changes of one slice, but whole commits.
+_SLICE_CHANGES = 300
+#: A commit of more changes is left to the background.
+_FOREGROUND_CHANGES = 2_000
+_SLICE_SECONDS = 0.2
+_RECENT_FILES = 300
+_TOLD_FROM = 50  # changes that are missing
+_BEGINNING = ""
+_LOCK_SECONDS = 30.0
+
+#: The type of a file, by its place and the type its trailer names.
+TypeAt = Callable[[MemoryUri, str | None], MemoryType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How much of a ledger is indexed.
+
+    Attributes:
+        done: Files or changes.
+        total: Of the same.
+        counted: files while the index is built anew, changes while it follows.
+        refused: Why the disk takes nothing more, or None.
+    """
+
+    done: int
+    total: int
+    counted: Literal["files", "changes"]
+    refused: str | None = None
+
+    def note(self) -> str:
+        """For whoever searches meanwhile."""
+        if self.refused is not None:
+            return f"what was committed last may be missing, because the index cannot be written: {self.refused}"
+        doing = "being rebuilt" if self.counted == "files" else "catching up"
+        return f"the index is {doing}: {self.done:,} of {self.total:,} {self.counted}; ask again in a moment"
+
+
+class Follower:
+    """Brings one catalog up to its ledger.
+
+    Args:
+        ledger: What is followed.
+        catalog: What follows.
+        locks: Folder of lock files.
+        type_at: Tells a file's memory type.
+        closing: Set when the store is closed: work ends after the slice at hand.
+    """
+
+    def __init__(
+        self, ledger: Ledger, catalog: Catalog, locks: Path, type_at: TypeAt, closing: threading.Event
+    ) -> None:
+        self._ledger = ledger
+        self._ledger_id = ledger.ledger_id
+        self._catalog = catalog
+        self._lock = StoreLock(locks / "index-follow.lock")
+        self._type_at = type_at
+        self._closing = closing
+        self._far_behind = False
+        self._files: deque[Touched] = deque()
+        self._files_of = ""
+        self._files_after = (0, 0)
+        self._files_newest = 0
+
+    def follow(
+        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Callable[[Behind], None] | None = None
+    ) -> Behind | None:
+        """Index what is missing: a few new commits always, much for as long as may be waited.
+
+        Args:
+            wait_seconds: None indexes everything, however long that takes.
+            report: Told how far it is, after each slice.
+
+        Returns:
+            How far it is; None when nothing is missing.
+
+        Raises:
+            StoreBusy: If ``wait_seconds`` is None and another process works on it for too long.
+            DatabaseDamaged: If the catalog cannot be trusted.
+        """
+        began = time.monotonic()
+        while (missing := self._missing()) is not None:
+            limit = self._wait_of(missing, wait_seconds)
+            left = began + limit - time.monotonic()
+            if left <= 0 or self._closing.is_set() or (wait_seconds is not None and self._is_huge()):
+                self._far_behind = True
+                return self.behind()
+            try:
+                with self._lock.held(min(left, _LOCK_SECONDS)):
+                    self._slice()
+            except StoreBusy:
+                if wait_seconds is None:
+                    raise
+            if (report is not None or listened()) and (behind := self.behind()) is not None:
+                if behind.total - behind.done >= _TOLD_FROM:
+                    tell("bringing the index up to date", behind.done, behind.total, unit=behind.counted)
+                if report is not None:
+                    report(behind)
+        self._far_behind = False
+        return None
+
+    def behind(self) -> Behind | None:
+        """How much is indexed; None when nothing is missing."""
+        position = self._catalog.position()
+        feed = self._ledger.feed
+        if position.ledger_id != self._ledger_id or position.filling is not None:
+            total = feed.files()
+            known = position.ledger_id == self._ledger_id and position.filling
+            return Behind(min(total, feed.touched_until(_mark(position.filling))) if known else 0, total, "files")
+        missing = feed.changes(position.seq)
+        total = feed.changes()
+        return None if missing == 0 else Behind(total - missing, total, "changes")
+
+    def _missing(self) -> Literal["commits", "files"] | None:
+        position = self._catalog.position()
+        if position.ledger_id != self._ledger_id:
+            return "files"
+        if position.seq != self._ledger.newest_seq():
+            return "commits"
+        return None if position.filling is None else "files"
+
+    def _wait_of(self, missing: Literal["commits", "files"], wait_seconds: float | None) -> float:
+        if wait_seconds is None:
+            return math.inf
+        # Once a search found that much is missing, the next ones leave it to the background.
+        return 0.0 if self._far_behind and missing == "files" else wait_seconds
+
+    def _is_huge(self) -> bool:
+        """Whether the next commit alone takes seconds."""
+        position = self._catalog.position()
+        if position.ledger_id != self._ledger_id:
+            return False
+        reached = self._ledger.feed.reach(position.seq, _FOREGROUND_CHANGES)
+        return reached is not None and self._ledger.feed.reach(position.seq, 0) == reached
+
+    def _slice(self) -> None:
+        with self._catalog.writing() as connection:
+            position = self._catalog.position()
+            # Read before the rows: what is committed in between is then not skipped, only seen the next time.
+            newest = self._ledger.newest_seq()
+            if position.ledger_id != self._ledger_id or position.seq > newest:
+                self._catalog.clear(connection)
+                self._catalog.advance(connection, Position(self._ledger_id, newest, _BEGINNING))
+            elif position.seq < newest:
+                self._follow(connection, position, newest)
+            elif position.filling is not None:
+                self._catalog.advance(connection, self._fill(connection, position, position.filling))
+
+    def _follow(self, connection: sqlite3.Connection, position: Position, newest: int) -> None:
+        reached = self._ledger.feed.reach(position.seq, _SLICE_CHANGES) or newest
+        rows = self._ledger.changes_after(position.seq, max(1, reached - position.seq))
+        whole = {row.uri: index for index, row in enumerate(rows) if not row.appended}
+        for index, row in enumerate(rows):
+            if index >= whole.get(row.uri, 0):
+                self._index(connection, row, filling=position.filling is not None)
+        seq = rows[-1].seq if rows else newest
+        self._catalog.advance(connection, Position(self._ledger_id, seq, position.filling))
+
+    def _fill(self, connection: sqlite3.Connection, position: Position, mark: str) -> Position:
+        """Index some of the files of before; the position reached."""
+        until = time.monotonic() + _SLICE_SECONDS
+        if mark == _BEGINNING:
+            recent = self._ledger.feed.touched((0, 0), position.seq)[-_RECENT_FILES:]
+            while recent and time.monotonic() < until:
+                self._put_whole(connection, recent.pop().uri, position.seq)
+            return Position(self._ledger_id, position.seq, "0:-1")
+        self._list_files(position, _mark(mark))
+        while self._files and time.monotonic() < until:
+            touched = self._files.popleft()
+            self._put_whole(connection, touched.uri, position.seq)
+            mark = f"{touched.seq}:{touched.ordinal}"
+        self._files_after = _mark(mark)
+        # A file that left the list by a commit nobody indexed yet is that commit's to index, as a whole.
+        done = not self._files and position.seq >= self._files_newest
+        return Position(self._ledger_id, position.seq, None if done else mark)
+
+    def _list_files(self, position: Position, after: tuple[int, int]) -> None:
+        """The files still to be indexed; others may have gone on with them, and a list that is old does no harm."""
+        if position.filling_id != self._files_of or after < self._files_after:
+            self._files = deque(self._ledger.feed.touched(after, position.seq))
+            self._files_newest = self._ledger.newest_seq()
+            self._files_of = position.filling_id
+        while self._files and (self._files[0].seq, self._files[0].ordinal) <= after:
+            self._files.popleft()
+
+    def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
+        if is_archived_segment(row.uri):
+            archived_rows.put(connection, row.uri, row.after)
+        if not is_searchable(row.uri):
+            return
+        if row.appended and (filling or log_day(row.uri) is not None):
+            self._put(connection, row.uri, self._ledger.text_at(row.uri, row.seq))
+        elif row.appended and row.before_sha256 is not None and is_session_log(row.uri):
+            before = self._ledger.text_at(row.uri, row.seq - 1) or ""
+            self._grow(connection, row.uri, row.after or "", before.count("\n"), self._catalog.last_turns(row.uri))
+        else:
+            self._put(connection, row.uri, row.after)
+
+    def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
+        uri = MemoryUri.parse(text)
+        if is_archived_segment(uri):
+            archived_rows.put(connection, uri, self._ledger.text_at(uri, seq))
+        if is_searchable(uri):
+            self._put(connection, uri, self._ledger.text_at(uri, seq))
+
+    def _put(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
+        """Index a file's whole text in place of what is indexed of it."""
+        self._catalog.remove(connection, uri)
+        if text is None:
+            return
+        if is_session_log(uri):
+            self._grow(connection, uri, text, 0, [])
+        elif log_day(uri) is not None:
+            for document in log_documents(uri, text):
+                self._catalog.put(connection, document)
+        else:
+            self._catalog.put(connection, memory_document(uri, text, self._type_at(uri, parse(text).type_name)))
+
+    def _grow(
+        self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
+    ) -> None:
+        messages = [(first + line, message) for line, message in numbered(text)]
+        self._catalog.grow(connection, uri, session_growth(uri, earlier, messages))
+        archived_rows.apply(connection, str(uri))
+
+
+def numbered(text: str) -> Iterator[tuple[int, Message]]:
+    """Each readable message of a log with its line number; a damaged line keeps its number to itself."""
+    for number, line in enumerate(text.split("\n")):
+        messages, _ = parse_lines(line)
+        if messages:
+            yield number, messages[0]
+
+
+def _mark(filling: str | None) -> tuple[int, int]:
+    seq, _, ordinal = (filling or "0:-1").partition(":")
+    return int(seq), int(ordinal)
+
+
+_log = logging.getLogger(__name__)
+_FEWEST_PRUNED = 1_000
+_PAUSE_SECONDS = 0.1
+_PAUSE_LIMIT_SECONDS = 2.0
+#: A process that only searches opens what others sealed this often.
+_UPKEEP_SECONDS = 60.0
+#: While a vector server is away, and once it is back.
+_TROUBLED_SECONDS = 5.0
+#: A catalog that is damaged again at once is left to the next request.
+_HEALINGS = 3
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Indexer:
+    """The index of one store, as seen by this process.
+
+    Args:
+        ledger: What the index follows.
+        path: The catalog's file.
+        type_at: Tells a file's memory type.
+        embedder: None means search by words only.
+        vectors: Nearest-neighbour search over the catalog's vectors.
+    """
+
+    def __init__(
+        self, ledger: Ledger, path: Path, type_at: TypeAt, embedder: Embedder | None, vectors: VectorIndex
+    ) -> None:
+        self.catalog = Catalog(path)
+        self.vectors = vectors
+        self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._follower = Follower(ledger, self.catalog, path.parent / "locks", type_at, self._closing)
+        self._told = ""
+        self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
+        self._worker.start()
+        self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
+
+    def close(self) -> None:
+        """Stop the background work and release files; safe to call twice."""
+        self._closing.set()
+        self._wake.set()
+        self._worker.join()
+        if self._loader.ident is not None:
+            self._loader.join()
+        self.vectors.close()
+        self.catalog.close()
+
+    def warm(self) -> None:
+        """Begin loading the model, and beside it the vectors, so that the first search waits for the longer of them."""
+        embedder = self.embedder
+        if embedder is None or self._loader.ident is not None:
+            return
+        embedder.start()
+        self._loader.start()
+
+    def wake(self) -> None:
+        """Let the background work look for something to do."""
+        self._wake.set()
+
+    def follow(
+        self, wait_seconds: float | None = FOLLOW_SECONDS, report: Callable[[Behind], None] | None = None
+    ) -> Behind | None:
+        """Index the commits that the catalog has not seen, of this process or another; a damaged catalog anew.
+
+        Args:
+            wait_seconds: Much that is missing is left to the background after so long; None waits for all of it.
+            report: Told how far it is, while it waits.
+
+        Returns:
+            How far it is; None when nothing is missing.
+
+        Raises:
+            StoreBusy: If another process wrote the catalog for longer than the timeout.
+            StorageFailed: If all of it was to be indexed, and the disk refuses; else what is indexed is answered from.
+        """
+        try:
+            behind = self.answer(lambda: self._follower.follow(wait_seconds, report))
+        except DatabaseDamaged:
+            raise
+        except StorageFailed as error:
+            if wait_seconds is None:
+                raise
+            behind = Behind(0, 0, "changes", error.message)
+        if behind is not None:
+            self.wake()
+        return behind
+
+    def answer(self, ask: Callable[[], T]) -> T:
+        """What ``ask`` returns; where it meets a catalog that cannot be used, from a new one.
+
+        Raises:
+            DatabaseDamaged: If it is the ledger that cannot be trusted, or the disk spoils every catalog.
+        """
+        for _ in range(_HEALINGS):
+            try:
+                if not self.catalog.file.is_current():
+                    self._replaced(self.catalog.file.renew())
+                return ask()
+            except DatabaseDamaged as error:
+                self.heal(error)
+        return ask()
+
+    def heal(self, damage: DatabaseDamaged) -> None:
+        """Put a new catalog in the place of a damaged one; the background fills it.
+
+        Raises:
+            DatabaseDamaged: ``damage``, if it is not the catalog's.
+        """
+        file = self.catalog.file
+        if damage.path != file.path:
+            raise damage
+        if file.is_current():
+            _log.warning("the index is rebuilt: %s", damage.message)
+            self._replaced(file.renew(file.database.seen_generation))
+        else:
+            self._replaced(file.renew())
+
+    def _replaced(self, replaced: bool) -> None:
+        if replaced:
+            self.wake()
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedding model; None means search by words only."""
+        return self._embedding.embedder
+
+    @embedder.setter
+    def embedder(self, embedder: Embedder | None) -> None:
+        self._embedding.embedder = embedder
+
+    def embed_waiting(self, deadline: float) -> int:
+        """Before a search: embed what waits, where that is little, until ``deadline`` (``time.monotonic`` seconds).
+
+        Much is left to the background, which this wakes: the search goes by the vectors there are.
+
+        Returns:
+            How many passages are not searched by meaning yet; see ``progress``.
+
+        Raises:
+            EmbeddingFailed: If the model cannot be used.
+        """
+        left = self._embedding.before_search(deadline)
+        if left:
+            self.wake()
+        return left
+
+    def embed_all(self, report: Callable[[Progress], None] = lambda _progress: None) -> Progress:
+        """Embed everything that waits, loading the model first however long that takes.
+
+        Args:
+            report: Told the progress after each batch.
+
+        Raises:
+            EmbeddingFailed: If there is no model, or it cannot be used.
+        """
+        self.follow(None)
+        return self._embedding.all(report)
+
+    def send_all(self) -> None:
+        """Bring the vector server up to date, if there is one, however long that takes; ``vectors.trouble`` tells."""
+        fingerprint = self._embedding.fingerprint
+        if self.vectors.server is None or fingerprint is None:
+            return
+        for space in self.catalog.spaces():
+            connection = self.catalog.connection()
+            while not self._closing.is_set() and self.vectors.seal_due(connection, space, fingerprint):
+                if not self.vectors.seal(connection, space, fingerprint):
+                    if self.vectors.trouble is not None:
+                        return
+                    self._closing.wait(_PAUSE_SECONDS)  # it is done, or the background is at it
+
+    def drop_unsound(self) -> int:
+        """Drop vectors that are none; what they were of waits for new ones.
+
+        Returns:
+            How many there were.
+        """
+        rows = unsound(self.catalog.connection())
+        if rows:
+            with self.catalog.writing() as connection:
+                prune(connection, rows)
+                await_missing(connection)
+            self.wake()
+        return len(rows)
+
+    def vector_count(self) -> int:
+        """How many vectors are stored, of all models and of texts that are gone too."""
+        return int(self.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()[0])
+
+    def progress(self) -> Progress:
+        """How many passages have a vector of the model in use, of how many."""
+        return self._embedding.progress()
+
+    def _load(self) -> None:
+        embedder = self.embedder
+        if embedder is None:
+            return
+        try:
+            fingerprint = embedder.fingerprint
+            for space in self.catalog.spaces():
+                if self._closing.is_set():
+                    return
+                self.vectors.load(self.catalog.connection(), space, fingerprint)
+        except (EmbeddingFailed, StorageFailed) as error:
+            _log.warning("vectors were not loaded ahead: %s", error.message)
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait(_UPKEEP_SECONDS if self.vectors.trouble is None else _TROUBLED_SECONDS)
+            await_quiet(self._wake, self._closing, pause_seconds=_PAUSE_SECONDS, limit_seconds=_PAUSE_LIMIT_SECONDS)
+            if self._closing.is_set():
+                return
+            try:
+                self._follow_all()
+                self._embedding.in_background(self._closing)
+                self._seal()
+                self._told = ""
+            except DatabaseDamaged as error:
+                self._healed_in_background(error)
+            except (EmbeddingFailed, StoreBusy, StorageFailed) as error:
+                self._tell(error)
+
+    def _follow_all(self) -> None:
+        while not self._closing.is_set() and self.answer(lambda: self._follower.follow(None)) is not None:
+            continue
+
+    def _healed_in_background(self, damage: DatabaseDamaged) -> None:
+        try:
+            self.heal(damage)
+            self.wake()
+        except (StoreBusy, StorageFailed) as error:
+            self._tell(error)
+
+    def _tell(self, error: RunebookError) -> None:
+        if error.message != self._told:
+            self._told = error.message
+            _log.warning("background indexing paused: %s", error)
+
+    def _seal(self) -> None:
+        fingerprint = self._embedding.fingerprint
+        if fingerprint is None:
+            return
+        for space in self.catalog.spaces():
+            if self._closing.is_set():
+                return
+            self._prune(space, fingerprint)
+            connection = self.catalog.connection()  # another one, once the catalog was replaced
+            while not self._closing.is_set() and self.vectors.seal_due(connection, space, fingerprint):
+                if not self.vectors.seal(connection, space, fingerprint):
+                    break
+
+    def _prune(self, space: str, fingerprint: str) -> None:
+        """Drop vectors of texts that are gone, once they outnumber those of texts that are there."""
+        connection = self.catalog.connection()
+        live = passage_count(connection, space)
+        if count(connection, space, fingerprint) <= 2 * live + _FEWEST_PRUNED:
+            return
+        with self.catalog.writing() as writer:
+            prune(writer, dead_vectors(writer, space, fingerprint))
+        self.vectors.compact(connection, space, fingerprint, live)
+
+
+class Searching(Protocol):
+    """Whatever asks an index."""
+
+    indexer: Indexer
+
+
+S = TypeVar("S", bound=Searching)
+
+
+def healed(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that is asked again where it met a damaged index; see ``Indexer.answer``. For methods that only read."""
+
+    @wraps(method)
+    def asked(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return self.indexer.answer(lambda: method(self, *arguments, **named))
+
+    return asked

@@ -1,0 +1,1 @@
+"""Language models that the server may call."""

@@ -1,0 +1,252 @@
+"""From settings to a client; an SDK is imported only for the provider in use, at its first request."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from memory_core.core.config import LLMConfig
+from memory_core.core.errors import ModelFailed, ModelUnavailable
+
+T = TypeVar("T")
+
+#: How a client makes a model keep to a schema, strongest first.
+Structure = Literal["json_schema", "json_object", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of the exchange with the model."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LLMRequest:
+    """One request.
+
+    Attributes:
+        system: The static part: rules, memory types. The same for every conversation, so that providers can cache it.
+        turns: The dynamic part, ending with a ``user`` turn.
+        schema: JSON schema of the answer, as pydantic writes it; empty asks for plain text.
+        schema_name: A short name for it: letters, digits, ``_``.
+        max_tokens: Most tokens of the answer.
+        temperature: Of the answer; None is the endpoint's own. An endpoint that takes none is asked without.
+        purpose: What the answer is for, as metrics count it.
+    """
+
+    system: str
+    turns: tuple[Turn, ...]
+    schema: Mapping[str, Any]
+    schema_name: str
+    max_tokens: int
+    temperature: float | None = None
+    purpose: str = "extraction"
+
+
+class StopReason(StrEnum):
+    """Why the answer ended."""
+
+    COMPLETE = "complete"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens that requests cost, as the provider counted them; 0 where it did not say.
+
+    ``cached`` is the share of ``prompt`` that came from the provider's cache.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    requests: int = 0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.requests + other.requests,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """For a receipt: ``prompt_tokens``, ``completion_tokens``, ``cached_tokens``, ``model_requests``."""
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "cached_tokens": self.cached,
+            "model_requests": self.requests,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer, as text; ``usage.requests`` is 1."""
+
+    text: str
+    stop: StopReason = StopReason.COMPLETE
+    usage: TokenUsage = field(default_factory=lambda: TokenUsage(requests=1))
+    model: str = ""
+
+
+class LLMClient(Protocol):
+    """A language model."""
+
+    def complete(self, request: LLMRequest, timeout_seconds: float) -> Completion:
+        """Ask once, with the provider's retries inside the time allowed.
+
+        Args:
+            request: What to ask.
+            timeout_seconds: Time for everything, retries included; > 0.
+
+        Raises:
+            ModelUnavailable: If no answer came in time, or the provider refused the request.
+        """
+        ...
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    """A client that holds connections."""
+
+    def close(self) -> None:
+        """Let go of them; the client must not be used afterwards."""
+        ...
+
+
+def drive(steps: Generator[LLMRequest, Completion, T], client: LLMClient, deadline_seconds: float) -> T:
+    """Answer each request of ``steps`` with ``client`` until it returns.
+
+    A failure of the model is thrown into ``steps``, which decides what becomes of its work.
+
+    Args:
+        steps: Yields requests, is sent completions.
+        client: Answers them.
+        deadline_seconds: Time for all requests together.
+    """
+    ends_at = time.monotonic() + deadline_seconds
+    try:
+        request = next(steps)
+        while True:
+            left = ends_at - time.monotonic()
+            try:
+                if left <= 0:
+                    raise ModelUnavailable(
+                        f"the model took longer than {deadline_seconds:g} s.", hint="Raise llm.deadline_seconds."
+                    )
+                completion = client.complete(request, left)
+            except ModelFailed as error:
+                request = steps.throw(error)
+            else:
+                request = steps.send(completion)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    finally:
+        steps.close()
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what a loop costs, also when it fails in the end."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+
+    def read(self, steps: Generator[LLMRequest, Completion, T]) -> Generator[LLMRequest, Completion, T]:
+        """The same loop, counted."""
+        try:
+            request = next(steps)
+            while True:
+                self.usage += TokenUsage(requests=1)
+                try:
+                    completion = yield request
+                except ModelFailed as error:
+                    request = steps.throw(error)
+                else:
+                    self.usage += replace(completion.usage, requests=0)
+                    request = steps.send(completion)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        finally:
+            steps.close()
+
+
+#: An answer, an error to raise, or what decides between them when the request is known.
+Answer = str | Completion | Exception
+Scripted = Answer | Callable[[LLMRequest], Answer]
+
+
+class ScriptedLLM:
+    """Gives the answers of a script, one a request, in order; safe to share between threads.
+
+    For example::
+
+        llm = ScriptedLLM(['{"reasoning": "nothing new"}', ModelUnavailable("down.", hint="Wait.")])
+        llm.complete(request, timeout_seconds=5.0)
+        assert llm.requests == [request]
+
+    Args:
+        answers: Each a text, a ``Completion``, an exception to raise, or a callable from the request to one of these.
+
+    Attributes:
+        requests: Every request so far, the ones that ended in an exception included.
+    """
+
+    def __init__(self, answers: Iterable[Scripted]) -> None:
+        self.requests: list[LLMRequest] = []
+        self._answers = iter(answers)
+        self._lock = threading.Lock()
+
+    def complete(self, request: LLMRequest, timeout_seconds: float) -> Completion:  # noqa: ARG002 - the protocol's
+        """The next answer of the script, at once.
+
+        Raises:
+            ModelUnavailable: If the script has no further answer.
+            Exception: Whatever the script holds.
+        """
+        with self._lock:
+            self.requests.append(request)
+            asked = len(self.requests)
+            answer = next(self._answers, None)
+        if answer is None:
+            raise ModelUnavailable(
+                f"the script of this model has no answer to request {asked}.", hint="Add one to ScriptedLLM([...])."
+            )
+        given = answer(request) if callable(answer) else answer
+        if isinstance(given, Exception):
+            raise given
+        return given if isinstance(given, Completion) else Completion(given)
+
+
+def open_client(config: LLMConfig) -> LLMClient | None:
+    """The client of ``llm.provider``; None where the server calls no model itself (``none``, ``sampling``).
+
+    A missing key, package or server is no error yet: it is raised by ``complete``, so that conversations wait with
+    that reason.
+
+    Raises:
+        ModelUnavailable: If the provider needs ``llm.model`` and there is none.
+    """
+    if config.provider in ("none", "sampling"):
+        return None
+    if not config.model.strip():
+        raise ModelUnavailable(
+            f"setting 'llm.model' is empty, and provider '{config.provider}' needs it.",
+            hint="Name the model in llm.model, or set llm.provider to none.",
+        )
+    if config.provider == "anthropic":
+        from memory_core.core.llm.anthropic import AnthropicClient
+
+        return AnthropicClient(config.model, config.base_url, structure=config.structure, retries=config.retries)
+    from memory_core.core.llm.openai import OpenAIClient
+
+    return OpenAIClient(config.model, config.base_url, structure=config.structure, retries=config.retries)

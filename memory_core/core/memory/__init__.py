@@ -1,0 +1,1 @@
+"""Values: what a memory is, and everything that names or describes one."""

@@ -1,0 +1,54 @@
+"""Where the pages of a conversation begin: a page is one exchange, what one person asked and what was answered.
+
+A page begins where the one who began the conversation speaks after somebody else, so a page of a chat is a question
+with its answers, and a page of a talk between people is a turn with its replies. Pure: knows speakers, not texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from memory_core.core.memory.message import Message
+
+#: Role and name; None where nobody speaks: a prompt, a damaged line, or a message that may not be shown.
+Speaker = tuple[str, str | None] | None
+_PROMPTS = frozenset({"system", "developer"})
+
+
+def speaker_of(message: Message | None) -> Speaker:
+    """Who says a message."""
+    return None if message is None or message.role in _PROMPTS else (message.role, message.name)
+
+
+def opener_of(speakers: Iterable[Speaker]) -> Speaker:
+    """Who began the conversation: the first user; None where none speaks."""
+    return next((speaker for speaker in speakers if speaker is not None and speaker[0] == "user"), None)
+
+
+def begins(speaker: Callable[[int], Speaker], at: int, opener: Speaker) -> bool:
+    """Whether the opener speaks after somebody else.
+
+    Args:
+        speaker: Of a message, by its place.
+        at: Place of the message, >= 1.
+        opener: See ``opener_of``.
+    """
+    return speaker(at) == opener and speaker(at - 1) != opener
+
+
+def exchanges(messages: Sequence[Message], opener: Speaker = None) -> list[tuple[int, int]]:
+    """The pages of a conversation as ``(first, end)`` places of messages, ``end`` not included.
+
+    Together they hold every message once, in order; prompts before the first question belong to its page.
+
+    Args:
+        messages: The conversation, or what follows a page's end.
+        opener: Who began it; default the first user among these.
+    """
+    if not messages:
+        return []
+    speakers = [speaker_of(message) for message in messages]
+    opener = opener or opener_of(speakers)
+    spoken = next((at for at, speaker in enumerate(speakers) if speaker is not None), 0)
+    starts = [0, *(at for at in range(spoken + 1, len(messages)) if begins(speakers.__getitem__, at, opener))]
+    return list(zip(starts, [*starts[1:], len(messages)], strict=True))

@@ -1,0 +1,287 @@
+"""What no file, ledger or answer may hold: NUL, half of a surrogate pair, and blank content. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic.json_schema import SkipJsonSchema
+
+from memory_core.core.errors import ContentRejected
+from memory_core.core.memory.memory import CONTENT
+
+Unit = Annotated[float, Field(ge=0.0, le=1.0)]
+Scalar = str | int | float | bool
+
+
+class LenientModel(BaseModel):
+    """Keeps keys it does not know, so that they can be reported."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+
+    def extras(self) -> list[str]:
+        """Keys that were given but mean nothing here."""
+        return sorted(self.model_extra or {})
+
+
+class SearchReplace(LenientModel):
+    """One SEARCH/REPLACE block in its structured form."""
+
+    search: str
+    replace: str
+    start_line: int | None = None
+
+
+Patch = Scalar | list[SearchReplace]
+
+
+#: What a link may say; the other end says the same, or the passive.
+LINK_RELATIONS = ("similar", "supports", "contradicts", "refines", "replaces")
+
+
+class Link(LenientModel):
+    """How a memory relates to another: ``similar``, ``supports``, ``contradicts``, ``refines`` or ``replaces``."""
+
+    uri: str
+    relation: str = "similar"
+    strength: Unit = 0.5
+
+
+class Standing(LenientModel):
+    """What may be said of a memory beside its content; a member that is left out stays as it is.
+
+    ``pinned`` keeps it from ever being condensed or archived by itself; ``expires_at`` is an ISO date or time, empty
+    for never; ``active: false`` puts it to rest: kept and readable, but neither found nor recalled. A person or a
+    client says so; the schema that a model's answer is held to leaves most of it out, for providers bound how much is
+    optional.
+    """
+
+    salience: Annotated[Unit | None, SkipJsonSchema()] = None
+    confidence: Annotated[Unit | None, SkipJsonSchema()] = None
+    tags: Annotated[list[str] | None, SkipJsonSchema()] = None
+    pinned: Annotated[bool | None, SkipJsonSchema()] = None
+    expires_at: Annotated[str | None, SkipJsonSchema()] = None
+    active: Annotated[bool | None, SkipJsonSchema()] = None
+
+
+class MemoryData(Standing):
+    """The content of a memory to create or replace."""
+
+    memory_type: str
+    fields: dict[str, Scalar | None] = Field(default_factory=dict)
+    abstract: str | None = None
+    overview: str | None = None
+    salience: Unit | None = None
+    confidence: Unit | None = None
+    expires_at: str | None = None
+    tags: list[str] | None = None
+    category: str | None = None
+    links: list[Link] | None = None
+    _source: dict[str, str] = PrivateAttr(default_factory=dict)
+    _said_at: str | None = PrivateAttr(default=None)
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """What Runebook itself knows about where a new memory comes from; never part of the JSON."""
+        return self._source
+
+    @property
+    def said_at(self) -> str | None:
+        """When a memory from elsewhere was made, ISO 8601 in UTC; None is now. Never part of the JSON."""
+        return self._said_at
+
+    def sourced(self, source: Mapping[str, str], said_at: str | None = None) -> Self:
+        """The same with a source: kind, tool, error type and the like."""
+        self._source = dict(source)
+        self._said_at = said_at
+        return self
+
+
+class WriteOp(LenientModel):
+    """Create a memory, or replace the given fields of the one with the same key or ``uri``."""
+
+    uri: str | None = None
+    memory_data: MemoryData
+
+
+class EditOp(Standing):
+    """Patch named fields of an existing memory, or change its standing, or both."""
+
+    uri: str
+    patches: dict[str, Patch] = Field(default_factory=dict)
+    links: list[Link] | None = None
+
+
+class DeleteOp(LenientModel):
+    """Remove a memory; ``replacement_uri`` names where its knowledge moved."""
+
+    uri: str
+    replacement_uri: str | None = None
+    reason: str | None = None
+
+
+class OverviewOp(LenientModel):
+    """Set a directory's one-line abstract (L0) or overview (L1); each may be a SEARCH/REPLACE patch."""
+
+    directory_uri: str
+    abstract: str | None = None
+    overview: str | None = None
+
+
+class MemoryOperations(LenientModel):
+    """All changes of one commit; each stands alone."""
+
+    reasoning: str | None = None
+    write_operations: list[WriteOp] = Field(default_factory=list)
+    edit_operations: list[EditOp] = Field(default_factory=list)
+    delete_operations: list[DeleteOp] = Field(default_factory=list)
+    overview_operations: list[OverviewOp] = Field(default_factory=list)
+
+    def __len__(self) -> int:
+        return (
+            len(self.write_operations)
+            + len(self.edit_operations)
+            + len(self.delete_operations)
+            + len(self.overview_operations)
+        )
+
+
+def flatten_extras(operations: MemoryOperations) -> list[str]:
+    """Dotted paths of every ignored key, for the receipt."""
+    found = operations.extras()
+    groups: dict[str, list[Any]] = {
+        "write_operations": list(operations.write_operations),
+        "edit_operations": list(operations.edit_operations),
+        "delete_operations": list(operations.delete_operations),
+        "overview_operations": list(operations.overview_operations),
+    }
+    for group, items in groups.items():
+        for index, item in enumerate(items):
+            found += [f"{group}[{index}].{key}" for key in item.extras()]
+            if isinstance(item, WriteOp):
+                found += [f"{group}[{index}].memory_data.{key}" for key in item.memory_data.extras()]
+    return found
+
+
+class MemoryChange(LenientModel):
+    """A change that the model has in mind: add, update, delete, or noop with the reason why not."""
+
+    change_type: Literal["add", "update", "delete", "noop"]
+    memory_type: str
+    uri: str | None = None
+    reason: str = ""
+
+
+class ReadParams(LenientModel):
+    """Arguments of a read action; each action uses some of them."""
+
+    uri: str | None = None
+    query: str | None = None
+    limit: int | None = None
+    offset: int | None = None
+
+
+class ReadAction(LenientModel):
+    """Something to look at before deciding. The model has read tools only."""
+
+    action_type: Literal["read", "find", "ls", "tree"]
+    params: ReadParams = Field(default_factory=ReadParams)
+
+
+class ReasoningAction(LenientModel):
+    """The model's answer in one step.
+
+    Attributes:
+        reasoning: Its thinking in a few sentences; with no change at all, the reason why.
+        memory_changes: What it means to change.
+        actions: What it needs to read first; empty when it knows enough.
+        operations: The final output; ignored while there are actions.
+        summary: The conversation in two or three sentences, for the context after compaction.
+    """
+
+    reasoning: str = ""
+    memory_changes: list[MemoryChange] = Field(default_factory=list)
+    actions: list[ReadAction] = Field(default_factory=list)
+    operations: MemoryOperations | None = None
+    summary: str | None = None
+
+
+_NAMED = ("properties", "$defs")
+
+
+def compact_schema(node: Any, *, descriptions: bool = True) -> Any:
+    """A JSON schema without generated titles and without ``null`` branches and defaults that mean 'left out'.
+
+    Args:
+        node: The schema, as pydantic writes it.
+        descriptions: Whether to keep ``description`` texts.
+    """
+    if isinstance(node, list):
+        return [compact_schema(item, descriptions=descriptions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    slim: dict[str, Any] = {}
+    for name, value in node.items():
+        if (name == "title" or (name == "description" and not descriptions)) and isinstance(value, str):
+            continue
+        if (name == "default" and value is None) or (name == "additionalProperties" and value is True):
+            continue
+        if name in _NAMED:
+            slim[name] = {key: compact_schema(item, descriptions=descriptions) for key, item in value.items()}
+        else:
+            slim[name] = compact_schema(value, descriptions=descriptions)
+    branches = slim.get("anyOf")
+    if isinstance(branches, list) and {"type": "null"} in branches:
+        kept = [branch for branch in branches if branch != {"type": "null"}]
+        if len(kept) == 1:
+            del slim["anyOf"]
+            slim = {**kept[0], **slim}
+        else:
+            slim["anyOf"] = kept
+    return slim
+
+
+def shown(text: str) -> str:
+    """The text with half surrogate pairs written as escapes, so that it can be stored and sent."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def is_sound(text: str) -> bool:
+    """Whether the text is free of NUL and of half surrogate pairs."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
+
+
+def check_text(op: BaseModel) -> None:
+    """Refuse an operation that no text file should hold.
+
+    Raises:
+        ContentRejected: For NUL characters or lone surrogates in any key or value, or a blank ``content``.
+    """
+    for name, text in _texts("", op.model_dump()):
+        if "\x00" in text:
+            raise ContentRejected(f"'{name}' holds a NUL character.", hint="Remove it and send the text again.")
+        if not is_sound(text):
+            raise ContentRejected(
+                f"'{name}' holds half of a surrogate pair, which is not text.",
+                hint="Send the complete character, or leave it out.",
+            )
+        if name == CONTENT and not text.strip():
+            raise ContentRejected("the content is blank.", hint="Say what is to be remembered.")
+
+
+def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Every text in a JSON value with the name it goes by; names are texts too."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield f"name of {name or 'a member'}", str(key)
+            yield from _texts(str(key), item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(name, item)

@@ -1,0 +1,1 @@
+"""From a question to hits, and from hits to a context."""

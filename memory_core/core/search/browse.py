@@ -1,0 +1,370 @@
+"""Looking without searching: ``read``, ``ls`` and ``tree``. Never writes anything."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.core.index import filter
+from memory_core.core.index.catalog import Catalog
+from memory_core.core.memory.directory_page import abstract_line
+from memory_core.core.memory.memory import line_of, parse, summary_line
+from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.metadata import Relation, is_active, relations_in
+from memory_core.core.memory.project import ProjectScope, is_private, stored_project
+from memory_core.core.memory.results import LinkedMemory, Listing, Listings, ReadResult
+from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope
+from memory_core.core.store.files import Entry, FileStore
+from memory_core.features.log_entries import entries, log_day
+from memory_core.features.tiers.segment import DIRECTORY, is_segment, log_of
+
+
+def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None) -> frozenset[str]:
+    """Those of the files that are private to a project other than the given one, as the catalog knows them.
+
+    A segment shows no more than its session: where any message of it is private elsewhere, so is the segment.
+    """
+    if not catalog.holds_private(project):
+        return frozenset()
+    parsed = {uri: MemoryUri.parse(uri) for uri in uris if f"/{DIRECTORY}/" in uri}
+    logs = {uri: str(log_of(place)) for uri, place in parsed.items() if is_segment(place)}
+    elsewhere = filter.private_elsewhere(project)
+    rows = catalog.connection().execute(
+        f"SELECT DISTINCT d.uri FROM documents d WHERE d.uri IN (SELECT value FROM json_each(?)) AND {elsewhere.sql}",
+        (json.dumps([*uris, *logs.values()]), *elsewhere.parameters),
+    )
+    found = frozenset(uri for (uri,) in rows)
+    return frozenset(uri for uri in uris if uri in found or logs.get(uri) in found)
+
+
+def is_elsewhere(uri: MemoryUri, text: str, project: str | None) -> bool:
+    """Whether a file's text is private to another project; of a conversation, whether any message is."""
+    scope = ProjectScope(project)
+    if uri.name.endswith(".jsonl"):
+        messages, _ = parse_lines(text)
+        return any(not scope.sees(message.project, private=message.private) for message in messages)
+    if log_day(MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri) is not None:
+        return any(not scope.sees(entry.project, private=entry.private) for entry in entries(text))
+    meta = parse(text).trailer or {}
+    return not scope.sees(stored_project(None, meta), private=is_private(None, meta))
+
+
+_FRAGMENT = re.compile(r"(?P<uri>.*/(?:messages\.jsonl|logs/\d{4}-\d\d-\d\d\.md))#(?P<line>\d{1,9})")
+_NAMES_SHOWN = 8
+_LINKED_LINE_CHARS = 160
+#: A file that is in no catalog is opened for its abstract up to this size.
+_ABSTRACT_BYTES = 1024 * 1024
+
+#: Abstracts of files by URI, from the catalog.
+Abstracts = Callable[[Sequence[str]], Mapping[str, str]]
+#: Those of some files that are private to a project other than the given one.
+PrivateElsewhere = Callable[[Sequence[str], str | None], Collection[str]]
+PRIVATE_LINE = "private to another project"
+
+
+class Browser:
+    """Reads one store within the spaces of one user and agent.
+
+    Args:
+        files: The files.
+        abstracts: Looks up one-line abstracts.
+        spaces: ``scope/space`` names that may be seen.
+        private_elsewhere: Tells what is private to other projects; listings do not say what that is about.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        abstracts: Abstracts,
+        spaces: Sequence[str],
+        private_elsewhere: PrivateElsewhere = lambda _uris, _project: (),
+    ) -> None:
+        self._files = files
+        self._abstracts = abstracts
+        self._spaces = frozenset(spaces)
+        self._private_elsewhere = private_elsewhere
+        self._project: str | None = None
+        self._strict = False
+
+    def seen_from(self, project: str | None, *, strict: bool = False) -> Browser:
+        """The same store as somebody sees it who works in a project.
+
+        Args:
+            project: The project; None is none.
+            strict: Whether what is private to other projects is absent, not only left unexplained: for a reader who
+                is not the owner's own hand.
+        """
+        browser = copy.copy(self)
+        browser._project = project
+        browser._strict = strict
+        return browser
+
+    def visible(self, uri: MemoryUri) -> MemoryUri:
+        """The URI itself, if it is in a space that may be seen.
+
+        Raises:
+            NotFound: If not; the same answer as for a file that does not exist.
+        """
+        if not self._may_see(uri):
+            raise _absent(uri)
+        return uri
+
+    def _may_see(self, uri: MemoryUri) -> bool:
+        inner = MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri
+        return len(inner.parts) < 2 or inner.space in self._spaces
+
+    def read(self, uri_text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
+        """Lines of one file.
+
+        Args:
+            uri_text: The file; ``…/messages.jsonl#12`` is line 12 of a session, ``…/logs/2026-05-07.md#12`` the entry
+                of a daily log that begins there.
+            offset: First line, 0-based.
+            limit: Number of lines; -1 is to the end.
+            limit_chars: Characters after which to stop at a line's end (a longer first line is cut).
+
+        Raises:
+            InvalidInput: If offset or limit is out of range.
+            NotFound: If there is no such file.
+        """
+        fragment = _FRAGMENT.fullmatch(uri_text)
+        if fragment is not None:
+            uri_text, line = fragment["uri"], int(fragment["line"])
+            whole = limit == -1 and offset == 0
+            limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
+            offset += line
+        check_range(offset, limit)
+        uri = self.visible(MemoryUri.parse(uri_text))
+        text = self._files.text(uri)
+        if text is not None and self._strict and is_elsewhere(uri, text, self._project):
+            raise _absent(uri)
+        if text is None:
+            if uri.parts and self._files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
+                raise NotFound(
+                    f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
+                )
+            if self._files.is_dir(uri):
+                raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
+            raise _absent(uri)
+        return page_of(str(uri), text, offset, limit, limit_chars)
+
+    def _entry_lines(self, uri_text: str, line: int) -> int:
+        """How many lines the message or the log's entry has that begins at a line."""
+        uri = self.visible(MemoryUri.parse(uri_text))
+        text = self._files.text(uri) if log_day(uri) is not None else None
+        return next((entry.lines for entry in entries(text or "") if entry.line == line), 1)
+
+    def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
+        """The memories that a memory relates to, the strongest relations first.
+
+        Those in other spaces, and those private to another project, are not named.
+        """
+        text = self._files.text(self.visible(uri)) if uri.name.endswith(".md") else None
+        relations = () if text is None else relations_in(parse(text).trailer or {})
+        ends = (self._end(relation) for relation in relations)
+        return tuple(sorted((end for end in ends if end is not None), key=lambda end: -end.strength))
+
+    def _end(self, relation: Relation) -> LinkedMemory | None:
+        """The other end of a relation as it is now; None where it may not be named."""
+        try:
+            uri = MemoryUri.parse(relation.uri)
+        except InvalidUri:
+            return None
+        if not self._may_see(uri):
+            return None
+        text = self._files.text(uri)
+        if text is None and uri.scope is not Scope.ARCHIVE:
+            archived = MemoryUri((Scope.ARCHIVE.value, *uri.parts))
+            text = self._files.text(archived)
+            uri = uri if text is None else archived
+        if text is None:
+            return LinkedMemory(str(uri), relation.relation, relation.strength, "", "gone", relation.at)
+        if is_elsewhere(uri, text, self._project):
+            return None
+        resting = "in use" if is_active(parse(text).trailer or {}) else "at rest"
+        return LinkedMemory(
+            str(uri),
+            relation.relation,
+            relation.strength,
+            self._abstract(uri, text),
+            "archived" if uri.scope is Scope.ARCHIVE else resting,
+            relation.at,
+        )
+
+    def _abstract(self, uri: MemoryUri, text: str) -> str:
+        """A memory's one line, by the catalog where it is indexed."""
+        return summary_line(self._abstracts([str(uri)]).get(str(uri)) or line_of(parse(text)), _LINKED_LINE_CHARS)
+
+    def ls(
+        self,
+        uri_text: str,
+        output: str = "agent",
+        abs_limit: int = 256,
+        show_all_hidden: bool = False,
+        node_limit: int = 1000,
+    ) -> Listings:
+        """Entries of one directory.
+
+        Raises:
+            NotFound: If there is no such directory.
+        """
+        return self.tree(uri_text, output, abs_limit, show_all_hidden, node_limit, 1)
+
+    def tree(
+        self,
+        uri_text: str = "viking://",
+        output: str = "agent",
+        abs_limit: int = 256,
+        show_all_hidden: bool = False,
+        node_limit: int = 1000,
+        level_limit: int = 3,
+    ) -> Listings:
+        """Everything below a directory, depth first.
+
+        Args:
+            uri_text: The directory.
+            output: ``agent`` adds abstracts; ``original`` leaves them out.
+            abs_limit: Characters of an abstract.
+            show_all_hidden: Also list ``.abstract.md`` and ``.overview.md``.
+            node_limit: Entries at most.
+            level_limit: Depth at most; 1 is the directory itself.
+
+        Raises:
+            InvalidInput: If an argument is out of range.
+            NotFound: If there is no such directory.
+        """
+        if output not in ("agent", "original"):
+            raise InvalidInput(f"output {output!r} is unknown.", hint='Use "agent" or "original".')
+        if abs_limit < 1 or node_limit < 1 or level_limit < 1:
+            raise InvalidInput("abs_limit, node_limit and level_limit start at 1.", hint="Leave them out for defaults.")
+        uri = self.visible(MemoryUri.parse(uri_text))
+        if uri.parts and not self._files.is_dir(uri):
+            if self._files.stat(uri) is not None:
+                raise InvalidInput(f"{str(uri)!r} is a file.", hint="Read it with read.")
+            raise _absent(uri)
+        entries = list(self._below(uri, show_all_hidden, level_limit))
+        if self._strict:
+            hidden = self._private(entries, self._project)
+            entries = [entry for entry in entries if entry.uri not in hidden]
+        shown = entries[:node_limit]
+        lines = self._lines(shown, abs_limit) if output == "agent" else {}
+        listings = tuple(
+            Listing(
+                uri=str(entry.uri) + ("/" if entry.is_dir else ""),
+                name=entry.uri.name,
+                is_dir=entry.is_dir,
+                size=0 if entry.is_dir else entry.stat.size_bytes,
+                updated_at=datetime.fromtimestamp(entry.stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds"),
+                abstract=lines.get(entry.uri, "") if output == "agent" else None,
+            )
+            for entry in shown
+        )
+        return Listings(listings, len(entries) - len(shown))
+
+    def _below(self, uri: MemoryUri, hidden: bool, levels: int) -> Iterator[Entry]:
+        for entry in self._files.entries(uri):
+            if entry.uri.name.startswith(".") and not hidden:
+                continue
+            if not self._may_see(entry.uri):
+                continue
+            yield entry
+            if entry.is_dir and levels > 1:
+                yield from self._below(entry.uri, hidden, levels - 1)
+
+    def _lines(self, entries: Sequence[Entry], limit: int) -> dict[MemoryUri, str]:
+        found = self._abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
+        private = self._private(entries, self._project)
+        lines: dict[MemoryUri, str] = {}
+        for entry in entries:
+            if entry.uri in private:
+                lines[entry.uri] = summary_line(PRIVATE_LINE, limit)
+                continue
+            text = self._directory_line(entry.uri) if entry.is_dir else found.get(str(entry.uri))
+            if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
+                text = self._files.text(entry.uri)
+                if text is not None:
+                    text = PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else line_of(parse(text))
+            lines[entry.uri] = summary_line(text or "", limit)
+        return lines
+
+    def _private(self, entries: Sequence[Entry], project: str | None) -> frozenset[MemoryUri]:
+        """Which files are private to another project: by the catalog, archived ones by what they say."""
+        files = {str(entry.uri): entry for entry in entries if not entry.is_dir}
+        found = {files[uri].uri for uri in self._private_elsewhere(list(files), project) if uri in files}
+        shelved = (entry.uri for entry in files.values() if entry.uri.scope is Scope.ARCHIVE)
+        return frozenset(found.union(uri for uri in shelved if is_elsewhere(uri, self._files.text(uri) or "", project)))
+
+    def _directory_line(self, uri: MemoryUri) -> str:
+        """The directory's L0 where there is one, else what it holds."""
+        stored = self._files.text(uri.child(ABSTRACT_NAME))
+        if stored is not None:
+            return abstract_line(stored)
+        inside = [
+            entry
+            for entry in self._files.entries(uri)
+            if not entry.uri.name.startswith(".") and self._may_see(entry.uri)
+        ]
+        private = self._private(inside, None)
+        inside = [entry for entry in inside if entry.uri not in private]
+        names = ", ".join(entry.uri.name.removesuffix(".md") for entry in inside[:_NAMES_SHOWN])
+        more = f", … ({len(inside)} in all)" if len(inside) > _NAMES_SHOWN else ""
+        return names + more
+
+
+def page_of(uri: str, text: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
+    """Lines of a text; the arguments are those of ``Browser.read``.
+
+    Raises:
+        InvalidInput: If offset or limit is out of range.
+    """
+    check_range(offset, limit)
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if offset > len(lines) or (offset == len(lines) and lines):
+        raise InvalidInput(
+            f"{uri!r} has {len(lines)} lines; there is no line {offset}.",
+            hint="Start at a smaller offset.",
+        )
+    end = len(lines) if limit == -1 else min(len(lines), offset + limit)
+    end = _within(lines, offset, end, limit_chars)
+    content = "\n".join(lines[offset:end])
+    if limit_chars is not None and len(content) > limit_chars:
+        cut = f" […line {offset} has {len(content)} characters; the resource {uri} holds it whole]"
+        content = content[: max(0, limit_chars - len(cut))] + cut
+    elif end == len(lines) and text.endswith("\n") and lines:
+        content += "\n"
+    return ReadResult(uri, content, offset, len(lines), end if end < len(lines) else None)
+
+
+def check_range(offset: int, limit: int) -> None:
+    """Refuse lines that no text has.
+
+    Raises:
+        InvalidInput: If offset or limit is out of range.
+    """
+    if offset < 0 or limit < -1:
+        raise InvalidInput(
+            f"offset {offset} and limit {limit} are out of range.",
+            hint="offset counts lines from 0; limit is a number of lines, or -1 for all.",
+        )
+
+
+def _within(lines: Sequence[str], start: int, end: int, limit_chars: int | None) -> int:
+    """The last line that still fits, at least one."""
+    if limit_chars is None:
+        return end
+    used = 0
+    for index in range(start, end):
+        used += len(lines[index]) + 1
+        if used > limit_chars:
+            return max(index, start + 1)
+    return end
+
+
+def _absent(uri: MemoryUri) -> NotFound:
+    return NotFound(f"there is nothing at {str(uri)!r}.", hint="Search with find, or list its parent with ls.")

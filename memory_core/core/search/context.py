@@ -1,0 +1,527 @@
+"""The context engine of one store: arguments as a caller gives them, in; a context pack, out.
+
+Checks what was asked, binds the search to the project at hand, and notes the retrieval once, not each search of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from memory_core.core.config import Config, RetrieveConfig
+from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.browse import Browser
+from memory_core.core.search.context_formats import (
+    Blocks,
+    Format,
+    Markdown,
+    Packing,
+    Piece,
+    SimulatedCalls,
+    SystemPrompt,
+    pack,
+)
+from memory_core.core.search.context_sources import Find, PieceReader, Spaces, procedural, recall, tools, tools_named
+from memory_core.core.search.find import Retriever
+from memory_core.core.store.ledger import Ledger
+from memory_core.core.store.usage import InjectionTable
+from memory_core.core.text.small_talk import is_small_talk
+from memory_core.core.text.tokens import count_tokens
+from memory_core.features.recall_trail import Insight
+
+FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
+
+#: Rows of a session beside URIs: that it was greeted with profile and directory, and that recall has begun.
+_GREETED, _RECALLED = "viking://#greeted", "viking://#recalled"
+_PROCEDURAL_LIMIT = 5
+#: Turns searched for each page, as several may be of one page.
+_TURNS_PER_PAGE = 4
+_HOT_LIMIT = 10
+_STANDING_LIMIT = 12
+#: Of joined messages the end is the question; search reads no more than this.
+_QUERY_CHARS = 8_000
+#: Share of the budget that the current input may take, and characters that a token of it may have.
+_INPUT_SHARE = 0.05
+_CHARS_PER_TOKEN = 8
+
+
+class Injections(Protocol):
+    """What each session was given, by URI with the digest of its text."""
+
+    def seen(self, session: str) -> dict[str, str]:
+        """Of one session."""
+        ...
+
+    def record(self, session: str, items: Mapping[str, str], at: str) -> None:
+        """Add to it."""
+        ...
+
+    def forget(self, session: str) -> None:
+        """Begin anew."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRequest:
+    """What context is for.
+
+    Attributes:
+        now: Aware.
+        project: Whose private memories may be shown.
+        query: What was asked outright; never blank.
+        said: The user's messages, oldest first; the last ones are the query where none is given.
+        session_id: The session's folder name; without one nothing is remembered between calls.
+        tools: Names of the tools at hand.
+        skill: Name of the skill at hand.
+        token_budget: Tokens of the whole text.
+        form: One of ``FORMATS``.
+        fresh: Whether the session's context was lost, so that everything may come again.
+    """
+
+    now: datetime
+    project: ProjectScope
+    query: str | None = None
+    said: tuple[str, ...] = ()
+    session_id: str | None = None
+    tools: tuple[str, ...] = ()
+    skill: str | None = None
+    token_budget: int = 4_000
+    form: str = "blocks"
+    fresh: bool = False
+
+    def questions(self, messages: int) -> list[str]:
+        """The query; else the last so many messages together, and the newest alone. Empty where there is nothing."""
+        if self.query is not None:
+            return [self.query]
+        joined = "\n".join(text for text in self.said[-messages:] if text.strip())
+        texts = (text[-_QUERY_CHARS:].replace("\x00", " ") for text in (joined, self.newest))
+        return list(dict.fromkeys(text for text in texts if text.strip()))
+
+    @property
+    def newest(self) -> str:
+        """What the user, or the agent, said last."""
+        return self.query if self.query is not None else next(iter(self.said[-1:]), "")
+
+
+#: Asked of each pack and its budget: a smaller budget, or None where the pack can be delivered.
+Fit = Callable[[ContextPack, int], int | None]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """Candidates of each part, best first, no URI twice; and what to tell the caller."""
+
+    parts: dict[str, list[Piece]]
+    notes: list[str]
+    taken: set[str]
+    known: Mapping[str, str]
+    repeated: int = 0
+
+    def pieces(self) -> Iterator[Piece]:
+        """All of them."""
+        for pieces in self.parts.values():
+            yield from pieces
+
+    def add(self, pieces: Iterable[Piece | None], *, again: bool = False, told: bool = True) -> None:
+        """Add what is there, not yet among them, and new to the session; ``told``: what is known is counted."""
+        for piece in pieces:
+            if piece is None or piece.uri in self.taken:
+                continue
+            self.taken.update((piece.uri, *(uri for uri, _ in piece.within)))
+            if not again and self.known.get(piece.uri) == _digest(piece.text):
+                self.repeated += told
+                continue
+            self.parts.setdefault(piece.kind, []).append(piece)
+
+
+class ContextBuilder:
+    """Builds context packs from one store.
+
+    Args:
+        browser: Reads files.
+        ledger: Names, counts, order of conversations.
+        registry: Memory types.
+        injections: What sessions were given.
+        config: Settings of ``retrieve``.
+        spaces: Whose memories.
+        is_small_talk: Tells a message that asks for no memory.
+    """
+
+    def __init__(
+        self,
+        browser: Browser,
+        ledger: Ledger,
+        registry: MemoryTypeRegistry,
+        injections: Injections,
+        config: RetrieveConfig,
+        spaces: Spaces,
+        is_small_talk: Callable[[str], bool] = lambda _text: False,
+    ) -> None:
+        self._browser = browser
+        self._ledger = ledger
+        self._registry = registry
+        self._injections = injections
+        self._config = config
+        self._spaces = spaces
+        self._is_small_talk = is_small_talk
+
+    def build(
+        self,
+        request: ContextRequest,
+        find: Find,
+        hot: Callable[[int], Sequence[str]] = lambda _limit: (),
+        standing: Callable[[int], Sequence[str]] = lambda _limit: (),
+        fit: Fit = lambda _pack, _budget: None,
+    ) -> ContextPack:
+        """Gather, pack, and note what the session was given.
+
+        Args:
+            request: What context is for.
+            find: Searches.
+            hot: The memories used most, at most so many; for a call that asks nothing.
+            standing: What holds whatever is asked, at most so many; for a session's first call.
+            fit: Asked of each pack; answers with a smaller budget until it can be delivered.
+
+        Raises:
+            InvalidInput: If the format is unknown or the query cannot be searched for.
+        """
+        if request.form not in FORMATS:
+            raise InvalidInput(f"format {request.form!r} is unknown.", hint=f"Use one of: {', '.join(FORMATS)}.")
+        session = request.session_id
+        seen = {} if session is None or request.fresh else self._injections.seen(session)
+        silent = self._config.intent_check and bool(request.newest) and self._is_small_talk(request.newest)
+        gathered = self._gather(request, find, hot, standing, seen, silent)
+        budget = request.token_budget
+        while True:
+            packing, result = self._packed(request, gathered.parts, budget)
+            result = replace(result, notes=_told(gathered, request.token_budget, budget))
+            smaller = fit(result, budget)
+            if smaller is None:
+                break
+            budget = smaller
+        if session is None:
+            return result
+        given = {piece.uri: piece for piece in packing.pieces if piece.kind != "directory"}
+        items = {piece.uri: _digest(piece.text) for piece in gathered.pieces() if piece.uri in given}
+        items |= {uri: _digest(text) for piece in given.values() if not piece.cut for uri, text in piece.within}
+        asked = not silent and bool(request.questions(self._config.query_messages))
+        started = {_GREETED: "", _RECALLED: ""} if asked else {_GREETED: ""}
+        try:
+            if request.fresh:
+                self._injections.forget(session)
+            self._injections.record(session, items | started, request.now.isoformat())
+        except (StoreBusy, StorageFailed) as error:
+            return replace(result, notes=(*result.notes, f"some of this may be given again: {error.message}"))
+        return result
+
+    def _gather(
+        self,
+        request: ContextRequest,
+        find: Find,
+        hot: Callable[[int], Sequence[str]],
+        standing: Callable[[int], Sequence[str]],
+        seen: Mapping[str, str],
+        silent: bool,
+    ) -> _Gathered:
+        reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
+        gathered = _Gathered({}, [], set(), seen)
+        gathered.add(reader.profile(), told=False)
+        gathered.taken.add(reader.profile_uri)
+        if _GREETED not in seen:
+            gathered.add(reader.directory(), again=True)
+        _at_hand(request, reader, find, gathered)
+        if silent:
+            gathered.notes.append("small talk: nothing was recalled")
+            return gathered
+        first = _RECALLED not in seen if request.session_id is not None else request.query is None
+        if first:
+            gathered.add([reader.rolling_summary(request.now)], told=False)
+            gathered.add(reader.daily_logs(request.now.date(), self._config.daily_log_days))
+        if request.questions(self._config.query_messages):
+            self._recall(request, reader, find, gathered, first)
+        else:
+            gathered.add(reader.memory(uri) for uri in hot(_HOT_LIMIT))
+        if first:
+            gathered.add(reader.memory(uri) for uri in standing(_STANDING_LIMIT))
+            gathered.add(reader.recent(request.session_id, self._config.recent_pages))
+        return gathered
+
+    def _recall(
+        self, request: ContextRequest, reader: PieceReader, find: Find, gathered: _Gathered, first: bool
+    ) -> None:
+        """Memories and pages of conversations for a question; at a session's start also lessons, cases and skills."""
+        config = self._config
+        opening = first and config.implicit_recall
+        found = recall(
+            find,
+            request.questions(config.query_messages),
+            config.top_k_knowledge,
+            config.retrieval_queue_capacity * _TURNS_PER_PAGE,
+            None if request.fresh else request.session_id,
+        )
+        hits = [hit for hit in found.knowledge if hit.score >= config.knowledge_threshold]
+        if opening and request.query is None:
+            hits = [hit for hit in hits if hit.uri != reader.profile_uri][: config.implicit_recall_top_k]
+        if opening:
+            learned = procedural(find, found.question, _PROCEDURAL_LIMIT)
+            hits += [hit for hit in learned if hit.score >= config.knowledge_threshold]
+        gathered.add(reader.memory(hit.uri, hit) for hit in hits)
+        gathered.add(
+            reader.pages(
+                found.turns,
+                config.top_sessions,
+                config.retrieval_queue_capacity,
+                config.segment_similarity_threshold,
+                config.page_similarity_threshold,
+            )
+        )
+        gathered.notes += found.notes
+
+    def _packed(
+        self, request: ContextRequest, candidates: Mapping[str, Sequence[Piece]], budget: int
+    ) -> tuple[Packing, ContextPack]:
+        form, overhead = self._format(request, budget)
+        packing = pack(candidates, budget - overhead, form)
+        pieces = packing.pieces
+        plain = Blocks() if isinstance(form, Blocks) else form
+        kinds = dict.fromkeys(piece.kind for piece in pieces)
+        messages = form.messages(pieces)
+        result = ContextPack(
+            parts=tuple(_part(kind, [piece for piece in pieces if piece.kind == kind], plain) for kind in kinds),
+            text=form.text(pieces),
+            tokens=form.tokens(pieces),
+            left_out=packing.left_out,
+            messages=None if messages is None else tuple(messages),
+        )
+        return packing, result
+
+    def _format(self, request: ContextRequest, budget: int) -> tuple[Format, int]:
+        """The format, and what it costs whatever is packed."""
+        if request.form == "text":
+            return Markdown(), 0
+        if request.form == "system":
+            return SystemPrompt(), 0
+        if request.form == "blocks":
+            blocks = Blocks(_ending(request.newest, int(budget * _INPUT_SHARE)))
+            return blocks, blocks.input_tokens
+        question = next(iter(request.questions(1)), "")
+        return SimulatedCalls("anthropic" if request.form == "messages-anthropic" else "openai", question), 0
+
+
+def _told(gathered: _Gathered, asked_tokens: int, packed_tokens: int) -> tuple[str, ...]:
+    """The notes of a pack."""
+    notes = list(gathered.notes)
+    if gathered.repeated:
+        notes.append(f"given in this session before and left out: {gathered.repeated}; fresh=true gives all again")
+    if packed_tokens < asked_tokens:
+        notes.append(f"packed for {packed_tokens} tokens, not {asked_tokens}: more could not be delivered")
+    return tuple(notes)
+
+
+def _at_hand(request: ContextRequest, reader: PieceReader, find: Find, gathered: _Gathered) -> None:
+    """What is known of the skill and the tools at hand."""
+    if request.skill is not None:
+        uri = reader.named("skills", request.skill)
+        if uri is None:
+            gathered.notes.append(f"nothing is remembered of the skill {request.skill[:80]!r} yet")
+        else:
+            gathered.add([reader.memory(uri, kind="skill")])
+    unknown: list[str] = []
+    for name in request.tools:
+        uri = reader.named("tools", name)
+        if uri is None:
+            unknown.append(name)
+        else:
+            gathered.add([reader.memory(uri, kind="tools")])
+    if unknown:
+        hits = tools_named(unknown, tools(find, unknown))
+        gathered.add(reader.memory(hit.uri, hit, kind="tools") for hit in hits)
+
+
+def _part(kind: str, pieces: Sequence[Piece], form: Format) -> ContextPart:
+    items = tuple(ContextItem(piece.uri, piece.score, piece.cut) for piece in pieces)
+    return ContextPart(kind, form.text(pieces), items, form.tokens(pieces))
+
+
+def _ending(text: str, tokens: int) -> str:
+    """The end of a message, which is what it comes to; at most so many tokens."""
+    shown = " ".join(text.replace("\x00", " ").split())
+    if len(shown) <= tokens * _CHARS_PER_TOKEN and count_tokens(shown) <= tokens:
+        return shown
+    shown = shown[-tokens * _CHARS_PER_TOKEN :]
+    while count_tokens(shown) >= tokens > 0:
+        shown = shown[max(1, len(shown) // 8) :]
+    return f"…{shown}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+LEAST_TOKENS, MOST_TOKENS = 200, 10_000
+_TOOLS_LIMIT = 100
+_NAME_CHARS = 200
+
+
+class ContextEngine:
+    """Retrieves context from one store.
+
+    Args:
+        config: Settings.
+        ledger: Names, counts, and what sessions were given.
+        registry: Memory types.
+        browser: Reads files.
+        retriever: Searches.
+        insight: Keeps the trail, and knows the memories used most.
+        traces: Whether it is kept what sessions are given.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ledger: Ledger,
+        registry: MemoryTypeRegistry,
+        browser: Browser,
+        retriever: Retriever,
+        insight: Insight,
+        *,
+        traces: bool = True,
+    ) -> None:
+        self._config = config
+        self._retriever = retriever
+        self._insight = insight
+        spaces = Spaces(config.user_space, config.agent_space)
+        self._sessions = spaces.sessions
+        self._builder = ContextBuilder(
+            browser,
+            ledger,
+            registry,
+            _Given(ledger.injections, config.user_space, kept=traces),
+            config.retrieve,
+            spaces,
+            is_small_talk,
+        )
+
+    def retrieve(
+        self,
+        query: str | None = None,
+        *,
+        messages: Sequence[Any] | None = None,
+        session_id: str | None = None,
+        tool: str | Sequence[str] | None = None,
+        skill: str | None = None,
+        token_budget: int | None = None,
+        format: str = "blocks",
+        fresh: bool = False,
+        project: ProjectScope,
+        now: datetime | None = None,
+        fit: Fit = lambda _pack, _budget: None,
+    ) -> ContextPack:
+        """Context for an agent's next step, inside a token budget; see ``Memory.retrieve``."""
+        started = time.perf_counter()
+        moment = now or datetime.now().astimezone()  # days of logs are those of the clock on the wall
+        request = ContextRequest(
+            now=moment,
+            query=query if query and query.strip() else None,
+            said=_said(messages),
+            session_id=None if session_id is None else self._session(session_id),
+            tools=_names(tool),
+            skill=None if skill is None else _name(skill, "skill"),
+            token_budget=_budget(self._config.retrieve.token_budget if token_budget is None else token_budget),
+            form=format,
+            fresh=fresh,
+            project=project,
+        )
+
+        def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
+            return self._retriever.find(query, limit=limit, filter=filter, now=now, project=project)
+
+        def hot(limit: int) -> list[str]:
+            return [memory.uri for memory in self._insight.hot(None, project)][:limit]
+
+        def holding(limit: int) -> list[str]:
+            return self._insight.standing(limit, project, now)
+
+        pack = self._builder.build(request, find, hot, holding, fit)
+        self._insight.note(
+            "retrieve",
+            next(iter(request.questions(self._config.retrieve.query_messages)), ""),
+            [(item.uri, item.score or 0.0) for part in pack.parts if part.kind != "directory" for item in part.items],
+            milliseconds=1_000 * (time.perf_counter() - started),
+            session_id=request.session_id,
+            project=project.current,
+            now=now,
+        )
+        return pack
+
+    def _session(self, session_id: str) -> str:
+        """The session's folder name."""
+        if "/" in session_id or not session_id.strip():
+            raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
+        self._insight.check_name("session_id", session_id)
+        return MemoryUri.parse(f"{self._sessions}/{session_id}").name
+
+
+class _Given:
+    """What one user's sessions were given before; another user's of the same name are other sessions.
+
+    Args:
+        table: Where it is kept.
+        user_space: Whose sessions.
+        kept: Whether anything is added to it.
+    """
+
+    def __init__(self, table: InjectionTable, user_space: str, *, kept: bool) -> None:
+        self._table = table
+        self._space = user_space
+        self._kept = kept
+
+    def seen(self, session: str) -> dict[str, str]:
+        """What a session was given, while that was kept."""
+        return self._table.seen(f"{self._space}/{session}")
+
+    def record(self, session: str, items: Mapping[str, str], at: str) -> None:
+        """Note what it is given now."""
+        if self._kept:
+            self._table.record(f"{self._space}/{session}", items, at)
+
+    def forget(self, session: str) -> None:
+        """Let everything be given again."""
+        if self._kept:
+            self._table.forget(f"{self._space}/{session}")
+
+
+def _said(messages: Sequence[Any] | None) -> tuple[str, ...]:
+    if not messages:
+        return ()
+    return tuple(message.text for message in parse_messages(messages) if message.role == "user")
+
+
+def _names(tool: str | Sequence[str] | None) -> tuple[str, ...]:
+    given = [tool] if isinstance(tool, str) else list(tool or ())
+    if len(given) > _TOOLS_LIMIT:
+        raise InvalidInput(f"{len(given)} tools are too many.", hint=f"Name the {_TOOLS_LIMIT} that matter.")
+    return tuple(dict.fromkeys(_name(name, "tool") for name in given))
+
+
+def _name(name: str, argument: str) -> str:
+    if not name.strip() or len(name) > _NAME_CHARS or "\x00" in name:
+        raise InvalidInput(f"{argument} is no name.", hint=f"Give a name of 1 to {_NAME_CHARS} characters.")
+    return name.strip()
+
+
+def _budget(tokens: int) -> int:
+    if not LEAST_TOKENS <= tokens <= MOST_TOKENS:
+        raise InvalidInput(
+            f"token_budget {tokens} is out of range.", hint=f"Use {LEAST_TOKENS} to {MOST_TOKENS:,} tokens."
+        )
+    return tokens

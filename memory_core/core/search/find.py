@@ -1,0 +1,351 @@
+"""``find``: candidates by words, by meaning and by what is named exactly, ranked, and none where nothing is relevant.
+
+Brings the index up to date first, so that what any process committed a moment ago is found. Never writes a
+memory file, and never shows what is private to another project. Without vectors (no model, or not ready in time)
+it answers by words and says so.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from memory_core.core.config import Config
+from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
+from memory_core.core.index import search_rows
+from memory_core.core.index.catalog import Entry
+from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
+from memory_core.core.index.indexer import Indexer
+from memory_core.core.index.tokenizer import distinct_words, query_terms, says_something
+from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.results import FindResult, Hit, Similar
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sought
+from memory_core.core.search.fusion import jaccard
+from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
+from memory_core.core.store.ledger import Ledger
+from memory_core.core.text.normalization import simplified
+from memory_core.core.text.time_expressions import TimeSpan, time_spans
+
+if TYPE_CHECKING:
+    from memory_core.core.index.encoder import Embedder, Reranker, Scale, Vectors
+
+
+#: Longer texts are messages rather than questions. A Chinese character says as much as three letters.
+_LIMIT_LETTERS = 120
+_CHINESE = re.compile("[\u3400-\u9fff]")
+_ZH_FIRST = re.compile("我们|咱们|我")
+_EN_FIRST = re.compile(r"\b(?:I|me|we|us)\b")
+_EN_FIRST_OWN = re.compile(r"\b(?:my|mine|our|ours)\b", re.IGNORECASE)
+_EN_THIRD = re.compile(r"\b(?:the )?user\b", re.IGNORECASE)
+_EN_THIRD_OWN = re.compile(r"\b(?:the )?user['’]s\b", re.IGNORECASE)
+
+
+def other_person(question: str) -> str | None:
+    """``question`` about the user if it is asked in the first person, in the first if it is about the user.
+
+    Returns:
+        None for long texts, and where neither person is named.
+    """
+    if len(question) + 2 * len(_CHINESE.findall(question)) > _LIMIT_LETTERS:
+        return None
+    third = _to_third(question)
+    changed = third if third != question else _to_first(question)
+    return changed if changed != question else None
+
+
+def _to_third(question: str) -> str:
+    if _CHINESE.search(question):
+        return _ZH_FIRST.sub("用户", question)
+    return _EN_FIRST_OWN.sub("the user's", _EN_FIRST.sub("the user", question))
+
+
+def _to_first(question: str) -> str:
+    if "用户" in question:
+        return question.replace("用户", "我")
+    return _EN_THIRD.sub("I", _EN_THIRD_OWN.sub("my", question))
+
+
+_LIMIT = 100
+_QUERY_LIMIT_CHARS = 20_000
+_EMBEDDED_QUERY_CHARS = 2_000
+_TIMED_QUERY_CHARS = 2_000
+_QUERY_VECTORS = 256
+_SIMILAR_CHARS = 1_000
+_SIMILAR_TERMS = 6
+_MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
+#: Share of words in common from which a receipt names the neighbour.
+_SIMILAR_FROM = 0.5
+#: Fields of a filter that asks for what is otherwise left out.
+_STANDINGS = ("active", "expires_at")
+_EVERYWHERE = ProjectScope()
+
+
+class Retriever:
+    """Searches one store within the given spaces.
+
+    Args:
+        indexer: Words, vectors and the catalog.
+        ledger: Access statistics.
+        spaces: ``scope/space`` names that may be seen.
+        config: Defaults and waiting times.
+        reranker: Judges the best hits again; None leaves them as they are.
+    """
+
+    def __init__(
+        self,
+        indexer: Indexer,
+        ledger: Ledger,
+        spaces: Sequence[str],
+        config: Config,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._indexer = indexer
+        self._catalog = indexer.catalog
+        self._ledger = ledger
+        self._spaces = tuple(spaces)
+        self._config = config
+        self._candidates = CandidateSearch(indexer, spaces, config.search.cached_queries)
+        self._reranker = reranker
+        self._vectors: RecentCache[tuple[str, str], Vectors] = RecentCache(_QUERY_VECTORS)
+
+    def find(
+        self,
+        query: str,
+        target_uri: str = "",
+        limit: int = 10,
+        score_threshold: float | None = None,
+        filter: Mapping[str, Any] | None = None,
+        rank: str | None = None,
+        now: datetime | None = None,
+        project: ProjectScope = _EVERYWHERE,
+    ) -> FindResult:
+        """The best ``limit`` hits of all kinds together.
+
+        Args:
+            query: A question or key words.
+            target_uri: Only files at or below it.
+            limit: 1 to 100.
+            score_threshold: Leave out hits below it, in [0, 1].
+            filter: See ``index.filter``.
+            rank: relevance, balanced, decay or weighted; None means the setting.
+            now: Time that ages count from, and that "yesterday" is seen from; default the clock's, in local time.
+            project: The project that is preferred, or searched alone.
+
+        Raises:
+            InvalidInput: If an argument is wrong.
+        """
+        rank = rank or self._config.search.rank
+        _check(query, limit, score_threshold, rank)
+        given = [compile_filter(filter), _below(target_uri)]
+        behind = self._indexer.follow()
+        notes = [] if behind is None else [behind.note()]
+        vectors = self._meaning(query, notes)
+        now = now or datetime.now().astimezone()
+        spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
+        ranking = Ranking(
+            rank=rank,
+            limit=limit,
+            score_threshold=score_threshold,
+            floor=self._config.search.floor,
+            project=project.current,
+            time_only=bool(spans) and not says_something(_without(query, spans)),
+            rate_per_day=self._config.search.decay_lambda,
+        )
+        lookup = Lookup(
+            self._catalog.entries if mentions(filter, _STANDINGS) else partial(self._in_use, now),
+            self._ledger.usage_table.usage,
+            lambda uris: self._catalog.voices(uris, every([in_use(now), self._not_private(project)])),
+            self._judge(query, notes),
+        )
+        with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
+            seen = every([*given, self._seen(project)])
+            found = self._candidates.gather(Sought(query, vectors, seen, limit, spans))
+            kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
+        if vectors and self._indexer.vectors.trouble is not None:
+            notes.append("the vector server is not used for now; nearness in meaning was computed here, exactly")
+            self._indexer.wake()
+        if not kept:
+            notes.append(_nothing(score_threshold, any(given), project))
+        return FindResult(
+            memories=_group(kept, "memory"),
+            resources=_group(kept, "resource"),
+            skills=_group(kept, "skill"),
+            notes=tuple(notes),
+            cached=found.cached,
+        )
+
+    def similar(self, uris: Sequence[str], limit: int = 3, project: ProjectScope = _EVERYWHERE) -> tuple[Similar, ...]:
+        """Stored memories that share most of their words with the given new ones; never themselves.
+
+        By words alone, so that a commit neither waits for the model nor depends on one.
+
+        Returns:
+            At most ``limit``, nearest first; the score is the Jaccard index of their distinct words.
+        """
+        found: dict[str, float] = {}
+        with self._catalog.reading() as connection:
+            scopes, seen = self._catalog.scope_terms(self._spaces), self._seen(project)
+            for uri in uris:
+                text = self._catalog.own_text(uri)[:_SIMILAR_CHARS]
+                terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
+                for other, own in search_rows.sharing(connection, terms, scopes, limit + len(uris) + 2, seen):
+                    if other not in uris:
+                        score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
+                        found[other] = max(found.get(other, 0.0), round(score, 3))
+        best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
+
+    @property
+    def near_from(self) -> float:
+        """The score from which ``near`` means that two texts may be about the same thing."""
+        embedder = self._indexer.embedder
+        return _SIMILAR_FROM if embedder is None or not embedder.ready() else embedder.scale.near
+
+    def near(
+        self, texts: Sequence[str], limit: int = 5, project: ProjectScope = _EVERYWHERE
+    ) -> list[tuple[Similar, ...]]:
+        """Stored memories that are near each text in meaning or in words; turns of conversations are left out.
+
+        Returns:
+            For each text at most ``limit``, nearest first; the score is the cosine, or the Jaccard index of the
+            distinct words where that is more or there is no vector.
+        """
+        self._indexer.follow()
+        return [self._near(text[:_SIMILAR_CHARS], limit, project) if text.strip() else () for text in texts]
+
+    def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
+        vectors = self._meaning(text, [])
+        with self._catalog.reading():
+            condition = every([compile_filter(_MEMORIES), self._seen(project)])
+            evidence = self._candidates.gather(Sought(text, vectors, condition, limit)).evidence
+            nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
+                : 2 * limit
+            ]
+            entries = self._in_use(datetime.now(UTC), [item.document for item in nearest])
+            owns = self._catalog.texts(list(entries))
+        words = distinct_words(text)
+        scored: dict[str, float] = {}
+        for item in nearest:
+            if item.document in entries:
+                shared = jaccard(words, distinct_words(owns[item.document][:_SIMILAR_CHARS]))
+                scored[entries[item.document].uri] = round(max(item.candidate.cosine or 0.0, shared), 3)
+        best = sorted(scored.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(Similar(uri, score) for uri, score in best[:limit])
+
+    def _in_use(self, now: datetime, documents: Sequence[int]) -> dict[int, Entry]:
+        """Documents by id, without those that were put to rest or are past their time."""
+        at = utc(now.isoformat()) or ""
+        return {number: entry for number, entry in self._catalog.entries(documents).items() if entry.in_use(at)}
+
+    def _meaning(self, query: str, notes: list[str]) -> tuple[Vectors, ...]:
+        """The query's vectors, one for each way to put it; none where words alone must do, with a note why."""
+        embedder = self._indexer.embedder
+        if embedder is None:
+            return ()
+        wait_seconds = self._config.embedding.wait_seconds
+        deadline = time.monotonic() + wait_seconds
+        if not embedder.ready(wait_seconds):
+            reason = embedder.failure or "the embedding model is not ready; ask again in a moment"
+            notes.append(f"searched by words only: {reason}")
+            return ()
+        text = simplified(query[-_EMBEDDED_QUERY_CHARS:])
+        try:
+            if self._indexer.embed_waiting(deadline):  # how many wait is not said: some are other users'
+                notes.append("not everything is searched by meaning yet, the rest by words; ask again in a moment")
+            return tuple(self._vector(way, embedder) for way in (text, other_person(text)) if way is not None)
+        except EmbeddingFailed as error:
+            notes.append(f"searched by words only: {error.message}")
+            return ()
+
+    def _vector(self, text: str, embedder: Embedder) -> Vectors:
+        key = (embedder.fingerprint, text)
+        vector = self._vectors.get(key)
+        if vector is None:
+            vector = embedder.embed_query(text)
+            self._vectors.put(key, vector)
+        return vector
+
+    def _judge(self, query: str, notes: list[str]) -> Judge | None:
+        """The cross-encoder's opinion, if there is one and it is loaded."""
+        reranker = self._reranker
+        if reranker is None:
+            return None
+        if not reranker.ready():
+            notes.append(f"not reranked: {reranker.failure or 'the cross-encoder is still loading'}")
+            return None
+
+        def scores(documents: Sequence[int]) -> list[float]:
+            texts = self._catalog.texts(documents)
+            try:
+                return reranker.scores(query, [texts.get(document, "") for document in documents])
+            except EmbeddingFailed as error:
+                notes.append(f"not reranked: {error.message}")
+                return []
+
+        return Judge(scores, self._config.search.rerank_candidates)
+
+    def _scale(self, vectors: Sequence[Vectors]) -> Scale | None:
+        embedder = self._indexer.embedder
+        return None if embedder is None or not vectors else embedder.scale
+
+    def _seen(self, project: ProjectScope) -> Condition | None:
+        """What keeps other projects' memories out; None where there is nothing to keep out."""
+        if project.only:
+            return Condition("d.project IS ?", (project.current,))
+        return self._not_private(project)
+
+    def _not_private(self, project: ProjectScope) -> Condition | None:
+        """What keeps out that is private to other projects; None where nothing is."""
+        if self._catalog.holds_private(project.current):
+            elsewhere = private_elsewhere(project.current)
+            return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
+        return None
+
+
+def _check(query: str, limit: int, score_threshold: float | None, rank: str) -> None:
+    if not query.strip() or "\x00" in query:
+        raise ContentRejected("the query is blank or holds NUL.", hint="Ask a question or give key words.")
+    if len(query) > _QUERY_LIMIT_CHARS:
+        raise InvalidInput(f"the query has {len(query)} characters.", hint=f"Ask in at most {_QUERY_LIMIT_CHARS}.")
+    if not 1 <= limit <= _LIMIT:
+        raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {_LIMIT}.")
+    if score_threshold is not None and not 0.0 <= score_threshold <= 1.0:
+        raise InvalidInput(f"score_threshold {score_threshold} is out of range.", hint="Use 0 to 1.")
+    if rank not in RANKS:
+        raise InvalidInput(f"rank {rank!r} is unknown.", hint=f"Use one of: {', '.join(RANKS)}.")
+
+
+def _below(target_uri: str) -> Condition | None:
+    if not target_uri:
+        return None
+    uri = MemoryUri.parse(target_uri)
+    if not uri.parts:
+        return None
+    # Everything below shares the prefix "uri/"; "0" is the character after "/".
+    return Condition("(d.uri = ? OR (d.uri >= ? AND d.uri < ?))", (str(uri), f"{uri}/", f"{uri}0"))
+
+
+def _without(query: str, spans: Sequence[TimeSpan]) -> str:
+    """The query without the words that name a time."""
+    for span in spans:
+        query = query.replace(span.text, " ")
+    return query
+
+
+def _group(hits: Sequence[Hit], context_type: str) -> tuple[Hit, ...]:
+    return tuple(hit for hit in hits if hit.context_type == context_type)
+
+
+def _nothing(score_threshold: float | None, filtered: bool, project: ProjectScope) -> str:
+    if score_threshold is not None:
+        return f"nothing relevant scores {score_threshold:g} or more; lower score_threshold, or look around with tree"
+    if project.only:
+        return f"nothing relevant belongs to the project {project.current}; search without it, or look around with tree"
+    if filtered:
+        return "nothing relevant within the filter or target_uri; search without them, or look around with tree"
+    return "nothing relevant is stored; try other words, or look around with tree"

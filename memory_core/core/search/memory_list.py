@@ -1,0 +1,339 @@
+"""The list of memories as a person looks through it: filtered, sorted, page by page, with what each was used.
+
+Straight from the catalog, with the counts of the ledger; no file is opened, so ten thousand memories are listed in
+milliseconds. What is private to another project than the one somebody looks from is named without what it says, as
+``ls`` does, and no word of it is looked for. Reads only, and counts as no use.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from memory_core.core.errors import InvalidInput
+from memory_core.core.index.catalog import Catalog
+from memory_core.core.index.documents import Document
+from memory_core.core.index.filter import Condition, compile_filter, every, in_use, private_elsewhere, utc
+from memory_core.core.memory.memory import parse, summary_line
+from memory_core.core.memory.metadata import CONTESTING, confidence_in, is_active, outdoes, read_moment, relations_in
+from memory_core.core.memory.results import Rival
+from memory_core.core.memory.uri import SCHEME
+from memory_core.core.search.browse import PRIVATE_LINE
+from memory_core.core.search.ranking import RATE_PER_DAY, decay
+from memory_core.core.store.usage import Usage, UsageTable
+
+_LINE_CHARS = 160
+_SHOWN = 2
+
+
+def rivals_in(meta: Mapping[str, Any], read: Callable[[str], str]) -> tuple[Rival, ...]:
+    """The memories in use that say otherwise and were written later, the weightiest first.
+
+    Args:
+        meta: The contested memory's trailer.
+        read: Gives the text of a memory; empty where it is gone or may not be named.
+    """
+    found: dict[str, Rival] = {}
+    own = str(meta.get("updated_at") or "")
+    for relation in relations_in(meta):
+        if relation.relation not in CONTESTING or relation.uri in found:
+            continue
+        file = parse(read(relation.uri))
+        other = file.trailer or {}
+        said = other.get("updated_at")
+        if not isinstance(said, str) or not is_active(other):
+            continue
+        if not outdoes(relation.relation, said, confidence_in(other), own, confidence_in(meta)):
+            continue
+        given = other.get("abstract")
+        line = summary_line(given if isinstance(given, str) and given.strip() else file.body, _LINE_CHARS)
+        found[relation.uri] = Rival(
+            relation.uri, relation.relation, relation.strength, confidence_in(other), line, said
+        )
+    return tuple(sorted(found.values(), key=lambda rival: (-rival.strength * rival.confidence, rival.uri)))
+
+
+def with_rivals(text: str, rivals: Iterable[Rival]) -> str:
+    """A memory's text, and below it what contradicts it, so that nobody reads the one without the other."""
+    lines = [
+        f"[{rival.verb} a newer memory{f' of {rival.updated_at[:10]}' if rival.updated_at else ''}: "
+        f"{summary_line(rival.abstract, _LINE_CHARS)}]"
+        for rival in list(rivals)[:_SHOWN]
+    ]
+    return "\n".join([text, *lines])
+
+
+Order = Literal["updated", "created", "importance", "accesses", "name"]
+LIMIT_MOST = 500
+_WORDS_CHARS = 500
+#: Each is looked for in every text.
+_WORDS_MOST = 24
+_SECONDS_PER_DAY = 86_400.0
+_ORDERS: Mapping[str, str] = {
+    "updated": "d.updated_at DESC, d.uri",
+    "created": "d.created_at DESC, d.uri",
+    "importance": "d.salience DESC, d.updated_at DESC, d.uri",
+    "name": "d.name COLLATE NOCASE, d.uri",
+    "accesses": "d.updated_at DESC, d.uri",
+}
+_COLUMNS = (
+    "d.uri, d.name, d.memory_type, d.context_type, d.abstract, d.category, d.tags, d.project, d.private, d.salience, "
+    "d.confidence, d.active, d.pinned, d.expires_at, d.created_at, d.updated_at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilter:
+    """Which memories are listed, and in which order.
+
+    Attributes:
+        memory_type: Only of this type; ``context_type`` and ``category`` likewise.
+        project: Only of this project, which is also the one that somebody looks from.
+        importance_min: Least salience, in [0, 1]; ``importance_max`` likewise.
+        updated_after: ISO date or time from which on they were changed; ``updated_before`` up to which, included.
+        pinned: Whether they are pinned.
+        active: Whether they are in use: neither at rest nor past their time.
+        words: Each of these stands in the name, the line or the text, whatever its case.
+        sort: Newest, weightiest or most used first; names in order.
+        limit: 1 to 500.
+        offset: Of the first.
+    """
+
+    memory_type: str | None = None
+    context_type: str | None = None
+    category: str | None = None
+    project: str | None = None
+    importance_min: float | None = None
+    importance_max: float | None = None
+    updated_after: str | None = None
+    updated_before: str | None = None
+    pinned: bool | None = None
+    active: bool | None = None
+    words: str = ""
+    sort: Order = "updated"
+    limit: int = 50
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySummary:
+    """One memory in a list.
+
+    Attributes:
+        uri: Where it is.
+        name: What it is called.
+        context_type: ``memory``, ``skill`` or ``resource``.
+        abstract: What it says, in a line.
+        expires_at: From when it no longer holds; None is never.
+        accesses: How often it was read or found near the top; ``last_access`` when last.
+        decay: What age leaves of it, in (0, 1], since its last access, else its last change.
+    """
+
+    uri: str
+    name: str
+    memory_type: str
+    context_type: str
+    abstract: str
+    category: str | None
+    tags: tuple[str, ...]
+    project: str | None
+    private: bool
+    salience: float
+    confidence: float
+    active: bool
+    pinned: bool
+    expires_at: str | None
+    created_at: str | None
+    updated_at: str | None
+    accesses: int = 0
+    last_access: str | None = None
+    decay: float = 1.0
+
+    @property
+    def path(self) -> str:
+        """The URI without its scheme."""
+        return self.uri.removeprefix(SCHEME)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        members: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        return {**members, "path": self.path, "tags": list(self.tags)}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    """Some of the memories that meet a filter; ``total`` counts all of them."""
+
+    entries: tuple[EntrySummary, ...]
+    total: int
+
+
+class Catalogue:
+    """The memories of one user and agent as a list.
+
+    Args:
+        catalog: What is indexed.
+        usage: What was used.
+        spaces: ``scope/space`` names that may be seen.
+        rate_per_day: Of decay, > 0.
+    """
+
+    def __init__(
+        self, catalog: Catalog, usage: UsageTable, spaces: Sequence[str], rate_per_day: float = RATE_PER_DAY
+    ) -> None:
+        self._catalog = catalog
+        self._usage = usage
+        self._spaces = tuple(space for space in spaces if not space.startswith("session/"))
+        self._rate = rate_per_day
+
+    def entries(self, wanted: EntryFilter, now: datetime | None = None) -> EntryPage:
+        """The memories that meet a filter.
+
+        Raises:
+            InvalidInput: If the filter is out of range.
+        """
+        if not 1 <= wanted.limit <= LIMIT_MOST or wanted.offset < 0 or len(wanted.words) > _WORDS_CHARS:
+            raise InvalidInput(
+                "limit, offset or words is out of range.",
+                hint=f"limit is 1 to {LIMIT_MOST}, offset starts at 0, words have at most {_WORDS_CHARS} characters.",
+            )
+        if len(_distinct(wanted.words)) > _WORDS_MOST:
+            raise InvalidInput(f"more than {_WORDS_MOST} words are looked for.", hint="Give fewer, or use search.")
+        now = now or datetime.now(UTC)
+        condition = self._condition(wanted, now)
+        hidden = private_elsewhere(wanted.project)
+        with self._catalog.reading() as connection:
+            order = _ORDERS[wanted.sort]
+            chosen = ""
+            used: dict[str, Usage] = {}
+            limits: tuple[Any, ...] = (wanted.limit, wanted.offset)
+            if wanted.sort == "accesses":
+                found = connection.execute(
+                    f"SELECT d.uri FROM documents d WHERE {condition.sql} ORDER BY {order}", condition.parameters
+                )
+                everything = [uri for (uri,) in found]
+                total = len(everything)
+                uris, used = self._most_used(everything, wanted)
+                chosen = " AND d.uri IN (SELECT value FROM json_each(?))"
+                limits = (json.dumps(uris), wanted.limit, 0)
+            else:
+                counted = connection.execute(
+                    f"SELECT count(*) FROM documents d WHERE {condition.sql}", condition.parameters
+                )
+                total = int(counted.fetchone()[0])
+            rows = connection.execute(
+                f"SELECT {_COLUMNS}, {hidden.sql} FROM documents d WHERE {condition.sql}{chosen} "
+                f"ORDER BY {order} LIMIT ? OFFSET ?",
+                (*hidden.parameters, *condition.parameters, *limits),
+            ).fetchall()
+        used = used or self._usage.usage(row[0] for row in rows)
+        entries = [self._entry(row, used.get(row[0]), now) for row in rows]
+        if wanted.sort == "accesses":
+            entries.sort(key=lambda entry: -entry.accesses)  # stable: equals stay newest first
+        return EntryPage(tuple(entries), total)
+
+    def summary(self, document: Document, now: datetime | None = None) -> EntrySummary:
+        """One memory as the list would show it, from its text as it is now."""
+        row = (
+            str(document.uri),
+            document.name,
+            document.memory_type,
+            document.context_type,
+            document.abstract,
+            document.category,
+            json.dumps(document.tags, ensure_ascii=False),
+            document.project,
+            document.private,
+            document.salience,
+            document.confidence,
+            document.active,
+            document.pinned,
+            None if document.expires_at is None else document.expires_at.isoformat(),
+            utc(document.created_at),
+            utc(document.updated_at),
+            False,
+        )
+        return self._entry(row, self._usage.usage([row[0]]).get(row[0]), now or datetime.now(UTC))
+
+    def counts(self, now: datetime | None = None) -> dict[str, int]:
+        """How many memories in use there are of each type, most first."""
+        condition = self._condition(EntryFilter(active=True), now or datetime.now(UTC))
+        rows = self._catalog.connection().execute(
+            f"SELECT d.memory_type, count(*) FROM documents d WHERE {condition.sql} GROUP BY 1 ORDER BY 2 DESC, 1",
+            condition.parameters,
+        )
+        return {str(name): int(count) for name, count in rows}
+
+    def _most_used(self, uris: list[str], wanted: EntryFilter) -> tuple[list[str], dict[str, Usage]]:
+        """The URIs of the page that is wanted, in the order of their counts, and their counts."""
+        used = self._usage.usage(uris)
+        uris.sort(key=lambda uri: -used[uri].access_count if uri in used else 0)
+        page = uris[wanted.offset : wanted.offset + wanted.limit]
+        return page, {uri: used[uri] for uri in page if uri in used}
+
+    def _condition(self, wanted: EntryFilter, now: datetime) -> Condition:
+        marks = ",".join("?" * len(self._spaces))
+        simple = {
+            "memory_type": wanted.memory_type,
+            "context_type": wanted.context_type,
+            "category": wanted.category,
+            "project": wanted.project,
+            "pinned": wanted.pinned,
+        }
+        tree: dict[str, Any] = {name: value for name, value in simple.items() if value is not None}
+        salience = {"gte": wanted.importance_min, "lte": wanted.importance_max}
+        updated = {"gte": wanted.updated_after, "lte": wanted.updated_before}
+        for name, tests in (("salience", salience), ("updated_at", updated)):
+            given = {op: value for op, value in tests.items() if value is not None}
+            tree |= {name: given} if given else {}
+        used = in_use(now)
+        parts = [
+            Condition(f"d.space IN ({marks})", self._spaces),
+            Condition("d.part = 0 AND d.context_type <> 'resource'"),
+            compile_filter(tree),
+            None if wanted.active is None else used if wanted.active else Condition(f"NOT {used.sql}", used.parameters),
+            *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
+        ]
+        return every(parts) or Condition("1")
+
+    def _entry(self, row: Sequence[Any], used: Usage | None, now: datetime) -> EntrySummary:
+        uri, name, memory_type, context_type, abstract, category, tags, *rest = row
+        project, private, salience, confidence, active, pinned, expires_at, created_at, updated_at, hidden = rest
+        last = None if used is None else used.last_accessed_at
+        since = last or read_moment(updated_at or created_at) or now
+        age_days = max(0.0, (now - since).total_seconds() / _SECONDS_PER_DAY)
+        return EntrySummary(
+            uri=uri,
+            name=name,
+            memory_type=memory_type,
+            context_type=context_type,
+            abstract=PRIVATE_LINE if hidden else abstract,
+            category=None if hidden else category,
+            tags=() if hidden else tuple(json.loads(tags)),
+            project=project,
+            private=bool(private),
+            salience=salience,
+            confidence=confidence,
+            active=bool(active),
+            pinned=bool(pinned),
+            expires_at=expires_at,
+            created_at=created_at,
+            updated_at=updated_at,
+            accesses=0 if used is None else used.access_count,
+            last_access=None if last is None else last.isoformat(timespec="seconds"),
+            decay=decay(age_days, self._rate),
+        )
+
+
+def _distinct(words: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words.lower().split()))
+
+
+def _holding(word: str, project: str | None) -> Condition:
+    """That a document that may be read says a word, or its name does."""
+    hidden = private_elsewhere(project)
+    said = "(instr(lower(d.name), lower(?)) > 0 OR (NOT {} AND instr(lower(d.own), lower(?)) > 0))"
+    return Condition(said.format(hidden.sql), (word, *hidden.parameters, word))

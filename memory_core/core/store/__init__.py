@@ -1,0 +1,1 @@
+"""Where texts are kept: ledger and files."""

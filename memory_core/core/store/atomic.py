@@ -1,0 +1,319 @@
+"""Whole-file writes: the only code that writes a memory file.
+
+A reader sees the old text or the new, never a mixture. Nothing here syncs but ``sync``: the ledger already holds
+the text, and ``sync`` runs in the background before the ledger forgets that it must.
+
+``exchange`` and ``take_away`` never destroy what their caller did not expect: the file that a person saved a moment
+ago stays. On Linux the two files change places in one step and the old one is judged afterwards, so there is no
+window. Elsewhere (and on file systems without that step) the old file is judged right before the rename, and a save
+within those microseconds is lost. Not covered anywhere: a program that keeps a file open across the rename and writes
+into it later.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from memory_core.core.errors import StorageFailed
+
+_log = logging.getLogger(__name__)
+_FILE_MODE = 0o600
+_FOLDER_MODE = 0o700
+TEMPORARY_PREFIX = ".tmp-"
+_TEMPORARY = re.compile(rf"{re.escape(TEMPORARY_PREFIX)}[0-9a-f]{{16}}")
+#: Longer than any write takes: what is older was left by a killed process.
+_STALE_SECONDS = 3_600.0
+
+_HERE = -100  # AT_FDCWD
+_EXCHANGE = 2  # RENAME_EXCHANGE
+_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
+
+#: Whether the file at a path is the one that may be replaced.
+Expected = Callable[[Path], bool]
+
+
+def make_folder(path: Path) -> None:
+    """Create ``path`` and its parents, each private to the user whatever the umask.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
+    if path.is_dir():
+        return
+    try:
+        if path.parent != path:
+            make_folder(path.parent)
+        path.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    except OSError as error:
+        raise _refused("create the folder", path, error) from error
+
+
+def make_file(path: Path) -> None:
+    """Create an empty file private to the user, unless something is there.
+
+    Never opens what is there: closing a database file drops the locks that this process holds on it.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise _refused("create", path, error) from error
+
+
+def make_private(folder: Path) -> None:
+    """Take from others what a library let them see of a folder that it filled.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
+    try:
+        for path in folder.rglob("*"):
+            path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)
+    except OSError as error:
+        raise _refused("protect", folder, error) from error
+
+
+def replace(path: Path, text: str) -> os.stat_result:
+    """Write ``text`` (UTF-8, newlines as given) beside ``path`` and rename it in, whatever is there.
+
+    Returns:
+        The new file's stat.
+
+    Raises:
+        StorageFailed: If the system refuses; the old file is then intact.
+    """
+    temporary = _temporary(path)
+    try:
+        stat = _write(temporary, text)
+        temporary.replace(path)
+    except OSError as error:
+        _discard(temporary)
+        raise _refused("write", path, error) from error
+    return stat
+
+
+def exchange(
+    path: Path, text: str, expected: Expected | None, written: Callable[[], None] = lambda: None
+) -> os.stat_result | None:
+    """Like ``replace``, if what is there is what the caller expects.
+
+    Args:
+        path: The file.
+        text: Its new text.
+        expected: Judges the file that is there; None expects none.
+        written: Called when the new text is beside the file, before anything moves.
+
+    Returns:
+        The new file's stat; None if something else was there, which stays.
+
+    Raises:
+        StorageFailed: If the system refuses; the old file is then intact.
+    """
+    temporary = _temporary(path)
+    stat: os.stat_result | None = None
+    try:
+        stat = _write(temporary, text)
+        written()
+        moved_in = _fill(temporary, path) if expected is None else _swap(temporary, path, expected)
+        _discard(temporary)
+    except OSError as error:
+        _discard(temporary, stat)
+        raise _refused("write", path, error) from error
+    return stat if moved_in else None
+
+
+def take_away(path: Path, expected: Expected) -> bool:
+    """Delete the file, if it is what the caller expects.
+
+    Returns:
+        Whether there is no file now; else it is another one, which stays.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
+    temporary = path.parent / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    try:
+        try:
+            path.rename(temporary)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        as_expected = False
+        try:
+            as_expected = expected(temporary)
+        finally:
+            if not as_expected:  # or not judged
+                _fill(temporary, path)  # unless a newer one was saved meanwhile, which then is the one that stays
+        _discard(temporary)
+    except OSError as error:
+        raise _refused("delete", path, error) from error
+    return as_expected
+
+
+def remove(path: Path) -> None:
+    """Delete the file if it is there.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused("delete", path, error) from error
+
+
+def sweep(path: Path, is_known: Callable[[bytes], bool] = lambda _content: True) -> None:
+    """Delete a temporary file of ours that a killed process left over an hour ago; another file stays.
+
+    Args:
+        path: The file.
+        is_known: Whether its content is kept elsewhere. Else it may be what a person saved right before a process
+            died that had just swapped the files, and it comes back under a visible name.
+    """
+    try:
+        # By the time of its last rename: a file that changes places keeps the time of its text.
+        if not _TEMPORARY.fullmatch(path.name) or path.lstat().st_ctime >= time.time() - _STALE_SECONDS:
+            return
+        content = path.read_bytes()
+        if not content or is_known(content):
+            path.unlink()
+            return
+        rescued = path.with_name(f"rescued {path.name[-8:]}.md")
+        path.rename(rescued)
+        _log.warning("a text that no history knows was left in a temporary file; it is %s now", rescued.name)
+    except OSError as error:
+        _log.info("a stale temporary file stays: %s", error.strerror or error)
+
+
+def _discard(temporary: Path, ours: os.stat_result | None = None) -> None:
+    """Delete a temporary file as far as the system lets us; with ``ours`` only if it is that one."""
+    try:
+        if ours is None or temporary.stat().st_ino == ours.st_ino:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        _log.info("a temporary file stays for now: %s", error.strerror or error)
+
+
+def _temporary(path: Path) -> Path:
+    make_folder(path.parent)
+    return path.parent / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+
+
+def _write(temporary: Path, text: str) -> os.stat_result:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _FILE_MODE)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(text.encode("utf-8"))
+        stream.flush()
+        return os.fstat(stream.fileno())
+
+
+def _fill(temporary: Path, path: Path) -> bool:
+    """Give the file its name unless the name is in use; False if it is."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (*_UNSUPPORTED, errno.EMLINK, errno.EXDEV):
+            raise
+        if path.exists():  # a file system without hard links
+            return False
+        temporary.replace(path)
+    return True
+
+
+def _swap(temporary: Path, path: Path, expected: Expected) -> bool:
+    try:
+        if not _change_places(temporary, path):
+            if not expected(path):
+                return False
+            temporary.replace(path)
+            return True
+    except FileNotFoundError:
+        temporary.lstat()  # swept from under a process that slept: nobody has deleted the file itself
+        return False  # deleted meanwhile, and to stay so
+    try:
+        if expected(temporary):
+            return True
+    except OSError:
+        _change_places(temporary, path)  # nobody has judged what was there: it comes back
+        raise
+    ours = path.stat().st_ino
+    _change_places(temporary, path)
+    if temporary.stat().st_ino != ours:  # saved once more in between: the newer text is the one that stays
+        _change_places(temporary, path)
+    return False
+
+
+def _change_places(one: Path, other: Path) -> bool:
+    """Swap two files in one step; False where the system cannot."""
+    swap = _swapping_rename()
+    code = errno.ENOSYS if swap is None else swap(os.fsencode(one), os.fsencode(other))
+    if code in _UNSUPPORTED:
+        return False
+    if code:
+        raise OSError(code, os.strerror(code), str(other))
+    return True
+
+
+@functools.cache
+def _swapping_rename() -> Callable[[bytes, bytes], int] | None:
+    """Swaps two files and gives the error's number or 0; None where the C library cannot."""
+    if os.name != "posix":
+        return None
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return None
+    call = library.renameat2
+
+    def swap(one: bytes, other: bytes) -> int:
+        return 0 if call(_HERE, one, _HERE, other, _EXCHANGE) == 0 else ctypes.get_errno()
+
+    return swap
+
+
+def sync(path: Path) -> None:
+    """Make the file (if there) and its folder's entry for it survive a power loss.
+
+    Raises:
+        StorageFailed: If the system refuses.
+    """
+    try:
+        _sync_descriptor(path, os.O_RDONLY)
+        if os.name == "posix":
+            _sync_descriptor(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise _refused("sync", path, error) from error
+
+
+def _sync_descriptor(path: Path, flags: int) -> None:
+    if os.name != "posix":
+        flags = os.O_RDWR | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refused(verb: str, path: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"the system refused to {verb} {path.name!r}: {error.strerror or error}.",
+        hint="Check free space and the permissions of the memory folder, then send the same request again.",
+    )

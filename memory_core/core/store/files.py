@@ -1,0 +1,450 @@
+"""The files: from URIs to text on disk, and nothing above the root.
+
+``path_for`` is the only place where a URI becomes a path; it proves containment on the real disk after
+resolving links. Reading never writes. Writing goes through ``atomic`` and only from a transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from memory_core.core.errors import InvalidInput, InvalidUri, MemoryChanged, NotFound, StorageFailed, TooLarge
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
+from memory_core.core.store import atomic
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """What a cheap look tells of a file; equal stats mean an unchanged file."""
+
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as it was when its text was read.
+
+    Attributes:
+        sha256: Of its text; None for no file.
+        looks: Inode, size and time, where a later look that finds them the same proves that the text is.
+        stat: From right before it was read: a file that looks otherwise later may hold another text.
+    """
+
+    sha256: str | None
+    looks: tuple[int, int, int] | None = None
+    stat: FileStat | None = None
+
+
+def opened(path: str) -> BinaryIO:
+    """The file, opened for reading without ever waiting: a pipe has no writer, and a device may have no end.
+
+    The path holds no link any more; one that takes the place of its last part in the moment between is refused.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    try:
+        return os.fdopen(descriptor, "rb")
+    except OSError:  # a directory; whoever is given a descriptor does not close it then
+        os.close(descriptor)
+        raise
+
+
+def stat_of(found: os.stat_result) -> FileStat:
+    """What of a stat is kept."""
+    return FileStat(found.st_size, found.st_mtime_ns)
+
+
+def looks_of(found: os.stat_result) -> tuple[int, int, int]:
+    """See ``Seen.looks``."""
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def is_still(path: Path, seen: Seen) -> bool:
+    """Whether the file at ``path`` holds what was seen; raises OSError where the system refuses to tell."""
+    try:
+        if seen.looks is not None and looks_of(path.stat()) == seen.looks:
+            return True
+        with opened(os.path.realpath(path)) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return False
+            return text_sha256(stream.read().decode("utf-8", "replace")) == seen.sha256
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return seen.sha256 is None
+
+
+def as_stored(root: Path, parts: tuple[str, ...]) -> Path:
+    """The path below ``root`` as it is spelt on disk; composed where nothing is there.
+
+    Args:
+        root: An existing folder.
+        parts: Composed names; of two files whose names differ in form alone the composed one counts.
+    """
+    path = root.joinpath(*parts)
+    if all(part.isascii() for part in parts) or os.path.lexists(path):
+        return path
+    path = root
+    for part in parts:
+        composed, decomposed = path / part, path / unicodedata.normalize("NFD", part)
+        path = decomposed if not os.path.lexists(composed) and os.path.lexists(decomposed) else composed
+    return path
+
+
+STATE_NAME = ".state"
+#: In that folder: what is kept, and what can be made anew.
+LEDGER_NAME = "ledger.sqlite3"
+INDEX_NAME = "index.sqlite3"
+#: A hand-made file beyond this is listed but neither indexed nor read whole into memory.
+FILE_LIMIT_BYTES = 64 * 1024 * 1024
+#: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.
+_TICK_NS = 20_000_000
+#: Copies that editors and tools keep beside a file they change; no memory has such a name.
+_LEFT_BY_EDITORS = ("~", ".bak", ".orig", ".rej", ".swp", ".swx", ".tmp", "#")
+_NAMELESS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One directory entry."""
+
+    uri: MemoryUri
+    is_dir: bool
+    stat: FileStat
+
+
+class FileStore:
+    """Text files below one root, addressed by URI.
+
+    Args:
+        root: The folder.
+        state: Where machine files are; default in the root.
+    """
+
+    def __init__(self, root: Path, state: Path | None = None) -> None:
+        self.root = root
+        self.state = state or root / STATE_NAME
+        real = os.path.realpath(root)
+        #: What was met on a walk and cannot be read or named, below the root: why, and what to do; for the owner.
+        self.nameless: dict[str, tuple[str, str]] = {}
+        #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
+        self.is_kept: Callable[[str], bool] = lambda _sha256: True
+        self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
+
+    def path_for(self, uri: MemoryUri) -> Path:
+        """The path of ``uri``, proved to lie below the root and in its space.
+
+        Raises:
+            InvalidUri: If a symbolic link or the like leads outside.
+        """
+        path = as_stored(self.root, uri.parts)
+        self._resolved(uri, path)
+        return path
+
+    def real_path_for(self, uri: MemoryUri) -> str:
+        """The path behind every link; raises as ``path_for``."""
+        return self._resolved(uri, as_stored(self.root, uri.parts))
+
+    def _resolved(self, uri: MemoryUri, path: Path) -> str:
+        if not self._has_links(path):  # a URI's own parts cannot lead anywhere else
+            return f"{self._inside}{str(path)[len(str(self.root)) + 1 :]}"
+        try:
+            resolved = os.path.realpath(path)  # half the time of Path.resolve, several times a commit
+            circular = Path(resolved).is_symlink()
+        except OSError as error:
+            raise InvalidUri(
+                f"{str(uri)!r} cannot be resolved: {error}.", hint="Remove the symbolic link that leads nowhere."
+            ) from error
+        if circular:
+            raise InvalidUri(
+                f"{str(uri)!r} cannot be resolved: its links lead in a circle.", hint="Remove the symbolic link."
+            )
+        if not f"{resolved}{os.sep}".startswith(self._inside) or f"{resolved}{os.sep}".startswith(self._machine):
+            raise InvalidUri(
+                f"{str(uri)!r} leads outside the memory folder.",
+                hint="Remove the symbolic link, or name a URI that ls prints.",
+            )
+        # What is another user's is not to be had by a link either; of the archive the space is one part further in.
+        space = uri.parts[: 3 if uri.scope is Scope.ARCHIVE else 2]
+        if not f"{resolved}{os.sep}".startswith(self._inside + "".join(f"{part}{os.sep}" for part in space)):
+            raise InvalidUri(
+                f"{str(uri)!r} leads into another space.",
+                hint="Remove the symbolic link, or name a URI that ls prints.",
+            )
+        return resolved
+
+    def _has_links(self, path: Path) -> bool:
+        """Whether a part of the path below the root is a symbolic link; half the time of resolving it."""
+        shown = str(self.root)
+        try:
+            for part in path.parts[len(self.root.parts) :]:
+                shown = f"{shown}{os.sep}{part}"
+                if stat.S_ISLNK(os.lstat(shown).st_mode):
+                    return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return False
+
+    def text(self, uri: MemoryUri, *, strict: bool = False) -> str | None:
+        """The file's text, newlines as stored; None when there is no such file.
+
+        Args:
+            uri: The file.
+            strict: Refuse bytes that are not UTF-8 (a hand-made file) instead of reading them as U+FFFD.
+
+        Raises:
+            TooLarge: Over ``FILE_LIMIT_BYTES``.
+            InvalidInput: If ``strict`` and the file is not UTF-8.
+            StorageFailed: If the system refuses.
+        """
+        return self.look(uri, strict=strict)[0]
+
+    def look(self, uri: MemoryUri, *, strict: bool = False) -> tuple[str | None, Seen]:
+        """The file's text as by ``text``, and what tells later whether it is still the same file."""
+        try:
+            with opened(self.real_path_for(uri)) as stream:
+                found = os.fstat(stream.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    raise InvalidUri(f"{str(uri)!r} is no plain file.", hint="Remove it; only plain files are memory.")
+                if found.st_size > FILE_LIMIT_BYTES:
+                    raise TooLarge(
+                        f"{str(uri)!r} is over {FILE_LIMIT_BYTES // 1024**2} MiB.",
+                        hint="Split the file into smaller ones.",
+                    )
+                text = stream.read().decode("utf-8", "strict" if strict else "replace")
+            settled = time.time_ns() - found.st_mtime_ns > _TICK_NS
+            return text, Seen(text_sha256(text), looks_of(found) if settled else None, stat_of(found))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(
+                f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."
+            ) from error
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None, Seen(None)
+        except OSError as error:
+            raise _refused("read", uri, error) from error
+
+    def stat(self, uri: MemoryUri) -> FileStat | None:
+        """Size and time of the file, or None when it is absent.
+
+        Raises:
+            StorageFailed: If the system does not tell.
+        """
+        try:
+            return stat_of(self.path_for(uri).stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _refused("read", uri, error) from error
+
+    def is_dir(self, uri: MemoryUri) -> bool:
+        """Whether the URI is a directory; the root always is."""
+        return not uri.parts or self.path_for(uri).is_dir()
+
+    def is_still(self, uri: MemoryUri, seen: Seen) -> bool:
+        """Whether the file is what it was; a look, and reading it only where that does not tell.
+
+        Raises:
+            StorageFailed: If the system refuses.
+        """
+        try:
+            return is_still(self.path_for(uri), seen)
+        except OSError as error:
+            raise _refused("read", uri, error) from error
+
+    def write(
+        self, uri: MemoryUri, text: str | None, seen: Seen, written: Callable[[], None] = lambda: None
+    ) -> FileStat | None:
+        """Rename ``text`` in, or delete the file when it is None; not synced.
+
+        Args:
+            uri: The file.
+            text: Its new text.
+            seen: The file that this one takes the place of; another one is not overwritten.
+            written: Called when the text is on disk and nothing was renamed yet.
+
+        Raises:
+            MemoryChanged: If the file is another one by now; it stays as it is.
+            StorageFailed: If the system refuses.
+        """
+        path = self.path_for(uri)
+        found: os.stat_result | None = None
+        if text is None:
+            written()
+            done = atomic.take_away(path, lambda there: is_still(there, seen))
+        else:
+            expected = None if seen.sha256 is None else lambda there: is_still(there, seen)
+            found = atomic.exchange(path, text, expected, written)
+            done = found is not None
+        if not done:
+            raise MemoryChanged(
+                f"{str(uri)!r} was changed by hand in the same moment.",
+                hint="Read the file, then send what is still to change.",
+                uri=str(uri),
+            )
+        return None if found is None else stat_of(found)
+
+    def sync(self, uri: MemoryUri) -> None:
+        """Make the last ``write`` of ``uri`` survive a power loss."""
+        atomic.sync(self.path_for(uri))
+
+    def entries(self, directory: MemoryUri) -> list[Entry]:
+        """The visible entries of a directory by name, the two hidden summaries included.
+
+        Names that no URI can have (hidden files, foreign links, unsafe names) are left out.
+
+        Raises:
+            NotFound: If there is no such directory.
+        """
+        path = self.path_for(directory)
+        try:
+            with os.scandir(path) as scan:
+                found = sorted(scan, key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            if not directory.parts:
+                return []
+            raise NotFound(
+                f"there is no directory {str(directory)!r}.",
+                hint="List its parent with ls, or start at viking://.",
+            ) from None
+        return [entry for item in found if (entry := self._entry(directory, item)) is not None]
+
+    def walk(self, directory: MemoryUri | None = None) -> Iterator[Entry]:
+        """Every file below ``directory`` (default: the whole root), depth first."""
+        for entry in self.entries(directory or MemoryUri()):
+            if entry.is_dir:
+                yield from self.walk(entry.uri)
+            else:
+                yield entry
+
+    def uri_of(self, path: Path) -> MemoryUri | None:
+        """The URI of a path below the root; None for machine files, hidden ones and names that no URI can have."""
+        if path.name.endswith(_LEFT_BY_EDITORS) and not path.is_dir():
+            return None
+        try:
+            parts = path.relative_to(self.root).parts
+            uri = MemoryUri.parse("viking://" + "/".join(parts)) if parts else MemoryUri()
+        except (ValueError, InvalidUri):
+            return None
+        return uri
+
+    def moved(
+        self,
+        known: dict[str, FileStat | None],
+        below: MemoryUri | None = None,
+        *,
+        enter: Callable[[MemoryUri], bool] = lambda _uri: True,
+        visited: Callable[[MemoryUri, int], None] = lambda _uri, _mtime_ns: None,
+    ) -> list[MemoryUri]:
+        """Files that are new, gone, or no longer look as they did.
+
+        A hundred thousand files that did not move cost a look each, and nothing is made of them. Temporary files
+        that killed writers left are deleted by the way.
+
+        Args:
+            known: How files looked, by URI; what is found is taken out.
+            below: Look there only; default everywhere.
+            enter: Whether to enter a directory.
+            visited: Told each directory that is listed, and its time right before that.
+        """
+        moved = list(self._moved(below or MemoryUri(), known, enter, visited))
+        return moved + [MemoryUri.parse(uri) for uri in known]
+
+    def _moved(
+        self,
+        directory: MemoryUri,
+        known: dict[str, FileStat | None],
+        enter: Callable[[MemoryUri], bool],
+        visited: Callable[[MemoryUri, int], None],
+    ) -> Iterator[MemoryUri]:
+        prefix = str(directory) if directory.parts else "viking:/"
+        try:
+            path = self.path_for(directory)
+            mtime_ns = path.stat().st_mtime_ns
+            with os.scandir(path) as scan:
+                items = list(scan)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:  # its files are neither new nor gone: nobody knows
+            for uri in [uri for uri in known if uri.startswith(f"{prefix}/")]:
+                del known[uri]
+            refusal = _refused("list", directory, error)
+            self.nameless["/".join(directory.parts)] = (refusal.message, refusal.hint)
+            return
+        self._forget_nameless("/".join(directory.parts))
+        visited(directory, mtime_ns)
+        for item in items:
+            text = f"{prefix}/{item.name}"
+            if text in known and _looks(item) == known[text]:
+                del known[text]
+                continue
+            if item.name.startswith(atomic.TEMPORARY_PREFIX):
+                atomic.sweep(
+                    Path(item.path), lambda content: self.is_kept(text_sha256(content.decode(errors="replace")))
+                )
+                continue
+            entry = self._entry(directory, item)
+            if entry is None:
+                continue
+            if entry.is_dir:
+                if enter(entry.uri):
+                    yield from self._moved(entry.uri, known, enter, visited)
+            else:
+                known.pop(str(entry.uri), None)
+                yield entry.uri
+
+    def _entry(self, directory: MemoryUri, item: os.DirEntry[str]) -> Entry | None:
+        if not directory.parts and item.name not in {scope.value for scope in Scope}:
+            return None
+        if item.name.startswith(".") and item.name not in (ABSTRACT_NAME, OVERVIEW_NAME):
+            return None
+        try:
+            if item.name.endswith(_LEFT_BY_EDITORS) and not item.is_dir():
+                return None
+            uri = directory.child(item.name)
+            if uri.name != item.name and not self.path_for(uri).exists():
+                raise InvalidUri("its name is in a decomposed Unicode form", hint="Rename it in composed form (NFC).")
+            if item.is_symlink():
+                self.path_for(uri)
+                if item.is_dir():  # what it shows is listed where it is, and it may lead in circles
+                    return None
+            found = item.stat()
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise InvalidUri("it is no plain file", hint="Remove it; only plain files are memory.")
+        except InvalidUri as error:
+            if len(self.nameless) < _NAMELESS:
+                self.nameless["/".join((*directory.parts, item.name))] = (error.message, error.hint)
+            return None
+        except OSError:  # gone, or not to be looked at
+            return None
+        return Entry(uri, item.is_dir(), stat_of(found))
+
+    def _forget_nameless(self, directory: str) -> None:
+        for path in list(self.nameless):
+            if directory in (path, path.rpartition("/")[0]):
+                self.nameless.pop(path, None)
+
+
+def _looks(item: os.DirEntry[str]) -> FileStat | None:
+    """What a plain file looks like; another value for whatever is none, or is gone."""
+    try:
+        if item.is_file(follow_symlinks=False):
+            return stat_of(item.stat(follow_symlinks=False))
+    except OSError:
+        pass
+    return FileStat(-1, -1)
+
+
+def _refused(verb: str, uri: MemoryUri, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"the system refused to {verb} {str(uri)!r}: {error.strerror or error}.",
+        hint="Check the permissions of the memory folder.",
+    )

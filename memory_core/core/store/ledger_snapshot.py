@@ -1,0 +1,167 @@
+"""One moment of a ledger, read through a connection of its own: files, texts, history and queue as of one commit.
+
+What others commit meanwhile does not show. For copies of the store (export, backup), which must not mix two
+moments; serving requests is the business of ``ledger``. ``insert_history`` is the way back, into a ledger without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from memory_core.core.errors import InvalidInput, StorageFailed
+from memory_core.core.store.ledger import stored_text
+
+_COMMIT = ("commit_id", "request_id", "at", "kind", "receipt", "author", "undoes")
+_CHANGE = (
+    *("uri", "memory_type", "appended", "before", "after", "before_sha256", "after_sha256"),
+    *("moved_from", "purged"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A file as the last commit left it: its hash, its type, and when that commit was (ISO 8601)."""
+
+    uri: str
+    memory_type: str
+    sha256: str
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotQueue:
+    """How far a session's messages were extracted."""
+
+    log: str
+    stored: int
+    extracted: int
+
+
+class LedgerSnapshot:
+    """A ledger at one moment; use as a context manager.
+
+    Args:
+        path: The ledger.
+        frozen: Nobody writes to the file, and it may not be written to: a copy.
+
+    Raises:
+        StorageFailed: If it cannot be read.
+    """
+
+    def __init__(self, path: Path, *, frozen: bool = False) -> None:
+        self._name = path.name
+        options = "?mode=ro&immutable=1" if frozen else "?mode=rw"
+        with self._failing():
+            self._connection = sqlite3.connect(
+                path.absolute().as_uri() + options, uri=True, timeout=30, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA query_only=ON")
+            self._connection.execute("BEGIN")
+            self.seq = int(self._one("SELECT coalesce(max(seq), 0) FROM commits"))
+            self.ledger_id = str(self._one("SELECT value FROM meta WHERE name = 'ledger_id'"))
+            self.schema_version = int(self._one("PRAGMA user_version"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def files(self) -> list[SnapshotFile]:
+        """Every file that is there, by URI."""
+        with self._failing():
+            rows = self._connection.execute(
+                "SELECT files.uri, memory_type, sha256, coalesce(at, '') FROM files "
+                "LEFT JOIN commits ON commits.seq = files.seq ORDER BY files.uri"
+            )
+            return [SnapshotFile(*row) for row in rows]
+
+    def text(self, uri: str) -> str | None:
+        """The file's text; None for none."""
+        with self._failing():
+            return stored_text(self._connection, uri)
+
+    def queue(self) -> list[SnapshotQueue]:
+        """Where each session stands."""
+        with self._failing():
+            rows = self._connection.execute("SELECT log, stored, extracted FROM extractions ORDER BY log")
+            return [SnapshotQueue(*row) for row in rows]
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """Every commit, oldest first, with its changes under ``changes``; appended ones hold only what was added."""
+        with self._failing():
+            commits = self._connection.execute(f"SELECT seq, {', '.join(_COMMIT)} FROM commits ORDER BY seq")
+            for seq, *values in commits:
+                commit = dict(zip(_COMMIT, values, strict=True))
+                commit["receipt"] = json.loads(commit["receipt"])
+                changes = self._connection.execute(
+                    f"SELECT {', '.join(_CHANGE)} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,)
+                )
+                commit["changes"] = [dict(zip(_CHANGE, change, strict=True)) for change in changes]
+                yield commit
+
+    def _one(self, query: str) -> Any:
+        return self._connection.execute(query).fetchone()[0]
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StorageFailed(f"{self._name} could not be read: {error}.", hint="Run runebook doctor.") from error
+
+
+def insert_history(path: Path, commits: Iterable[Mapping[str, Any]]) -> int:
+    """Put a history into a ledger that has none, in one transaction; files and names stay as they are.
+
+    Args:
+        path: The ledger, of the newest schema.
+        commits: As ``LedgerSnapshot.history`` gives them, oldest first.
+
+    Returns:
+        How many commits were inserted; 0 when the ledger has a history already.
+
+    Raises:
+        InvalidInput: If a commit is malformed. Nothing was stored.
+        StorageFailed: If the disk refuses. Nothing was stored.
+    """
+    inserted = 0
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("BEGIN IMMEDIATE")  # closing the connection takes back what is not committed
+            if connection.execute("SELECT count(*) FROM commits").fetchone()[0]:
+                return 0
+            for commit in commits:
+                _insert(connection, commit)
+                inserted += 1
+            connection.execute("COMMIT")
+    except (KeyError, TypeError, AttributeError, ValueError, sqlite3.IntegrityError, sqlite3.InterfaceError) as error:
+        raise InvalidInput(f"the history is malformed: {error}.", hint="Import without the history.") from error
+    except sqlite3.Error as error:
+        raise StorageFailed(f"{path.name}: {error}.", hint="Check free space, then import again.") from error
+    return inserted
+
+
+def _insert(connection: sqlite3.Connection, commit: Mapping[str, Any]) -> None:
+    values = {**commit, "receipt": json.dumps(commit["receipt"], ensure_ascii=False)}
+    cursor = connection.execute(
+        f"INSERT INTO commits ({', '.join(_COMMIT)}, settled) VALUES ({', '.join('?' * len(_COMMIT))}, 1)",
+        [values[name] for name in _COMMIT],
+    )
+    connection.executemany(
+        f"INSERT INTO changes (seq, ordinal, {', '.join(_CHANGE)}) VALUES ({', '.join('?' * (len(_CHANGE) + 2))})",
+        [
+            (cursor.lastrowid, ordinal, *(change[name] for name in _CHANGE))
+            for ordinal, change in enumerate(commit["changes"])
+        ],
+    )

@@ -1,0 +1,391 @@
+"""Transactions over files and ledger: the only way anything is written.
+
+A commit takes the store's lock, plans against the files as they are, appends one ledger row (its COMMIT is
+the acknowledgement), renames the files in, and lets go. A background thread syncs the files and closes the
+row. Whoever holds the lock next repairs what a killed writer left behind. What a person changed by hand
+is recorded as an ``external`` commit before anything builds on it; it is never overwritten.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from memory_core.core.caller import current_author
+from memory_core.core.errors import RunebookError
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, FileProblem, Status, overall
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.progress import tell
+from memory_core.core.store import atomic
+from memory_core.core.store.delivery import DELAYED, Delivered, Delivery, Step
+from memory_core.core.store.files import LEDGER_NAME, STATE_NAME, FileStore, Seen
+from memory_core.core.store.hand_edits import Adoption, Examine, Identify
+from memory_core.core.store.ledger import Ledger, Overtaken, new_commit_id
+from memory_core.core.store.locks import await_quiet, store_lock
+from memory_core.core.store.read_only import private_state
+from memory_core.core.store.usage import Recall, UsageLog
+from memory_core.core.store.watcher import Watcher
+
+_log = logging.getLogger(__name__)
+_SETTLE_PAUSE_SECONDS = 0.1
+_SETTLE_LIMIT_SECONDS = 1.0
+#: How soon a file is looked at again that was being saved.
+_RETRY_SECONDS = 1.0
+_SAVED_MEANWHILE = "changed by hand in the same moment: the hand edit stands, and this text is in its history"
+#: Of a commit, where other writers come in between because somebody deleted the lock's file.
+_ATTEMPTS = 3
+_TOLD_FROM = 100  # changes of one commit
+#: Note of a receipt that a repeated request got.
+REPEATED = "repeated request_id"
+
+
+class Snapshot(Protocol):
+    """What a plan may look at; stable while the plan runs, because the lock is held."""
+
+    def text(self, uri: MemoryUri) -> str | None:
+        """The file's text now, or None."""
+        ...
+
+    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
+        """The file that holds this key, or None."""
+        ...
+
+    def name_taken(self, directory: MemoryUri, name: str) -> bool:
+        """Whether the name, or a twin of it, is in use in this directory."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Counts and history, as of the last commit; a plan only reads."""
+        ...
+
+
+Plan = Callable[[Snapshot], ChangeSet]
+
+
+class _View:
+    """The store as one plan sees it; remembers how the files looked that it read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.ledger = store.ledger
+        self.seen: dict[MemoryUri, Seen] = {}
+
+    def text(self, uri: MemoryUri) -> str | None:
+        text, seen = self._store.look(uri)
+        self.seen.setdefault(uri, seen)
+        return text
+
+    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
+        return self._store.locate(directory, memory_type, key)
+
+    def name_taken(self, directory: MemoryUri, name: str) -> bool:
+        return self._store.name_taken(directory, name)
+
+    def file(self, change: FileChange) -> Seen:
+        """The file that a change builds on."""
+        return self.seen.setdefault(change.uri, Seen(change.before_sha256))
+
+
+class Store:
+    """One memory folder; where nobody may write to it, it can be read and searched, and commits are refused.
+
+    Args:
+        root: The folder; created when missing.
+        identify: Names type and key of files that people or other programs put there.
+        examine: Finds what is wrong with their texts.
+        step: Observes the steps of a commit, for crash tests.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        identify: Identify,
+        *,
+        examine: Examine = lambda _uri, _text: (),
+        step: Step = lambda _name: None,
+    ) -> None:
+        self._private = private_state(root / STATE_NAME)
+        self.files = FileStore(root, None if self._private is None else self._private.path)
+        self.ledger = Ledger(self.files.state / LEDGER_NAME)
+        self.files.is_kept = self.ledger.movements.keeps
+        atomic.make_folder(self.files.state / "locks")
+        for left in self.files.state.glob(f"{atomic.TEMPORARY_PREFIX}*"):
+            atomic.sweep(left)
+        self._lock = store_lock(self.files.state)
+        self._step = step
+        self._wake = threading.Event()
+        self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
+        self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
+        self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
+        self._closing = threading.Event()
+        self._watcher: Watcher | None = None
+        self._watch_guard = threading.Lock()
+        self._settler = threading.Thread(target=self._settle_loop, name="runebook-settle", daemon=True)
+        with self._lock.held():
+            self._delivery.recover()
+        self._settler.start()
+
+    def close(self) -> None:
+        """Settle what is left and release everything; safe to call twice."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._wake.set()
+        with self._watch_guard:
+            if self._watcher is not None:
+                self._watcher.join()
+        self._settler.join()
+        self.ledger.close()
+        if self._private is not None:
+            self._private.close()
+
+    def text(self, uri: MemoryUri) -> str | None:
+        """The file's text, or None.
+
+        Raises:
+            InvalidInput: If the file is not UTF-8; a commit would destroy what could not be read.
+            StorageFailed: If the system refuses to read it.
+        """
+        if uri in self._delivery.undelivered:
+            return self.ledger.text_at(uri, self.ledger.newest_seq())
+        return self.files.look(uri, strict=True)[0]
+
+    def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
+        """The file's text as by ``text``, and how the file on disk looks that a commit would replace."""
+        if uri in self._delivery.undelivered:
+            return self.ledger.text_at(uri, self.ledger.newest_seq()), self.files.look(uri)[1]
+        return self.files.look(uri, strict=True)
+
+    def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
+        """The file that holds this key, or None."""
+        return self.ledger.locate(directory, memory_type, key)
+
+    def name_taken(self, directory: MemoryUri, name: str) -> bool:
+        """Whether the name, or a twin of it, is in use in this directory, on disk or in the ledger."""
+        return self.ledger.name_taken(directory, name) or self.files.stat(directory.child(name)) is not None
+
+    def commit(
+        self,
+        plan: Plan,
+        *,
+        kind: str = "commit",
+        request_id: str | None = None,
+        now: datetime | None = None,
+        dry_run: bool = False,
+        undoes: str | None = None,
+    ) -> CommitReceipt:
+        """Plan and apply one change set.
+
+        Args:
+            plan: Pure; is given the store as it is under the lock.
+            kind: Shown in history.
+            request_id: A repeated one returns the first receipt and changes nothing.
+            now: Time of the commit; default the clock's.
+            dry_run: Plan only.
+            undoes: The commit that this one takes back.
+
+        Raises:
+            StoreBusy: If the lock was not free in time. Nothing was stored.
+            StorageFailed: If the ledger could not be written, or the folder can only be read. Nothing was stored.
+        """
+        moment = now or datetime.now(UTC)
+        for attempt in range(_ATTEMPTS):
+            with self._lock.held():
+                self._delivery.recover()
+                if request_id is not None and not dry_run and (first := self.first_receipt(request_id)):
+                    return first
+                try:
+                    return self._commit(plan, kind, request_id, moment, dry_run, undoes)
+                except Overtaken:
+                    if attempt + 1 == _ATTEMPTS:
+                        raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _commit(
+        self, plan: Plan, kind: str, request_id: str | None, moment: datetime, dry_run: bool, undoes: str | None
+    ) -> CommitReceipt:
+        at = moment.isoformat(timespec="milliseconds")
+        newest = self.ledger.newest_seq()
+        change_set, view = self._planned(plan)
+        if dry_run:
+            return _receipt("", Status.DRY_RUN, change_set)
+        if self._private is not None:
+            raise self._private.refusal()
+        if not change_set.changes:
+            if change_set.progress is not None:
+                self.ledger.advance(change_set.progress, at)
+            change_set = _without_effect(change_set)
+            return _receipt("", overall(change_set.results), change_set)
+        external = self.adoption.record(self._edited_by_hand(change_set.changes), moment, newest)
+        receipt = _receipt(new_commit_id(), overall(change_set.results), change_set)
+        seq = self.ledger.record(
+            change_set.changes,
+            commit_id=receipt.commit_id,
+            at=at,
+            kind=kind,
+            receipt=receipt.as_dict(),
+            request_id=request_id,
+            progress=change_set.progress,
+            author=current_author(),
+            undoes=undoes,
+            follows=newest if external is None else external,
+        )
+        self._step("acknowledged")
+        if len(change_set.changes) >= _TOLD_FROM:
+            tell(f"the commit is recorded; {len(change_set.changes):,} files are written")
+        with self.adoption.times.writing({change.uri.parent for change in change_set.changes}):
+            delivered = self._delivery.deliver(seq, change_set.changes, view.seen)
+        self._step("renamed")
+        return self._after_delivery(receipt, delivered)
+
+    def first_receipt(self, request_id: str) -> CommitReceipt | None:
+        """What the first commit with this ``request_id`` was answered, and what of it is not on disk yet."""
+        stored = self.ledger.receipt_for(request_id)
+        if stored is None:
+            return None
+        receipt = CommitReceipt.from_dict(stored)
+        waiting = sorted(set(map(str, self._delivery.undelivered)) & {result.uri for result in receipt.results})
+        delayed = (f"{DELAYED}: {', '.join(waiting)}",) if waiting else ()
+        notes = (note for note in receipt.notes if not note.startswith(DELAYED))
+        return replace(receipt, notes=(*notes, *delayed, REPEATED))
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """No writer of any process commits during the body, which must not commit either.
+
+        Raises:
+            StoreBusy: If the lock was not free in time.
+        """
+        with self._lock.held():
+            self._delivery.recover()
+            yield
+
+    def finish(self, receipt: CommitReceipt) -> None:
+        """Keep the final form of a receipt, off the request path; a repeated request gets this one."""
+        self._delivery.finish(receipt)
+
+    def recalled(self, recall: Recall) -> None:
+        """Count what a retrieval returned and add it to the trail, off the request path."""
+        self.usage.recalled(recall)
+
+    def adopt(self, now: datetime | None = None) -> int:
+        """Record files that people added, edited, removed or renamed since the last commit; see ``Adoption.scan``."""
+        return self.adoption.scan(now)
+
+    def problems(self) -> list[FileProblem]:
+        """What is wrong with files written by hand, as far as this process looked at them."""
+        return self.adoption.problems()
+
+    def bring_back_vanished(self) -> list[MemoryUri]:
+        """Write files that vanished all at once anew from the ledger; see ``storage.vanished``."""
+        self.adopt()
+        written = self.adoption.vanished.bring_back(self._lock)
+        self.adopt()
+        return written
+
+    def forget_vanished(self) -> list[MemoryUri]:
+        """Record files that vanished all at once as deleted by hand, as their owner says they were."""
+        self.adopt()
+        with self._lock.held():
+            self._delivery.recover()
+            held = self.adoption.vanished.release()
+            gone = [change for uri in held if (change := self.adoption.step(uri)) and change.after is None]
+            self.adoption.record(gone, datetime.now(UTC))
+        return [change.uri for change in gone]
+
+    def watch(self) -> None:
+        """Notice hand edits from now on, in the background, until the store is closed; safe to call twice."""
+        with self._watch_guard:
+            if self._watcher is None and not self._closing.is_set():
+                self._watcher = Watcher(self.files, self.adoption, self._closing)
+                self._watcher.start()
+
+    def _planned(self, plan: Plan) -> tuple[ChangeSet, _View]:
+        """The plan on the files as they are; once more, if a person saved one of them meanwhile."""
+        view = _View(self)
+        change_set = plan(view)
+        self._step("planned")
+        if all(self.files.is_still(change.uri, view.file(change)) for change in change_set.changes):
+            return change_set, view
+        view = _View(self)
+        return plan(view), view
+
+    def _edited_by_hand(self, changes: Iterable[FileChange]) -> list[FileChange]:
+        """What people did to the files that a commit is about to change, as its plan saw them."""
+        found: list[FileChange] = []
+        for change in changes:
+            row = self.ledger.file(change.uri)
+            known = None if row is None else row.sha256
+            vanished = change.before is None and self.adoption.vanished.holds(change.uri)
+            if change.before_sha256 != known and change.uri not in self._delivery.undelivered and not vanished:
+                found.append(self.adoption.step_to(change.uri, change.before))
+        return found
+
+    def _after_delivery(self, receipt: CommitReceipt, delivered: Delivered) -> CommitReceipt:
+        """The receipt with what became of the files; what a person saved in the same moment comes on top."""
+        if delivered.delayed is not None:
+            receipt = replace(receipt, notes=(*receipt.notes, delivered.delayed))
+        if not delivered.by_hand:
+            return receipt
+        try:
+            saved = [step for uri in delivered.by_hand if (step := self.adoption.step(uri))]
+            self.adoption.record(saved, datetime.now(UTC))
+        except RunebookError as error:  # the commit itself is acknowledged
+            _log.warning("files changed by hand are taken in later: %s", error.message)
+            self.adoption.leave(delivered.by_hand)
+        kept = frozenset(map(str, delivered.by_hand))
+        receipt = replace(
+            receipt,
+            results=tuple(
+                replace(result, note="; ".join(filter(None, (result.note, _SAVED_MEANWHILE))))
+                if result.uri in kept
+                else result
+                for result in receipt.results
+            ),
+            notes=(*receipt.notes, *(f"{uri}: {_SAVED_MEANWHILE}" for uri in sorted(kept))),
+        )
+        self.finish(receipt)
+        return receipt
+
+    def _settle_loop(self) -> None:
+        while not self._closing.is_set():
+            self._wake.wait(_RETRY_SECONDS if self.adoption.left or self._delivery.undelivered else None)
+            await_quiet(
+                self._wake, self._closing, pause_seconds=_SETTLE_PAUSE_SECONDS, limit_seconds=_SETTLE_LIMIT_SECONDS
+            )
+            self._delivery.settle()
+            self.usage.flush()
+            self._catch_up()
+        self._delivery.settle()
+        self.usage.flush()
+
+    def _catch_up(self) -> None:
+        try:
+            self.adoption.catch_up(self._closing)
+            if self._delivery.undelivered and self._private is None:
+                with self._lock.held():
+                    self._delivery.recover()
+        except RunebookError as error:
+            _log.warning("files changed by hand were not taken in yet: %s", error.message)
+
+
+def _without_effect(change_set: ChangeSet) -> ChangeSet:
+    """The change set of operations that undid each other: what they did is nothing, and their results say so."""
+    changed = (Action.CREATED, Action.UPDATED, Action.DELETED)
+    note = "undone by another operation of the same commit"
+    results = tuple(
+        replace(result, action=Action.UNCHANGED, note=result.note or note) if result.action in changed else result
+        for result in change_set.results
+    )
+    return replace(change_set, results=results)
+
+
+def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:
+    return CommitReceipt(commit_id, status, change_set.results, notes=change_set.notes, usage=change_set.usage)

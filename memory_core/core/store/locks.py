@@ -1,0 +1,94 @@
+"""Background work keeps out of the way: it begins when requests pause, or after a bounded time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from memory_core.core.errors import StorageFailed, StoreBusy
+from memory_core.core.progress import waited
+
+_POLL_SECONDS = 0.002
+_OCCUPIED = "waiting for another writer of the store"
+
+
+def store_lock(state: Path) -> StoreLock:
+    """Of whoever writes memories; ``state`` is the folder of machine files."""
+    return StoreLock(state / "locks" / "store.lock")
+
+
+def sealing_lock(state: Path, *, timeout_seconds: float = 30.0) -> StoreLock:
+    """Of whoever publishes or drops sealed vectors."""
+    return StoreLock(state / "locks" / "index.lock", timeout_seconds=timeout_seconds)
+
+
+class StoreLock:
+    """A mutex shared by every thread and process that names the same file."""
+
+    def __init__(self, path: Path, *, timeout_seconds: float = 30.0) -> None:
+        self._threads = threading.Lock()
+        self._processes = FileLock(path, mode=0o600, thread_local=False)
+        self._timeout_seconds = timeout_seconds
+
+    @contextmanager
+    def held(self, timeout_seconds: float | None = None) -> Iterator[None]:
+        """Hold the lock for the body.
+
+        Args:
+            timeout_seconds: How long to wait; default what the lock was made with.
+
+        Raises:
+            StoreBusy: If it was not free within the timeout.
+            StorageFailed: If the system refuses the lock's file.
+        """
+        patience = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        if not waited(lambda seconds: self._threads.acquire(timeout=seconds), patience, _OCCUPIED):
+            raise _busy(patience)
+        try:
+            try:
+                if not waited(self._acquired, patience, _OCCUPIED):
+                    raise _busy(patience)
+            except OSError as error:
+                raise StorageFailed(
+                    f"the store cannot be locked for writing: {error.strerror or error}.",
+                    hint="Check free space and the permissions of the .state folder, then send the same request again.",
+                ) from error
+            try:
+                yield
+            finally:
+                self._processes.release()
+        finally:
+            self._threads.release()
+
+    def _acquired(self, timeout_seconds: float) -> bool:
+        """Whether no other process holds the lock any more, after so long a wait at most."""
+        try:
+            self._processes.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+        except Timeout:
+            return False
+        return True
+
+
+def _busy(waited_seconds: float) -> StoreBusy:
+    return StoreBusy(
+        f"another writer has held the store for {waited_seconds:g} s.",
+        hint="Send the same request again; give it a request_id so that it is applied once.",
+    )
+
+
+def await_quiet(wake: threading.Event, closing: threading.Event, *, pause_seconds: float, limit_seconds: float) -> None:
+    """Return once ``wake`` was not set for ``pause_seconds``, after ``limit_seconds``, or when closing.
+
+    ``wake`` is clear on return, so that what is asked for from now on is not overlooked.
+    """
+    until = time.monotonic() + limit_seconds
+    while True:
+        wake.clear()
+        if closing.wait(pause_seconds) or not wake.is_set() or time.monotonic() >= until:
+            wake.clear()
+            return

@@ -1,0 +1,188 @@
+"""The queue of conversations whose memories are still to be extracted, in the ledger.
+
+A row says how many messages of a session's log are stored and how many were extracted: what is between waits. It
+moves in the transaction of the commit that stores messages or memories, so nothing is forgotten or done
+twice whatever is killed. Which process works on a session is decided by an operating-system lock, which dies with
+its process; this table only remembers.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memory_core.core.memory.results import SessionProgress
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.sqlite import Database
+
+SCHEMA = """
+CREATE TABLE extractions (
+    log TEXT PRIMARY KEY,
+    stored INTEGER NOT NULL,
+    extracted INTEGER NOT NULL DEFAULT 0,
+    briefed INTEGER NOT NULL DEFAULT 0,
+    seen TEXT NOT NULL DEFAULT '{}',
+    since TEXT NOT NULL,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    retry_at TEXT,
+    reason TEXT
+) WITHOUT ROWID;
+CREATE TABLE counted_calls (key TEXT PRIMARY KEY, log TEXT NOT NULL) WITHOUT ROWID;
+"""
+#: As ``retry_at``: not before somebody asks for it.
+NEVER = "9999-12-31T00:00:00+00:00"
+_COLUMNS = "log, stored, extracted, briefed, seen, since, attempts, retry_at, reason"
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Where one session stands.
+
+    Attributes:
+        log: Its message log.
+        stored: Messages in the log.
+        extracted: Messages, from the first, that are done.
+        briefed: Messages that the last brief for a client's own model covers; 0 without one.
+        seen: SHA-256 of the memories that this brief showed, by URI.
+        since: When the oldest waiting message was stored, ISO 8601.
+        attempts: Failures in a row.
+        retry_at: Not before this time, ISO 8601 in UTC; None is at once.
+        reason: Why it waits.
+    """
+
+    log: MemoryUri
+    stored: int
+    extracted: int
+    briefed: int = 0
+    seen: Mapping[str, str] = field(default_factory=dict)
+    since: str = ""
+    attempts: int = 0
+    retry_at: str | None = None
+    reason: str | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Messages still to be extracted."""
+        return max(0, self.stored - self.extracted)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a person or a program that asks what waits."""
+        return {
+            "session_id": self.log.parent.name,
+            "uri": str(self.log),
+            "messages_waiting": self.waiting,
+            "since": self.since,
+            "attempts": self.attempts,
+            "retry_at": self.retry_at,
+            "reason": self.reason,
+        }
+
+
+class ExtractionQueue:
+    """Reads and moves the rows of ``extractions``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, log: MemoryUri) -> Extraction | None:
+        """Where a session stands, or None if it never was in the queue."""
+        return next(iter(self._rows("WHERE log = ?", (str(log),))), None)
+
+    def grown_at(self, log: MemoryUri) -> str | None:
+        """When a log was last changed, ISO 8601; None if the ledger does not know it."""
+        row = (
+            self._database.connection()
+            .execute("SELECT at FROM commits JOIN files USING (seq) WHERE uri = ?", (str(log),))
+            .fetchone()
+        )
+        return None if row is None else str(row[0])
+
+    def waiting(self, space: MemoryUri, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
+        """Sessions with messages to extract, longest waiting first.
+
+        Args:
+            space: Of the sessions: ``viking://session/{user_space}``.
+            limit: Rows at most.
+            due_at: Only those that may be tried by then, ISO 8601 in UTC.
+        """
+        # Everything below shares the prefix "space/"; "0" is the character after "/".
+        where = "WHERE stored > extracted AND log > ? AND log < ?"
+        arguments: tuple[str | int, ...] = (f"{space}/", f"{space}0")
+        if due_at is not None:
+            where, arguments = f"{where} AND (retry_at IS NULL OR retry_at <= ?)", (*arguments, due_at)
+        return self._rows(f"{where} ORDER BY since, log LIMIT ?", (*arguments, limit))
+
+    def postpone(self, log: MemoryUri, reason: str, retry_at: str | None) -> None:
+        """Note a failure; the session waits on."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE extractions SET attempts = attempts + 1, reason = ?, retry_at = ? WHERE log = ?",
+                (reason, retry_at, str(log)),
+            )
+
+    def briefed(self, log: MemoryUri, messages: int, seen: Mapping[str, str]) -> None:
+        """Note that a client's model was briefed up to a message, and which memories it was shown."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "UPDATE extractions SET briefed = ?, seen = ? WHERE log = ?",
+                (messages, json.dumps(dict(seen), ensure_ascii=False), str(log)),
+            )
+
+    def restart(self, log: MemoryUri, stored: int, at: str) -> None:
+        """Put a whole session into the queue, whether it was extracted before or not."""
+        with self._database.writing() as connection:
+            record_progress(connection, SessionProgress(log, stored=stored), at)
+            connection.execute(
+                "UPDATE extractions SET extracted = 0, attempts = 0, retry_at = NULL, reason = NULL WHERE log = ?",
+                (str(log),),
+            )
+
+    def counted(self, keys: Iterable[str], space: MemoryUri) -> frozenset[str]:
+        """Which of these tool calls were counted before, in whichever session of ``space``.
+
+        Args:
+            keys: Of the calls.
+            space: ``viking://session/{user_space}``: what another user's session counted is another call.
+        """
+        rows = self._database.connection().execute(
+            "SELECT key FROM counted_calls WHERE key IN (SELECT value FROM json_each(?)) AND log > ? AND log < ?",
+            (json.dumps(list(keys)), f"{space}/", f"{space}0"),
+        )
+        return frozenset(key for (key,) in rows)
+
+    def _rows(self, where: str, arguments: tuple[str | int, ...]) -> list[Extraction]:
+        rows = self._database.connection().execute(f"SELECT {_COLUMNS} FROM extractions {where}", arguments)
+        return [
+            Extraction(MemoryUri.parse(log), stored, extracted, briefed, json.loads(seen), *rest)
+            for log, stored, extracted, briefed, seen, *rest in rows
+        ]
+
+
+def record_progress(connection: sqlite3.Connection, progress: SessionProgress, at: str) -> None:
+    """Move a session's row, inside the caller's transaction."""
+    log = str(progress.log)
+    if progress.stored is not None:
+        connection.execute(
+            "INSERT INTO extractions (log, stored, since) VALUES (?, ?, ?) ON CONFLICT (log) DO UPDATE SET "
+            "since = CASE WHEN stored > extracted THEN since ELSE excluded.since END, stored = excluded.stored, "
+            "extracted = min(extracted, ?)",
+            (log, progress.stored, at, progress.stored if progress.known is None else progress.known),
+        )
+    if progress.extracted is not None:
+        connection.execute(
+            "UPDATE extractions SET extracted = ?, briefed = 0, attempts = 0, retry_at = NULL, reason = NULL "
+            "WHERE log = ?",
+            (progress.extracted, log),
+        )
+    if progress.left is not None:
+        connection.execute(
+            "UPDATE extractions SET reason = ?, retry_at = ? WHERE log = ? AND stored > extracted",
+            (progress.left, NEVER, log),
+        )
+    connection.executemany("DELETE FROM counted_calls WHERE key = ?", [(key,) for key in progress.uncounted])
+    connection.executemany(
+        "INSERT OR IGNORE INTO counted_calls (key, log) VALUES (?, ?)", [(key, log) for key in progress.call_keys]
+    )

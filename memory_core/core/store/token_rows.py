@@ -1,0 +1,268 @@
+"""Bearer tokens of the HTTP server, in the ledger: who may come in, into which spaces, to do what.
+
+A token is ``rb_<id>_<secret>``: the id finds the row, the secret is 256 random bits. Only a SHA-256 digest of the
+secret is stored. A slow password hash would add nothing: it makes guessing words dear, and 2**256 equally likely
+secrets cannot be guessed at any price; a fast one lets every request be checked against the table, so that a
+revocation holds from the next request on, in every process.
+
+Promises: a token is shown once, by ``issue``; unknown, wrong, revoked and expired ones get the same answer after
+the same work. Does not: know HTTP.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.uri import is_device_name
+from memory_core.core.store.sqlite import Database
+
+SCHEMA = """
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    label TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    user_space TEXT NOT NULL,
+    agent_space TEXT NOT NULL,
+    read_only INTEGER NOT NULL,
+    created_at TEXT NOT NULL,
+    expires_at TEXT,
+    last_used_at TEXT,
+    revoked_at TEXT
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX tokens_label ON tokens (label) WHERE revoked_at IS NULL;
+"""
+
+_COLUMNS = "id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at"
+_ID_BYTES = 6
+_SECRET_BYTES = 32
+_SHAPE = re.compile(r"rb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\s](?:[^\x00-\x1f\x7f-\x9f]{0,62}[^\x00-\x1f\x7f-\x9f\s])?")
+_SPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_USE_NOTED_EVERY = timedelta(minutes=1)
+_NO_DIGEST = bytes(32)
+_LONGEST_DAYS = 36_500
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One token, without its secret. Times are ISO 8601 in UTC.
+
+    Attributes:
+        id: Twelve hexadecimal digits, part of the token.
+        label: What its owner calls it; unique among those that are not revoked.
+        user_space: Whose memories it opens.
+        agent_space: Which agent's memories it opens.
+        read_only: Whether it may not write.
+        created_at: When it was issued.
+        expires_at: From when on it is refused; None is never.
+        last_used_at: When it was last accepted, to the minute; None is never.
+        revoked_at: From when on it is refused; None for one that holds.
+    """
+
+    id: str
+    label: str
+    user_space: str
+    agent_space: str
+    read_only: bool
+    created_at: str
+    expires_at: str | None = None
+    last_used_at: str | None = None
+    revoked_at: str | None = None
+
+    def live(self, now: datetime) -> bool:
+        """Whether it is accepted at ``now``."""
+        return self.revoked_at is None and (self.expires_at is None or _text(now) < self.expires_at)
+
+
+class TokenTable:
+    """Issues, finds and revokes tokens."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def issue(
+        self,
+        label: str,
+        *,
+        user_space: str,
+        agent_space: str,
+        read_only: bool = False,
+        expires_days: float | None = None,
+        spaces: Iterable[str] = (),
+        now: datetime | None = None,
+    ) -> tuple[str, TokenRow]:
+        """Make a token; its text is returned here and never again.
+
+        Args:
+            label: 1 to 64 printable characters, not that of another live token.
+            user_space: A space name.
+            agent_space: A space name.
+            read_only: Refuse it every write.
+            expires_days: Days that it holds, > 0; None is until revoked.
+            spaces: Names of spaces that are in use, besides those of other tokens.
+            now: The time of issue, aware; None is the clock's.
+
+        Raises:
+            InvalidInput: If an argument is out of range, the label is taken, or a space has the name of another one but
+                for upper and lower case: on some disks both would be one folder.
+        """
+        at = now or datetime.now(UTC)
+        _validate(label, user_space, agent_space, expires_days)
+        known = [*spaces, user_space, agent_space]
+        expires_at = None if expires_days is None else _text(at + timedelta(days=expires_days))
+        row = TokenRow(
+            secrets.token_hex(_ID_BYTES), label, user_space, agent_space, read_only, _text(at), expires_at=expires_at
+        )
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        with self._database.writing() as connection:
+            if connection.execute("SELECT 1 FROM tokens WHERE label = ? AND revoked_at IS NULL", (label,)).fetchone():
+                raise InvalidInput(
+                    f"a token called {label!r} exists.",
+                    hint=f"Choose another label, or revoke that one first: runebook token revoke {label!r}.",
+                )
+            for issued in connection.execute("SELECT user_space, agent_space FROM tokens"):
+                known += issued
+            _refuse_twins((user_space, agent_space), known)
+            connection.execute(
+                "INSERT INTO tokens (id, label, digest, user_space, agent_space, read_only, created_at, expires_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    row.id,
+                    label,
+                    _digest(secret),
+                    user_space,
+                    agent_space,
+                    int(read_only),
+                    row.created_at,
+                    row.expires_at,
+                ),
+            )
+        return f"rb_{row.id}_{secret}", row
+
+    def verify(self, token: str, now: datetime | None = None) -> TokenRow | None:
+        """The row of a token that holds; None for any other text, whatever is wrong with it."""
+        at = now or datetime.now(UTC)
+        shape = _SHAPE.fullmatch(token)
+        # A malformed token takes the same path, so that neither the answer nor its time tells the cases apart.
+        token_id, secret = shape.groups() if shape else ("", "")
+        found = (
+            self._database.connection()
+            .execute(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
+            .fetchone()
+        )
+        matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if found is None else bytes(found[0]))
+        row = None if found is None else _row(found[1:])
+        if not matches or row is None or not row.live(at):
+            return None
+        return row
+
+    def note_use(self, row: TokenRow, now: datetime | None = None) -> None:
+        """Note that a token was used, at most once a minute and without waiting for the disk."""
+        at = now or datetime.now(UTC)
+        if row.last_used_at is not None and _text(at - _USE_NOTED_EVERY) < row.last_used_at:
+            return
+        with self._database.writing(synced=False) as connection:
+            connection.execute("UPDATE tokens SET last_used_at = ? WHERE id = ?", (_text(at), row.id))
+
+    def any_live(self, now: datetime | None = None) -> bool:
+        """Whether at least one token is accepted."""
+        row = (
+            self._database.connection()
+            .execute(
+                "SELECT 1 FROM tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?) LIMIT 1",
+                (_text(now or datetime.now(UTC)),),
+            )
+            .fetchone()
+        )
+        return row is not None
+
+    def any_issued(self) -> bool:
+        """Whether there is a token that was not revoked; one that expired counts, and opens nothing."""
+        row = self._database.connection().execute("SELECT 1 FROM tokens WHERE revoked_at IS NULL LIMIT 1").fetchone()
+        return row is not None
+
+    def rows(self, *, revoked: bool = False) -> list[TokenRow]:
+        """The tokens by label, expired ones included; with ``revoked`` also those."""
+        where = "" if revoked else "WHERE revoked_at IS NULL"
+        rows = self._database.connection().execute(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY label, created_at")
+        return [_row(row) for row in rows]
+
+    def revoke(self, label_or_id: str, now: datetime | None = None) -> TokenRow:
+        """Refuse a token from now on.
+
+        Raises:
+            NotFound: If no token that is not revoked has this label or id.
+        """
+        with self._database.writing() as connection:
+            found = connection.execute(
+                f"SELECT {_COLUMNS} FROM tokens WHERE revoked_at IS NULL AND (label = ? OR id = ?) "
+                "ORDER BY label = ? DESC LIMIT 1",
+                (label_or_id, label_or_id, label_or_id),
+            ).fetchone()
+            if found is None:
+                raise NotFound(
+                    f"no live token has the label or id {label_or_id!r}.", hint="See them with runebook token list."
+                )
+            at = _text(now or datetime.now(UTC))
+            connection.execute("UPDATE tokens SET revoked_at = ? WHERE id = ?", (at, found[0]))
+        return replace(_row(found), revoked_at=at)
+
+
+def _validate(label: str, user_space: str, agent_space: str, expires_days: float | None) -> None:
+    if not _LABEL.fullmatch(label):
+        raise InvalidInput(
+            f"{label!r} cannot be a label.", hint="Use 1 to 64 printable characters, without spaces at either end."
+        )
+    for space in (user_space, agent_space):
+        if not _SPACE.fullmatch(space) or is_device_name(space):
+            raise InvalidInput(
+                f"{space!r} cannot be a space.",
+                hint="Use letters, digits, '-' and '_', at most 64, no '-' or '_' first, and no device such as NUL.",
+            )
+    if expires_days is not None and not 0 < expires_days <= _LONGEST_DAYS:
+        raise InvalidInput(
+            f"a token cannot hold for {expires_days} days.", hint=f"Name more than 0 and at most {_LONGEST_DAYS} days."
+        )
+
+
+def _refuse_twins(wanted: Iterable[str], known: Iterable[str]) -> None:
+    spelled: dict[str, set[str]] = {}
+    for space in known:
+        spelled.setdefault(space.casefold(), set()).add(space)
+    for space in wanted:
+        for twin in spelled[space.casefold()] - {space}:
+            raise InvalidInput(
+                f"there is a space {twin!r}, which on some disks is the same folder as {space!r}.",
+                hint=f"Write {twin!r} if you mean that one, or choose another name.",
+            )
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _text(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _row(row: sqlite3.Row | tuple[object, ...]) -> TokenRow:
+    token_id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at = row
+    return TokenRow(
+        str(token_id),
+        str(label),
+        str(user_space),
+        str(agent_space),
+        bool(read_only),
+        str(created_at),
+        None if expires_at is None else str(expires_at),
+        None if last_used_at is None else str(last_used_at),
+        None if revoked_at is None else str(revoked_at),
+    )

@@ -1,0 +1,543 @@
+"""What language models were asked for, and what that cost: one row for each space, purpose and model, summed.
+
+Written with the other counts, off the request path (``usage.UsageLog``). Holds no text: neither questions nor answers.
+Counts never fall, so that what watches them may take differences.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from memory_core.core.errors import RunebookError
+from memory_core.core.store.sqlite import Database
+
+_log = logging.getLogger(__name__)
+#: Rows of the trail; older ones leave.
+TRAIL_ROWS = 10_000
+QUERY_CHARS = 500
+#: Hits of one row; beyond them nobody looks, and a row stays small.
+TRAIL_HITS = 50
+_WAITING_ROWS = 10_000
+#: A hit that scores at least this share of the best one's counts as used.
+_NEAR_SHARE = 0.8
+#: Texts below this prefix are no memories, and never among those used most.
+_SESSIONS = "viking://session/"
+_NO_SESSION = f"substr(uri, 1, {len(_SESSIONS)}) <> '{_SESSIONS}'"
+
+USAGE_SCHEMA = f"""
+CREATE TABLE trail (
+    id INTEGER PRIMARY KEY,
+    at TEXT NOT NULL,
+    query TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    hits TEXT NOT NULL,
+    milliseconds REAL NOT NULL,
+    cached INTEGER NOT NULL,
+    rank TEXT NOT NULL,
+    session_id TEXT,
+    project TEXT,
+    space TEXT NOT NULL
+);
+CREATE INDEX usage_most ON usage (access_count DESC, last_accessed_at DESC, uri) WHERE {_NO_SESSION};
+"""
+_COUNT = (
+    "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) "
+    "ON CONFLICT (uri) DO UPDATE SET access_count = access_count + excluded.access_count, "
+    "last_accessed_at = max(last_accessed_at, excluded.last_accessed_at)"
+)
+_COLUMNS = "at, query, kind, hits, milliseconds, cached, rank, session_id, project, space"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How often and when a memory was last used."""
+
+    access_count: int
+    last_accessed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """One retrieval.
+
+    Attributes:
+        at: When; aware.
+        query: What was asked; empty for a context without a question, or where the setting keeps it out.
+        kind: What retrieved.
+        hits: (URI, score) of what was returned, best first; turns of a session with their fragment.
+        milliseconds: That it took.
+        cached: Whether the answer came from a cache.
+        rank: Profile that ordered it.
+        session_id: Session it was for, if it was named.
+        project: Project it was for, if there was one.
+        space: The user's space; what one user asked is not shown to another.
+        asked: Whether there was a question; what is given without one is not counted, or what is used most would be
+            given for that, and stay it for that. Not stored.
+    """
+
+    at: datetime
+    query: str
+    kind: Literal["find", "retrieve"]
+    hits: tuple[tuple[str, float], ...]
+    milliseconds: float
+    cached: bool = False
+    rank: str = ""
+    session_id: str | None = None
+    project: str | None = None
+    space: str = "default"
+    asked: bool = field(default=True, compare=False)
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON form."""
+        return {
+            "at": self.at.isoformat(timespec="milliseconds"),
+            "query": self.query,
+            "kind": self.kind,
+            "hits": [{"uri": uri, "score": score} for uri, score in self.hits],
+            "milliseconds": self.milliseconds,
+            "cached": self.cached,
+            "rank": self.rank,
+            "session_id": self.session_id,
+            "project": self.project,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Of the retrievals in the trail.
+
+    Attributes:
+        milliseconds: Ascending.
+        cached: How many of them were answered from a cache.
+    """
+
+    milliseconds: tuple[float, ...]
+    cached: int
+
+
+class UsageTable:
+    """Reads and writes ``usage`` and ``trail``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, recalls: Sequence[Recall], reads: Iterable[tuple[str, datetime]] = ()) -> None:
+        """Count accesses and extend the trail, in one transaction.
+
+        Args:
+            recalls: Retrievals, oldest first; each counts once for every memory or turn that it returned.
+            reads: URI and time of files that were read.
+        """
+        counts = _counts(recalls, reads)
+        with self._database.writing(synced=False) as connection:
+            connection.executemany(
+                _COUNT,
+                [(uri, count, at.isoformat()) for uri, (count, at) in counts.items()],
+            )
+            _extend_trail(connection, recalls)
+
+    def begin(self, known: Mapping[str, Usage]) -> None:
+        """Let memories that were used elsewhere begin with those counts; what has a count here keeps it."""
+        with self._database.writing(synced=False) as connection:
+            connection.executemany(
+                "INSERT INTO usage (uri, access_count, last_accessed_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                [
+                    (uri, used.access_count, used.last_accessed_at.astimezone(UTC).isoformat())
+                    for uri, used in known.items()
+                ],
+            )
+
+    def usage(self, uris: Iterable[str]) -> dict[str, Usage]:
+        """Access statistics of those that have any."""
+        rows = self._database.connection().execute(
+            "SELECT uri, access_count, last_accessed_at FROM usage WHERE uri IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(uris)),),
+        )
+        return {uri: _usage(count, at) for uri, count, at in rows}
+
+    def top(self, limit: int, keep: Callable[[str], bool] = lambda _uri: True) -> list[tuple[str, Usage]]:
+        """The memories used most, most first, the one used last before others of its count.
+
+        Args:
+            limit: At most.
+            keep: Whether a URI is wanted; asked in order until ``limit`` are found.
+        """
+        rows = self._database.connection().execute(
+            f"SELECT uri, access_count, last_accessed_at FROM usage WHERE {_NO_SESSION} "
+            "ORDER BY access_count DESC, last_accessed_at DESC, uri"
+        )
+        found: list[tuple[str, Usage]] = []
+        for uri, count, at in rows:
+            if len(found) >= limit:
+                break
+            if keep(uri):
+                found.append((uri, _usage(count, at)))
+        rows.close()
+        return found
+
+    def totals(self, below: Sequence[str]) -> tuple[int, int]:
+        """(URIs with an access, accesses) at or below the given URIs."""
+        files = accesses = 0
+        for prefix in below:
+            row = (
+                self._database.connection()
+                .execute(
+                    "SELECT count(*), total(access_count) FROM usage WHERE uri > ? AND uri < ?",
+                    (f"{prefix}/", f"{prefix}0"),  # "0" is the character after "/"
+                )
+                .fetchone()
+            )
+            files, accesses = files + int(row[0]), accesses + int(row[1])
+        return files, accesses
+
+    def trail(self, limit: int, uri: str | None = None, space: str | None = None) -> list[Recall]:
+        """Retrievals, newest first.
+
+        Args:
+            limit: At most.
+            uri: Only those that returned this file, one of its turns, or something below it.
+            space: Only those of this user's space.
+        """
+        conditions: list[str] = ["1"]
+        arguments: list[str | int] = [limit]
+        if uri is not None:
+            found = "json_extract(value, '$[0]')"
+            at_or_below = " OR ".join([f"{found} = ?", *[f"substr({found}, 1, length(?)) = ?"] * 2])
+            conditions.append(f"EXISTS (SELECT 1 FROM json_each(hits) WHERE {at_or_below})")
+            arguments[:0] = [uri, f"{uri}#", f"{uri}#", f"{uri}/", f"{uri}/"]
+        if space is not None:
+            conditions.append("space = ?")
+            arguments.insert(-1, space)
+        rows = self._database.connection().execute(
+            f"SELECT {_COLUMNS} FROM trail WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?", arguments
+        )
+        return [_recall(*row) for row in rows]
+
+    def latencies(self, space: str | None = None) -> Latencies:
+        """How long the retrievals of the trail took; with ``space``, those of one user's."""
+        rows = self._database.connection().execute(
+            "SELECT milliseconds, cached FROM trail WHERE ? IS NULL OR space = ? ORDER BY milliseconds", (space, space)
+        )
+        found = [(float(milliseconds), int(cached)) for milliseconds, cached in rows]
+        return Latencies(tuple(milliseconds for milliseconds, _ in found), sum(cached for _, cached in found))
+
+
+class UsageLog:
+    """What was used and is not written yet; safe to use from many threads.
+
+    Args:
+        table: Where it goes.
+        model_calls: Where calls of language models go.
+        wake: Called after each note, so that a background thread flushes soon.
+    """
+
+    def __init__(self, table: UsageTable, model_calls: ModelCallTable, wake: Callable[[], None]) -> None:
+        self._table = table
+        self._model_calls = model_calls
+        self._wake = wake
+        self._guard = threading.Lock()
+        # Bounded: a ledger that cannot be written must not fill the memory of a server that only reads.
+        self._recalls: deque[Recall] = deque(maxlen=_WAITING_ROWS)
+        self._reads: deque[tuple[str, datetime]] = deque(maxlen=_WAITING_ROWS)
+        self._calls: deque[ModelCalls] = deque(maxlen=_WAITING_ROWS)
+
+    def recalled(self, recall: Recall) -> None:
+        """Note a retrieval."""
+        with self._guard:
+            self._recalls.append(recall)
+        self._wake()
+
+    def read(self, uri: str, at: datetime) -> None:
+        """Note that a file was read."""
+        with self._guard:
+            self._reads.append((uri, at))
+        self._wake()
+
+    def asked(self, call: ModelCalls) -> None:
+        """Note that a language model was asked."""
+        with self._guard:
+            self._calls.append(call)
+        self._wake()
+
+    def flush(self) -> None:
+        """Write what was noted; what cannot be written now is kept for the next time."""
+        self._flush_calls()
+        with self._guard:
+            recalls, reads = list(self._recalls), list(self._reads)
+            self._recalls.clear()
+            self._reads.clear()
+        if not recalls and not reads:
+            return
+        try:
+            self._table.record(recalls, reads)
+        except RunebookError as error:
+            _log.warning("what was used is not counted yet: %s", error.message)
+            with self._guard:
+                self._recalls.extendleft(reversed(recalls))
+                self._reads.extendleft(reversed(reads))
+
+    def _flush_calls(self) -> None:
+        with self._guard:
+            calls = list(self._calls)
+            self._calls.clear()
+        if not calls:
+            return
+        try:
+            self._model_calls.add(calls)
+        except RunebookError as error:
+            _log.warning("calls of the model are not counted yet: %s", error.message)
+            with self._guard:
+                self._calls.extendleft(reversed(calls))
+
+
+def move_usage(connection: sqlite3.Connection, old: str, new: str) -> None:
+    """Let a renamed file, and its turns, keep their counts; within the transaction of the commit that says so."""
+    rows = connection.execute(
+        "DELETE FROM usage WHERE uri = ? OR (uri > ? AND uri < ?) RETURNING uri, access_count, last_accessed_at",
+        (old, f"{old}#", f"{old}$"),  # "$" is the character after "#"
+    ).fetchall()
+    connection.executemany(_COUNT, [(new + uri.removeprefix(old), count, at) for uri, count, at in rows])
+
+
+def counts_as_access(uri: str) -> bool:
+    """Whether returning or reading this is an access: a memory, or one turn or page of a session."""
+    parts = uri.split("/")  # viking: · · scope · space · memories
+    if uri.startswith(_SESSIONS):
+        return "#" in parts[-1]
+    return len(parts) > 5 and parts[4] == "memories" and not parts[-1].startswith(".")
+
+
+def _counts(recalls: Iterable[Recall], reads: Iterable[tuple[str, datetime]]) -> dict[str, tuple[int, datetime]]:
+    found: dict[str, tuple[int, datetime]] = {}
+    hits = [(uri, recall.at) for recall in recalls if recall.asked for uri in _near_the_best(recall.hits)]
+    for uri, moment in (*hits, *reads):
+        if counts_as_access(uri):
+            at = moment.astimezone(UTC)
+            count, last = found.get(uri, (0, at))
+            found[uri] = (count + 1, max(last, at))
+    return found
+
+
+def _near_the_best(hits: Sequence[tuple[str, float]]) -> list[str]:
+    """What scores near the best, memories and turns each among themselves."""
+    best: dict[bool, float] = {}
+    for uri, score in hits:
+        turn = uri.startswith(_SESSIONS)
+        best[turn] = max(score, best.get(turn, 0.0))
+    near = (uri for uri, score in hits if score >= _NEAR_SHARE * best[uri.startswith(_SESSIONS)])
+    return list(dict.fromkeys(near))
+
+
+def _extend_trail(connection: sqlite3.Connection, recalls: Iterable[Recall]) -> None:
+    rows = [
+        (
+            recall.at.astimezone(UTC).isoformat(),
+            _storable(recall.query[:QUERY_CHARS]),
+            recall.kind,
+            json.dumps(recall.hits[:TRAIL_HITS], ensure_ascii=False, separators=(",", ":")),
+            round(recall.milliseconds, 3),
+            int(recall.cached),
+            recall.rank,
+            _storable(recall.session_id),
+            _storable(recall.project),
+            recall.space,
+        )
+        for recall in recalls
+    ]
+    if not rows:
+        return
+    marks = ", ".join("?" * len(rows[0]))
+    connection.executemany(f"INSERT INTO trail ({_COLUMNS}) VALUES ({marks})", rows)
+    connection.execute("DELETE FROM trail WHERE id <= (SELECT max(id) FROM trail) - ?", (TRAIL_ROWS,))
+
+
+def _recall(
+    at: str,
+    query: str,
+    kind: Literal["find", "retrieve"],
+    hits: str,
+    milliseconds: float,
+    cached: int,
+    rank: str,
+    session_id: str | None,
+    project: str | None,
+    space: str,
+) -> Recall:
+    found = tuple((str(uri), float(score)) for uri, score in json.loads(hits))
+    moment = datetime.fromisoformat(at)
+    return Recall(moment, query, kind, found, milliseconds, bool(cached), rank, session_id, project, space)
+
+
+def _storable(text: str | None) -> str | None:
+    """The text without lone surrogates, which no database takes: one of them must not cost the whole batch."""
+    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _usage(count: int, at: str) -> Usage:
+    return Usage(int(count), datetime.fromisoformat(at))
+
+
+KEPT_DAYS = 30
+INJECTIONS_SCHEMA = """
+CREATE TABLE injected_sessions (session TEXT PRIMARY KEY, touched_at TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX injected_sessions_touched ON injected_sessions (touched_at);
+CREATE TABLE injections (
+    session TEXT NOT NULL REFERENCES injected_sessions (session) ON DELETE CASCADE,
+    uri TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (session, uri)
+) WITHOUT ROWID;
+"""
+
+
+class InjectionTable:
+    """Reads and writes the rows of ``injections``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def seen(self, session: str) -> dict[str, str]:
+        """What a session was shown: URI → digest of the text as it was last injected."""
+        rows = self._database.connection().execute("SELECT uri, digest FROM injections WHERE session = ?", (session,))
+        return dict(rows.fetchall())
+
+    def record(self, session: str, items: Mapping[str, str], at: str) -> None:
+        """Note what a session was shown now; with no items, that it still lives.
+
+        Args:
+            session: Any name that stays the same while a context lives.
+            items: URI → digest of the text that was injected; replaces the earlier digest of a URI.
+            at: ISO 8601; sessions last touched ``KEPT_DAYS`` before it are dropped.
+
+        Raises:
+            ValueError: If ``at`` is no time.
+            StoreBusy: If another process wrote for longer than the timeout.
+        """
+        moment = datetime.fromisoformat(at).astimezone(UTC)
+        with self._database.writing(synced=False) as connection:
+            connection.execute(
+                "INSERT INTO injected_sessions VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET "
+                "touched_at = max(touched_at, excluded.touched_at)",
+                (session, _stamp(moment)),
+            )
+            connection.executemany(
+                "INSERT INTO injections VALUES (?, ?, ?) ON CONFLICT (session, uri) DO UPDATE SET "
+                "digest = excluded.digest",
+                [(session, uri, digest) for uri, digest in items.items()],
+            )
+            connection.execute(
+                "DELETE FROM injected_sessions WHERE touched_at < ?", (_stamp(moment - timedelta(days=KEPT_DAYS)),)
+            )
+
+    def forget(self, session: str) -> None:
+        """Let everything be injected into a session again: its context was compressed or began anew."""
+        with self._database.writing(synced=False) as connection:
+            connection.execute("DELETE FROM injected_sessions WHERE session = ?", (session,))
+
+
+def _stamp(moment: datetime) -> str:
+    """One form for all, so that texts compare as times do."""
+    return moment.isoformat(timespec="milliseconds")
+
+
+#: Of a model's name; a provider may answer with anything.
+_MODEL_CHARS = 200
+MODEL_CALLS_SCHEMA = """
+CREATE TABLE model_calls (
+    space TEXT NOT NULL,
+    purpose TEXT NOT NULL,
+    model TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL,
+    PRIMARY KEY (space, purpose, model)
+) WITHOUT ROWID;
+"""
+_ADD = (
+    "INSERT INTO model_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (space, purpose, model) DO UPDATE SET "
+    "calls = calls + excluded.calls, failures = failures + excluded.failures, "
+    "prompt_tokens = prompt_tokens + excluded.prompt_tokens, "
+    "completion_tokens = completion_tokens + excluded.completion_tokens, "
+    "cached_tokens = cached_tokens + excluded.cached_tokens"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCalls:
+    """Calls of one model for one purpose.
+
+    Attributes:
+        space: The user's space that they were made for.
+        purpose: extraction, summaries, chat, …
+        model: Its name, as the provider gave it; empty where no answer named it.
+        calls: How often it was asked, failures included.
+        failures: How often there was no answer.
+        prompt_tokens: Tokens that it read, as the provider counted them.
+        completion_tokens: Tokens that it wrote.
+        cached_tokens: Of those it read, the share that came from the provider's cache.
+    """
+
+    space: str
+    purpose: str
+    model: str = ""
+    calls: int = 1
+    failures: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON form, without the space."""
+        return {
+            "purpose": self.purpose,
+            "model": self.model,
+            "calls": self.calls,
+            "failures": self.failures,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cached_tokens": self.cached_tokens,
+        }
+
+
+class ModelCallTable:
+    """Reads and writes ``model_calls``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, calls: Iterable[ModelCalls]) -> None:
+        """Add to the sums, in one transaction."""
+        rows = [
+            (
+                made.space,
+                made.purpose,
+                made.model[:_MODEL_CHARS].encode("utf-8", "replace").decode("utf-8"),
+                made.calls,
+                made.failures,
+                made.prompt_tokens,
+                made.completion_tokens,
+                made.cached_tokens,
+            )
+            for made in calls
+        ]
+        with self._database.writing(synced=False) as connection:
+            connection.executemany(_ADD, rows)
+
+    def totals(self, space: str | None = None) -> list[ModelCalls]:
+        """The sums of one user's space, or of all; the most asked first."""
+        rows = self._database.connection().execute(
+            "SELECT space, purpose, model, calls, failures, prompt_tokens, completion_tokens, cached_tokens "
+            "FROM model_calls WHERE ? IS NULL OR space = ? ORDER BY calls DESC, space, purpose, model",
+            (space, space),
+        )
+        return [ModelCalls(*row) for row in rows]

@@ -1,0 +1,1 @@
+"""What plain text says: language, times, key words, differences."""

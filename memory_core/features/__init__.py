@@ -1,0 +1,1 @@
+"""One slice each: what can be taken out."""

@@ -1,0 +1,854 @@
+"""Export: one archive, or JSON lines, of a store as it was at one commit, while others go on writing.
+
+The file appears under its name only when it is whole, private to the user. Texts are never logged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+from memory_core.core.commit.commits import identify
+from memory_core.core.commit.directory_pages import refresh
+from memory_core.core.commit.links import link
+from memory_core.core.commit.working_copy import Context, Draft
+from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError, StorageFailed
+from memory_core.core.index.documents import is_session_log
+from memory_core.core.memory import names
+from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.message import parse_lines, to_record
+from memory_core.core.memory.operations import Link
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    OperationResult,
+    SessionProgress,
+    text_sha256,
+)
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.store import atomic
+from memory_core.core.store.files import LEDGER_NAME
+from memory_core.core.store.ledger_snapshot import LedgerSnapshot, insert_history
+from memory_core.core.store.local import Snapshot, Store
+from memory_core.features.export_file import (
+    FORMAT,
+    FORMAT_VERSION,
+    HISTORY_NAME,
+    MANIFEST_NAME,
+    Archive,
+    ArchivedFile,
+    Problem,
+    Selection,
+    TransferFile,
+    archive_paths,
+    chosen_history,
+    content_at,
+    counted,
+    memory_facts,
+    open_archive,
+    spaces_of,
+)
+from memory_core.features.links import linked_uris, retargeted
+from memory_core.features.redaction import Redaction
+from memory_core.version import program_version
+
+_SPACE_PARTS = 2
+
+
+class OnConflict(StrEnum):
+    """What happens to an imported file that differs from what is there."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+    BOTH = "both"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the files of one import, by URI; ``beside`` pairs a present file with the one put next to it."""
+
+    created: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    kept: list[Problem] = field(default_factory=list)
+    beside: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[Problem] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        """Append another batch's outcome."""
+        self.created += other.created
+        self.updated += other.updated
+        self.unchanged += other.unchanged
+        self.kept += other.kept
+        self.beside += other.beside
+        self.refused += other.refused
+
+
+class ImportBatch:
+    """The plan of one commit.
+
+    Args:
+        store: The store; only read here.
+        registry: The memory types.
+        texts: The files of the batch, by the URI they are to have.
+        policy: What happens to those that differ.
+        summaries: Directory summaries that come with the import; none is made anew in their place.
+        context: Time, types and spaces of the commit.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: MemoryTypeRegistry,
+        texts: Mapping[MemoryUri, str],
+        policy: OnConflict,
+        summaries: frozenset[MemoryUri],
+        context: Context,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._texts = texts
+        self._policy = policy
+        self._summaries = summaries
+        self._context = context
+        self.outcome = Outcome()
+        self._results: list[OperationResult] = []
+        self._after: dict[MemoryUri, tuple[str | None, str]] = {}
+        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
+        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
+
+    def plan(self, snapshot: Snapshot) -> ChangeSet:
+        """The batch's changes; a file that cannot be taken is refused alone."""
+        for uri, text in self._texts.items():
+            try:
+                self._place(uri, text, snapshot)
+            except RunebookError as error:
+                self._refuse(uri, error.message)
+        changes = [self._change(uri, before, after) for uri, (before, after) in self._after.items()]
+        return self._with_summaries(ChangeSet(tuple(changes), tuple(self._results)), snapshot)
+
+    def _place(self, uri: MemoryUri, text: str, snapshot: Snapshot) -> None:
+        obstacle = self._obstacle(uri)
+        if obstacle is not None:
+            self._refuse(uri, obstacle)
+            return
+        present = self._text(uri, snapshot)
+        if present == text:
+            self._note(uri, Action.UNCHANGED)
+        elif uri.is_summary:
+            if present is None and uri in self._summaries:
+                self._put(uri, None, text, Action.CREATED)
+        elif is_session_log(uri) and present is not None and (text.startswith(present) or present.startswith(text)):
+            if len(text) > len(present):
+                self._put(uri, present, text, Action.UPDATED, "the conversation went on")
+            else:
+                self._note(uri, Action.UNCHANGED)
+        else:
+            rival, why = (uri, "it differs") if present is not None else self._rival(uri, text, snapshot)
+            if rival is None:
+                self._put(uri, None, text, Action.CREATED)
+            else:
+                self._settle(uri, text, rival, why, snapshot)
+
+    def _settle(self, uri: MemoryUri, text: str, rival: MemoryUri, why: str, snapshot: Snapshot) -> None:
+        """Follow the policy for a file that differs from ``rival``, which is there."""
+        there = self._text(rival, snapshot)
+        if there == text:
+            self._note(rival, Action.UNCHANGED)
+        elif self._policy is OnConflict.KEEP:
+            self.outcome.kept.append(Problem(str(uri), why if rival == uri else f"{why}: {rival}"))
+            self._results.append(OperationResult("import", str(uri), Action.UNCHANGED, note=f"kept: {why}"))
+        elif self._policy is OnConflict.REPLACE:
+            self._put(rival, there, text, Action.UPDATED, None if rival == uri else f"imported from {uri}")
+        else:
+            self._put_beside(uri, text, rival, snapshot)
+
+    def _put_beside(self, uri: MemoryUri, text: str, rival: MemoryUri, snapshot: Snapshot) -> None:
+        beside = _beside(uri, text)
+        if self._text(beside, snapshot) is not None:  # put there by an earlier import, and linked since
+            self._note(beside, Action.UNCHANGED)
+            return
+        self._put(beside, None, text, Action.CREATED, f"beside {rival}")
+        self.outcome.beside.append((str(rival), str(beside)))
+        self._link(beside, rival, snapshot)
+
+    def _link(self, beside: MemoryUri, rival: MemoryUri, snapshot: Snapshot) -> None:
+        """Let two versions of a memory know of each other; what is no memory of a type has no links."""
+        draft = Draft(snapshot, self._context_at(beside))
+        for uri in (beside, rival):
+            text = self._text(uri, snapshot)
+            if text is None or uri.scope not in (Scope.USER, Scope.AGENT):
+                return
+            draft.put(uri, text)
+        try:
+            link(draft, beside, [Link(uri=str(rival), relation="similar")])
+        except RunebookError:
+            return  # a present file whose trailer is broken, or of no type: it stays as it is
+        for uri in (beside, rival):
+            linked = draft.text(uri)
+            if linked is not None and linked != self._text(uri, snapshot):
+                self._after[uri] = (self._before(uri, snapshot), linked)
+
+    def _rival(self, uri: MemoryUri, text: str, snapshot: Snapshot) -> tuple[MemoryUri | None, str]:
+        """The file that stands for the same memory, or whose name is a twin of this one's."""
+        folded = (uri.parent, names.fold(uri.name))
+        if folded in self._names:
+            return self._names[folded], "its name is a twin of another's"
+        memory_type, key = identify(self._registry, uri, text)
+        if key:
+            found = self._keys.get((uri.parent, memory_type, key)) or snapshot.locate(uri.parent, memory_type, key)
+            if found is not None and found != uri and self._text(found, snapshot) is not None:
+                return found, "another file holds this memory"
+        if not snapshot.name_taken(uri.parent, uri.name):
+            return None, ""
+        for entry in self._store.files.entries(uri.parent) if self._store.files.is_dir(uri.parent) else ():
+            if entry.uri != uri and names.fold(entry.uri.name) == folded[1]:
+                return entry.uri, "its name is a twin of another's"
+        return None, ""
+
+    def _obstacle(self, uri: MemoryUri) -> str | None:
+        """Why no file can be here: the name is a folder's, or a folder's name is a file's."""
+        if self._store.files.is_dir(uri):
+            return "a folder of this name is there"
+        for depth in range(_SPACE_PARTS, len(uri.parts)):
+            above = MemoryUri(uri.parts[:depth])
+            if above in self._after or (self._store.files.stat(above) and not self._store.files.is_dir(above)):
+                return f"{above} is a file, not a folder"
+        return None
+
+    def _text(self, uri: MemoryUri, snapshot: Snapshot) -> str | None:
+        return self._after[uri][1] if uri in self._after else snapshot.text(uri)
+
+    def _before(self, uri: MemoryUri, snapshot: Snapshot) -> str | None:
+        return self._after[uri][0] if uri in self._after else snapshot.text(uri)
+
+    def _put(self, uri: MemoryUri, before: str | None, text: str, action: Action, note: str | None = None) -> None:
+        if uri in self._after:
+            before = self._after[uri][0]
+        self._after[uri] = (before, text)
+        self._names[uri.parent, names.fold(uri.name)] = uri
+        memory_type, key = identify(self._registry, uri, text)
+        if key:
+            self._keys[uri.parent, memory_type, key] = uri
+        self._note(uri, action, note)
+
+    def _note(self, uri: MemoryUri, action: Action, note: str | None = None) -> None:
+        named = {Action.CREATED: self.outcome.created, Action.UPDATED: self.outcome.updated}
+        named.get(action, self.outcome.unchanged).append(str(uri))
+        if action is not Action.UNCHANGED:
+            self._results.append(OperationResult("import", str(uri), action, note=note))
+
+    def _refuse(self, uri: MemoryUri, reason: str) -> None:
+        self.outcome.refused.append(Problem(str(uri), reason))
+        hint = "Rename what is in the way, then import again."
+        self._results.append(OperationResult("import", str(uri), Action.REJECTED, reason, hint))
+
+    def _change(self, uri: MemoryUri, before: str | None, after: str) -> FileChange:
+        if is_session_log(uri):
+            grown = before is not None and after.startswith(before)
+            return FileChange(uri, before, after, "", uri.parent.name, appended=grown)
+        return FileChange(uri, before, after, *identify(self._registry, uri, after))
+
+    def _context_at(self, uri: MemoryUri) -> Context:
+        """The context of the space that a file is in."""
+        space = uri.parts[1]
+        if uri.scope is Scope.AGENT:
+            return replace(self._context, agent_space=space)
+        return replace(self._context, user_space=space)
+
+    def _with_summaries(self, change_set: ChangeSet, snapshot: Snapshot) -> ChangeSet:
+        """The change set with its directories' summaries, but for those that the import brings."""
+        done: dict[MemoryUri, FileChange] = {change.uri: change for change in change_set.changes}
+        notes: tuple[str, ...] = ()
+        brought = [change for change in change_set.changes if change.uri.is_summary]
+        for space in dict.fromkeys(change.uri.space for change in change_set.changes if change not in brought):
+            own = [change for change in change_set.changes if change.uri.space == space and change not in brought]
+            refreshed = refresh(ChangeSet(tuple(own)), snapshot, self._context_at(own[0].uri))
+            notes += refreshed.notes
+            done |= {change.uri: change for change in refreshed.changes if change.uri not in self._summaries}
+        return replace(change_set, changes=tuple(done.values()), notes=notes)
+
+
+def _beside(uri: MemoryUri, text: str) -> MemoryUri:
+    """Where a file goes whose own place is taken: the same place for the same text, however often it comes."""
+    mark = "~" + names.short_hash(text)
+    if is_session_log(uri):
+        return uri.parent.parent.child(names.fit(uri.parent.name, "", mark)).child(uri.name)
+    stem, dot, extension = uri.name.rpartition(".")
+    return uri.parent.child(names.fit(stem, dot + extension, mark) if stem else names.fit(uri.name, "", mark))
+
+
+def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> dict[str, str]:
+    """Which space becomes which: ``user/a`` → ``user/b``; empty where nothing moves."""
+    if into is None:
+        return {}
+    user, agent = into
+    targets = {Scope.USER.value: user, Scope.AGENT.value: agent, Scope.SESSION.value: user}
+    found: dict[str, str] = {}
+    for uri in uris:
+        scope, space = uri.parts[uri.scope is Scope.ARCHIVE :][:_SPACE_PARTS]
+        if scope in targets and space != targets[scope]:
+            found[f"{scope}/{space}"] = f"{scope}/{targets[scope]}"
+    return found
+
+
+_BATCH_FILES = 500
+_BATCH_BYTES = 16 * 1024**2
+_SHOWN = 3
+_REDACTING = Redaction("redact")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What an import did or, as a dry run, would do.
+
+    Attributes:
+        dry_run: Whether nothing was written.
+        outcome: What became of each file.
+        problems: What of the export was not sound, where the rest was taken.
+        history: Commits of the export's history that were taken.
+        commits: The commits made here, oldest first; each can be undone.
+        notes: What else is worth knowing.
+    """
+
+    dry_run: bool
+    outcome: Outcome
+    problems: list[Problem]
+    history: int = 0
+    commits: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        outcome = self.outcome
+        return {
+            "dry_run": self.dry_run,
+            "created": outcome.created,
+            "updated": outcome.updated,
+            "unchanged": len(outcome.unchanged),
+            "kept": [problem.as_dict() for problem in outcome.kept],
+            "beside": [{"uri": uri, "imported": imported} for uri, imported in outcome.beside],
+            "refused": [problem.as_dict() for problem in (*self.problems, *outcome.refused)],
+            "history": self.history,
+            "commits": self.commits,
+            "notes": self.notes,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Text form: a line for each file that needs a look, then the counts."""
+        outcome = self.outcome
+        yield from (f"kept     {problem.name}  ({problem.reason})" for problem in outcome.kept)
+        yield from (f"beside   {uri}\n      -> {imported}" for uri, imported in outcome.beside)
+        yield from (f"refused  {problem.name}  ({problem.reason})" for problem in (*self.problems, *outcome.refused))
+        yield from self.notes
+        if outcome.kept:
+            yield "To take the others as well: --on-conflict both puts them beside yours, replace in their place."
+        would = "would be " if self.dry_run else ""
+        yield (
+            f"{len(outcome.created)} {would}created, {len(outcome.updated)} {would}updated, "
+            f"{len(outcome.unchanged)} unchanged, {len(outcome.kept)} kept as they are here, "
+            f"{len(self.problems) + len(outcome.refused)} refused."
+        )
+        if self.commits:
+            yield f"Undo with: {'; '.join(f'runebook undo {commit}' for commit in reversed(self.commits))}"
+
+
+def import_archive(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    path: Path,
+    *,
+    user_space: str,
+    agent_space: str,
+    on_conflict: OnConflict = OnConflict.KEEP,
+    into: tuple[str, str] | None = None,
+    partial: bool = False,
+    dry_run: bool = False,
+    discretion: Redaction = _REDACTING,
+    now: datetime | None = None,
+    progress: Progress = lambda _done, _total: None,
+) -> Import:
+    """Bring an export, zip or JSON lines, into a store.
+
+    Args:
+        store: The store; others may go on using it.
+        registry: The memory types.
+        path: The export.
+        user_space: The caller's own space, for summaries; likewise ``agent_space``.
+        agent_space: See ``user_space``.
+        on_conflict: What happens to files that differ from what is there.
+        into: User and agent space that everything goes to; default each file's own.
+        partial: Take what is sound of a damaged export.
+        dry_run: Plan only.
+        discretion: What becomes of secrets.
+        now: Time of the commits; default the clock's.
+        progress: Called with files done and files in all.
+
+    Raises:
+        InvalidInput: If the export is damaged and ``partial`` is not given. Nothing was written.
+        StoreBusy: If another writer held the store too long. Batches before that are done; import again.
+        StorageFailed: If the disk refuses. Batches before that are done; import again.
+    """
+    moment = now or datetime.now(UTC)
+    stamp = moment.astimezone(UTC).isoformat(timespec="seconds")
+    context = Context(registry, user_space, agent_space, stamp)
+    with open_archive(path) as archive:
+        if archive.problems and not partial:
+            raise _damaged(archive.problems)
+        store.adopt()
+        run = _Run(store, registry, archive, on_conflict, into, context, discretion)
+        taken = run.take_history(dry_run=dry_run, partial=partial)
+        commits = run.take_files(moment, dry_run=dry_run, progress=progress)
+        if not dry_run:
+            run.take_queue(stamp)
+    return Import(dry_run, run.outcome, list(archive.problems), taken, commits, run.notes)
+
+
+class _Run:
+    """One import under way."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: MemoryTypeRegistry,
+        archive: Archive,
+        on_conflict: OnConflict,
+        into: tuple[str, str] | None,
+        context: Context,
+        discretion: Redaction,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._archive = archive
+        self._policy = on_conflict
+        self._context = context
+        self._discretion = discretion
+        self._spaces = space_mapping([file.uri for file in archive.files], into)
+        self.outcome = Outcome()
+        self.notes: list[str] = []
+        self._files = self._placed()
+        self._summaries = frozenset(uri for uri in self._files if uri.is_summary and self._is_absent(uri))
+
+    def take_history(self, *, dry_run: bool, partial: bool = False) -> int:
+        """Commits of the export's history, if there is one, it may be kept, and the store has none of its own."""
+        commits = self._archive.history()
+        obstacle = None if commits is None else self._obstacle()
+        if obstacle is not None:
+            self.notes.append(f"The history was left out: {obstacle}")
+        if commits is None or obstacle is not None:
+            return 0
+        checked = (_checked(commit) for commit in commits)
+        try:
+            if dry_run:
+                return sum(1 for _ in checked)
+            return insert_history(self._store.files.state / LEDGER_NAME, checked)
+        except InvalidInput as error:
+            if not partial:
+                raise
+            self.notes.append(f"The history was left out: {error.message}")
+            return 0
+
+    def _obstacle(self) -> str | None:
+        """Why the history cannot be taken."""
+        if self._spaces:
+            return "it speaks of the spaces that the export came from."
+        if self._store.ledger.newest_seq():
+            return "this store has one of its own."
+        if not all(self._discretion.keeps(commit) for commit in self._archive.history() or ()):
+            return "it holds secrets, and what was committed cannot be changed. --set secrets=warn takes it as it is."
+        return None
+
+    def take_files(self, moment: datetime, *, dry_run: bool, progress: Progress) -> list[str]:
+        """The files, batch by batch; returns the commits."""
+        commits: list[str] = []
+        done = 0
+        for texts in self._batches():
+            batch = ImportBatch(self._store, self._registry, texts, self._policy, self._summaries, self._context)
+            receipt = self._store.commit(batch.plan, kind="import", now=moment, dry_run=dry_run)
+            self.outcome.add(batch.outcome)
+            commits += [receipt.commit_id] if receipt.commit_id else []
+            done += len(texts)
+            progress(done, len(self._files))
+        return commits
+
+    def take_queue(self, stamp: str) -> None:
+        """What was extracted of the conversations that came in, so that none is extracted twice or forgotten."""
+        created = set(self.outcome.created)
+        for session in self._archive.sessions:
+            stored, extracted = session.get("stored"), session.get("extracted")
+            try:
+                log = self._moved(MemoryUri.parse(str(session.get("uri", ""))))
+            except InvalidUri:
+                continue
+            if str(log) not in created or not is_session_log(log):
+                continue
+            if isinstance(stored, int) and isinstance(extracted, int) and 0 <= extracted <= stored < 2**31:
+                self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), stamp)
+
+    def _is_absent(self, uri: MemoryUri) -> bool:
+        try:
+            return self._store.ledger.file(uri) is None and self._store.text(uri) is None
+        except InvalidInput:  # a link that leads elsewhere, or no text: something is there
+            return False
+
+    def _placed(self) -> dict[MemoryUri, ArchivedFile]:
+        """The files by where they go; summaries come last, when what they tell of is there.
+
+        Raises:
+            InvalidInput: If two spaces would become one and their files clash.
+        """
+        placed: dict[MemoryUri, ArchivedFile] = {}
+        for file in sorted(self._archive.files, key=lambda file: (file.uri.is_summary, file.uri)):
+            uri = self._moved(file.uri)
+            if uri in placed:
+                raise InvalidInput(
+                    f"two spaces of the export hold {str(uri)!r}.",
+                    hint="Export one space at a time, with --target-uri.",
+                )
+            placed[uri] = file
+        return placed
+
+    def _batches(self) -> Iterator[dict[MemoryUri, str]]:
+        texts: dict[MemoryUri, str] = {}
+        size = 0
+        for uri, file in self._files.items():
+            if texts and (len(texts) >= _BATCH_FILES or size + file.size_bytes > _BATCH_BYTES):
+                yield texts
+                texts, size = {}, 0
+            try:
+                self._discretion.check_names(**{"its name": uri.name})
+                texts[uri] = self._cleared(uri, self._relinked(self._archive.content(file).decode("utf-8")))
+                size += file.size_bytes
+            except UnicodeDecodeError:
+                self.outcome.refused.append(Problem(str(uri), "it is not UTF-8 text"))
+            except ContentRejected as error:
+                self.outcome.refused.append(Problem(str(uri), error.message.rstrip(".")))
+        if texts:
+            yield texts
+
+    def _moved(self, uri: MemoryUri) -> MemoryUri:
+        """Where a file of the export goes."""
+        start = 1 if uri.scope is Scope.ARCHIVE else 0
+        target = self._spaces.get("/".join(uri.parts[start : start + 2]))
+        if target is None:
+            return uri
+        return MemoryUri((*uri.parts[:start], *target.split("/"), *uri.parts[start + 2 :]))
+
+    def _cleared(self, uri: MemoryUri, text: str) -> str:
+        """The text as the setting for secrets lets it in."""
+        clean, notes = self._discretion.file(text, str(uri), log=is_session_log(uri))
+        self.notes += notes
+        return clean
+
+    def _relinked(self, text: str) -> str:
+        """The text with its links leading to where the linked memories go."""
+        file = parse(text) if self._spaces else None
+        if file is None or file.trailer is None:
+            return text
+        trailer = dict(file.trailer)
+        for target in linked_uris(trailer):
+            old = MemoryUri.parse(target)
+            trailer = retargeted(trailer, old, self._moved(old))
+        return text if trailer == file.trailer else dump(MemoryFile(file.body, trailer))
+
+
+def _damaged(problems: list[Problem]) -> InvalidInput:
+    shown = "; ".join(f"{problem.name}: {problem.reason}" for problem in problems[:_SHOWN])
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return InvalidInput(
+        f"the export is damaged, and nothing was imported: {shown}{more}.",
+        hint="Get a sound copy of the file, or take what is sound of it with --partial.",
+    )
+
+
+def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A commit of the history that is what it says.
+
+    Raises:
+        InvalidInput: If it is not; the ledger keeps it for good, and everything follows the ledger.
+    """
+    try:
+        for change in commit["changes"]:
+            for uri in (change["uri"], *([change["moved_from"]] if change["moved_from"] is not None else [])):
+                if str(MemoryUri.parse(uri)) != uri:
+                    raise ValueError("a URI is not as it is written")
+            if not change["appended"] and not change["purged"]:
+                for side in ("before", "after"):
+                    text = change[side]
+                    if text is None and side == "before":
+                        continue  # of a summary, purging leaves the hash
+                    if (None if text is None else text_sha256(text)) != change[f"{side}_sha256"]:
+                        raise ValueError("a text is not what its hash says")
+        CommitReceipt.from_dict(commit["receipt"])
+        datetime.fromisoformat(commit["at"])
+        if not all(isinstance(commit[name], str) for name in ("commit_id", "kind", "author")):
+            raise ValueError("a name is missing")
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidUri) as error:
+        why = str(error) if type(error) is ValueError else "a member is missing or of another kind"
+        raise InvalidInput(
+            f"the history of the export is not sound: {why}.",
+            hint="Take the files without the history with --partial, or export again without --history.",
+        ) from error
+    return commit
+
+
+#: What an importer takes for a bomb is stored as it is instead: a text of one repeated line is none.
+_DEFLATE_LIMIT = 50
+_RATIO_FROM_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was exported.
+
+    Attributes:
+        path: Where it is; None for a stream.
+        counts: Files by kind, and commits.
+        spaces: The spaces they are of.
+        seq: The last commit that is in it.
+        left_out: Files whose text neither disk nor ledger has as it was committed.
+        sessions: How far each session's messages were extracted.
+    """
+
+    path: Path | None
+    counts: dict[str, int]
+    spaces: list[str]
+    seq: int
+    left_out: list[str] = field(default_factory=list)
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "path": None if self.path is None else str(self.path),
+            "counts": self.counts,
+            "spaces": self.spaces,
+            "seq": self.seq,
+            "left_out": self.left_out,
+        }
+
+
+def export_zip(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    target: Path,
+    selection: Selection,
+    *,
+    force: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> Export:
+    """Write a zip archive.
+
+    Args:
+        store: The store; others may go on using it.
+        registry: The memory types.
+        target: The archive to be.
+        selection: What is taken.
+        force: Replace a file that is there.
+        progress: Called with files done and files in all.
+
+    Raises:
+        InvalidInput: If ``target`` is there and ``force`` is not given. Nothing was written.
+        StorageFailed: If the disk refuses; ``target`` is then as it was.
+    """
+    with _source(store, registry, selection) as source, _whole(target, force=force) as stream:
+        entries: list[dict[str, Any]] = []
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            paths = archive_paths(source.uris)
+            for file in source.files(progress):
+                _put(archive, paths[file.uri], file.content)
+                facts = {"path": paths[file.uri], "uri": str(file.uri), "sha256": file.sha256}
+                entries.append(facts | {"size": len(file.content), "updated_at": file.updated_at})
+            commits = _put_history(archive, source) if selection.history else None
+            export = source.export(target, 0 if commits is None else commits["commits"])
+            manifest = source.header(export) | {"history": commits, "files": entries}
+            _put(archive, MANIFEST_NAME, json.dumps(manifest, ensure_ascii=False, indent=1).encode())
+        return export
+
+
+def export_lines(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    target: Path | IO[bytes],
+    selection: Selection,
+    *,
+    force: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> Export:
+    """Write JSON lines, to a file or to an open stream; see ``export_zip``."""
+    path = target if isinstance(target, Path) else None
+    destination = _whole(target, force=force) if isinstance(target, Path) else contextlib.nullcontext(target)
+    with _source(store, registry, selection) as source, destination as stream:
+        lines = _Lines(stream)
+        lines.write({"kind": "export"} | source.header(None))
+        for file in source.files(progress):
+            sha256 = text_sha256(file.text)  # of the text: a hand-made file may hold bytes that are none
+            facts = {"kind": "file", "uri": str(file.uri), "sha256": sha256, "updated_at": file.updated_at}
+            lines.write(facts | {"text": file.text} | memory_facts(file.uri, file.text, registry))
+            if selection.messages and is_session_log(file.uri):
+                for index, message in enumerate(parse_lines(file.text)[0]):
+                    lines.write({"kind": "message", "uri": f"{file.uri}#{index}"} | to_record(message))
+        commits = 0
+        for commit in source.history() if selection.history else ():
+            lines.write({"kind": "commit", "commit": commit})
+            commits += 1
+        export = source.export(path, commits)
+        lines.write(
+            {"kind": "end", "counts": export.counts, "left_out": export.left_out, "sessions": export.sessions}
+            | {"sha256": lines.digest.hexdigest()}
+        )
+        stream.flush()
+        return export
+
+
+class _Lines:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+
+    def write(self, facts: dict[str, Any]) -> None:
+        # ASCII where a text holds half a character, which UTF-8 cannot: the line stays valid JSON.
+        line = json.dumps(facts, ensure_ascii=False)
+        try:
+            raw = line.encode("utf-8") + b"\n"
+        except UnicodeEncodeError:
+            raw = json.dumps(facts).encode("ascii") + b"\n"
+        self.digest.update(raw)
+        self._stream.write(raw)
+
+
+@contextlib.contextmanager
+def _source(store: Store, registry: MemoryTypeRegistry, selection: Selection) -> Iterator[_Source]:
+    store.adopt()  # what people wrote is part of it
+    with LedgerSnapshot(store.files.state / LEDGER_NAME) as snapshot:
+        yield _Source(store, registry, selection, snapshot)
+
+
+class _Source:
+    """The chosen files of one moment."""
+
+    def __init__(
+        self, store: Store, registry: MemoryTypeRegistry, selection: Selection, snapshot: LedgerSnapshot
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._selection = selection
+        self._snapshot = snapshot
+        self._rows = [row for row in snapshot.files() if selection.places(MemoryUri.parse(row.uri))]
+        self._taken: list[MemoryUri] = []
+        self._left_out: list[str] = []
+
+    @property
+    def uris(self) -> list[MemoryUri]:
+        """Every file that may be taken."""
+        return [MemoryUri.parse(row.uri) for row in self._rows]
+
+    def files(self, progress: Progress) -> Iterator[TransferFile]:
+        """The files, one at a time."""
+        for done, row in enumerate(self._rows, 1):
+            uri = MemoryUri.parse(row.uri)
+            content = content_at(self._store.files, self._snapshot, row)
+            if content is None:
+                self._left_out.append(row.uri)
+            elif self._selection.takes(uri, content.decode("utf-8", "replace"), self._registry):
+                self._taken.append(uri)
+                yield TransferFile(uri, content, row.updated_at)
+            progress(done, len(self._rows))
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """The commits that touched what was taken; all of them when everything was."""
+        if self._selection.is_everything:
+            return chosen_history(self._snapshot.history(), None)
+        return chosen_history(self._snapshot.history(), frozenset(str(uri) for uri in self._taken))
+
+    def export(self, path: Path | None, commits: int) -> Export:
+        """What was taken, once it was."""
+        counts = counted(self._taken) | {"commits": commits}
+        taken = {str(uri) for uri in self._taken}
+        sessions = [
+            {"uri": row.log, "stored": row.stored, "extracted": row.extracted}
+            for row in self._snapshot.queue()
+            if row.log in taken
+        ]
+        return Export(path, counts, spaces_of(self._taken), self._snapshot.seq, self._left_out, sessions)
+
+    def header(self, export: Export | None) -> dict[str, Any]:
+        """What every form says first; counts are known once everything was taken."""
+        facts: dict[str, Any] = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "program_version": program_version(),
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ledger_id": self._snapshot.ledger_id,
+            "seq": self._snapshot.seq,
+            "selection": self._selection.as_dict(),
+        }
+        if export is None:
+            return facts | {"spaces": spaces_of(self.uris)}
+        facts |= {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}
+        return facts | {"sessions": export.sessions}
+
+
+def _put(archive: zipfile.ZipFile, path: str, content: bytes) -> None:
+    info = zipfile.ZipInfo(path, datetime.now(UTC).timetuple()[:6])
+    info.external_attr = 0o600 << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    if len(content) > _RATIO_FROM_BYTES and len(zlib.compress(content, 1)) * _DEFLATE_LIMIT < len(content):
+        info.compress_type = zipfile.ZIP_STORED
+    archive.writestr(info, content)
+
+
+def _put_history(archive: zipfile.ZipFile, source: _Source) -> dict[str, Any]:
+    digest, size, commits = hashlib.sha256(), 0, 0
+    info = zipfile.ZipInfo(HISTORY_NAME, datetime.now(UTC).timetuple()[:6])
+    info.external_attr = 0o600 << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    with archive.open(info, "w", force_zip64=True) as stream:
+        for commit in source.history():
+            line = json.dumps(commit).encode("ascii") + b"\n"
+            stream.write(line)
+            digest.update(line)
+            size += len(line)
+            commits += 1
+    return {"path": HISTORY_NAME, "sha256": digest.hexdigest(), "size": size, "commits": commits}
+
+
+@contextlib.contextmanager
+def _whole(target: Path, *, force: bool) -> Iterator[IO[bytes]]:
+    """A stream whose content appears at ``target`` when the body ends, and not at all when it raises."""
+    if target.is_dir() or (target.exists() and not force):
+        raise InvalidInput(f"{target.name!r} is there already.", hint="Name another file, or add --force.")
+    atomic.make_folder(target.absolute().parent)
+    temporary = target.parent / f"{atomic.TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(temporary, flags, 0o600), "w+b") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        if target.exists() and not force:
+            raise InvalidInput(f"{target.name!r} has appeared meanwhile.", hint="Name another file, or add --force.")
+        temporary.replace(target)
+        atomic.sync(target)
+    except OSError as error:
+        raise StorageFailed(
+            f"{target.name!r} could not be written: {error.strerror or error}.",
+            hint="Check free space and permissions.",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)

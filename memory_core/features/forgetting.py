@@ -1,0 +1,252 @@
+"""Forgetting on request: what a search finds, shown first, deleted when the same is confirmed.
+
+Deletes memories as any other commit does, in one transaction; of conversations, where that is wanted, single messages,
+whose lines stay empty. History keeps the texts, so forgetting can be undone; ``forget_purge`` is for good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from memory_core.core.commit.forgotten import ForgetRequest, is_forgotten, read_request, without_lines
+from memory_core.core.commit.plan import plan
+from memory_core.core.commit.working_copy import Context
+from memory_core.core.errors import RunebookError
+from memory_core.core.index.documents import MESSAGES_NAME
+from memory_core.core.memory.memory import parse, summary_line
+from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.operations import DeleteOp, MemoryOperations
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    FindResult,
+    OperationResult,
+    Status,
+)
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.browse import Browser
+from memory_core.core.store.local import Snapshot, Store
+from memory_core.features.rolling_summary import without_removed
+from memory_core.features.upkeep.core_memories import archived_originals
+
+KIND = "forget"
+_ABSTRACT_CHARS = 120
+_TURN = re.compile(r"(?P<log>.+/messages\.jsonl)#(?P<line>\d{1,9})")
+
+#: Searches for a query below a URI, at most so many, with a filter.
+Search = Callable[[str, str, int, Mapping[str, Any] | None], FindResult]
+#: Files that no search knows but that speak of a query, each with its line: what waits for review.
+Waiting = Callable[[str], Iterable[tuple[MemoryUri, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One memory, or with ``line`` one message of a session's log; ``refused`` says why it cannot be deleted."""
+
+    uri: MemoryUri
+    line: int | None
+    abstract: str
+    score: float | None = None
+    refused: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The URI with the line."""
+        return str(self.uri) if self.line is None else f"{self.uri}#{self.line}"
+
+    def result(self) -> OperationResult:
+        """The line of a receipt that shows it."""
+        if self.refused is not None:
+            return OperationResult(KIND, self.address, Action.REJECTED, self.refused, "Leave it out.")
+        score = "" if self.score is None else f"score {self.score:.2f}: "
+        return OperationResult(KIND, self.address, Action.DELETED, note=f"{score}{self.abstract}")
+
+
+class Forgetter:
+    """Forgets on request, for one user and agent.
+
+    Args:
+        store: The store.
+        browser: Says what the caller may see.
+        search: Finds what a query means.
+        context: What a plan is told, made for a moment.
+        waiting: Finds what waits for review.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        browser: Browser,
+        search: Search,
+        context: Callable[[datetime], Context],
+        waiting: Waiting = lambda _query: (),
+    ) -> None:
+        self._store = store
+        self._browser = browser
+        self._search = search
+        self._context = context
+        self._waiting = waiting
+
+    def forget(
+        self,
+        raw: Mapping[str, Any] | ForgetRequest,
+        *,
+        request_id: str | None = None,
+        dry_run: bool = False,
+        now: datetime | None = None,
+    ) -> CommitReceipt:
+        """Show what would be forgotten, or forget it where that is confirmed.
+
+        Args:
+            raw: See ``ForgetRequest``. ``confirm`` is the number of matches that a preview showed, ``uris`` beside a
+                query are those that it named; if either is different now, nothing is deleted.
+            request_id: Makes a retry return the first receipt.
+            dry_run: Only show.
+            now: Time of the commit; default the clock's.
+
+        Raises:
+            InvalidInput: If the request is wrong.
+        """
+        request = read_request(raw)
+        if request_id is not None and (first := self._store.first_receipt(request_id)) is not None:
+            return first
+        matches = self._matches(request)
+        going = [match for match in matches if match.refused is None]
+        differs = self._difference(request, going)
+        if dry_run or request.confirm is None or differs is not None or not going:
+            shown = _preview(request, matches, going, differs)
+            return replace(shown, notes=(*shown.notes, *_left_in_archive(going, self._store.text)))
+        moment = now or datetime.now(UTC)
+        context = self._context(moment)
+        return self._store.commit(
+            lambda snapshot: _planned(going, snapshot, context), kind=KIND, request_id=request_id, now=moment
+        )
+
+    def _matches(self, request: ForgetRequest) -> list[Match]:
+        if not (request.query or "").strip():
+            return [self._named(uri, request) for uri in dict.fromkeys(request.uris or ())]
+        found = self._search(request.query or "", request.target_uri, request.limit, request.filter)
+        matches: dict[str, Match] = {}
+        for hit in found.hits:
+            for uri in (hit.uri, *hit.also):
+                turn = _TURN.fullmatch(uri)
+                if hit.context_type == "resource" and not (turn and request.include_conversations):
+                    continue
+                place, line = (turn["log"], int(turn["line"])) if turn else (uri, None)
+                match = Match(MemoryUri.parse(place), line, summary_line(hit.abstract, _ABSTRACT_CHARS), hit.score)
+                matches.setdefault(uri, match)
+        if not request.target_uri and not request.filter:
+            for proposal, title in self._waiting(request.query or ""):
+                matches.setdefault(str(proposal), Match(proposal, None, summary_line(title, _ABSTRACT_CHARS)))
+        return list(matches.values())
+
+    def _named(self, uri: str, request: ForgetRequest) -> Match:
+        """What a caller names itself."""
+        turn = _TURN.fullmatch(uri)
+        place, line = (turn["log"], int(turn["line"])) if turn else (uri, None)
+        parsed = self._browser.visible(MemoryUri.parse(place))
+        match = Match(parsed, line, "")
+        try:
+            text = self._store.text(parsed)
+            if text is None:
+                return replace(
+                    match,
+                    refused="there is no such file; of a directory, name its files or give target_uri with a query.",
+                )
+            if parsed.scope is Scope.SESSION or parsed.name == MESSAGES_NAME:
+                return _turn_of(match, text, request)
+            return replace(match, abstract=summary_line(parse(text).body, _ABSTRACT_CHARS))
+        except RunebookError as error:
+            return replace(match, refused=error.message)
+
+    def _difference(self, request: ForgetRequest, going: list[Match]) -> str | None:
+        """Why what is confirmed is not what is found now."""
+        if request.confirm is None:
+            return None
+        if request.confirm != len(going):
+            return f"{len(going)} match now, not {request.confirm}"
+        named = set(request.uris or ()) if (request.query or "").strip() and request.uris is not None else None
+        if named is not None and named != {match.address for match in going}:
+            return "other files match now than uris names"
+        return None
+
+
+def _turn_of(match: Match, text: str, request: ForgetRequest) -> Match:
+    if not request.include_conversations:
+        return replace(match, refused="it is a conversation; include_conversations is not set.")
+    if match.line is None:
+        return replace(match, refused="it is a whole conversation; name single lines, as in messages.jsonl#12.")
+    lines = text.split("\n")
+    messages, _ = parse_lines(lines[match.line]) if match.line < len(lines) else ([], [])
+    if not messages or is_forgotten(messages[0]):
+        return replace(match, refused="there is no message on that line.")
+    return replace(match, abstract=summary_line(messages[0].text, _ABSTRACT_CHARS))
+
+
+def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], differs: str | None) -> CommitReceipt:
+    results = tuple(match.result() for match in matches)
+    if not going:
+        status = Status.REJECTED if matches else Status.UNCHANGED
+        return CommitReceipt("", status, results, notes=("nothing was deleted: nothing matches",))
+    notes = [
+        f"nothing was deleted yet; to delete what is listed, send the same with confirm={len(going)}; with these uris "
+        "beside it, exactly these or nothing"
+    ]
+    if differs is not None:
+        notes.insert(0, f"not what was confirmed: {differs}")
+    if request.query and len(matches) >= request.limit:
+        notes.append("there may be more; raise limit")
+    return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
+
+
+def _planned(going: list[Match], snapshot: Snapshot, context: Context) -> ChangeSet:
+    """Memories are deleted, messages emptied, in one change set."""
+    memories = [match for match in going if match.line is None and not _lies_aside(match.uri)]
+    deletes = [DeleteOp(uri=str(match.uri), reason="forgotten on request") for match in memories]
+    decided = plan(MemoryOperations(delete_operations=deletes), snapshot, context) if deletes else ChangeSet()
+    changes, results = list(decided.changes), list(decided.results)
+    for match in going:
+        if match.line is None and _lies_aside(match.uri) and (text := snapshot.text(match.uri)) is not None:
+            changes.append(FileChange(match.uri, text, None))
+            results.append(match.result())
+    logs: dict[MemoryUri, list[Match]] = {}
+    for match in going:
+        if match.line is not None:
+            logs.setdefault(match.uri, []).append(match)
+    for log, turns in logs.items():
+        before = snapshot.text(log)
+        if before is None:
+            results += [replace(turn, refused="the conversation is gone.").result() for turn in turns]
+            continue
+        after = without_lines(before, {turn.line for turn in turns if turn.line is not None})
+        if after != before:
+            changes.append(FileChange(log, before, after, "", log.parent.name))
+        results += [turn.result() for turn in turns]
+    notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
+    decided = replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
+    return without_removed(decided, snapshot, context)
+
+
+def _lies_aside(uri: MemoryUri) -> bool:
+    """Whether nothing else speaks of it, so that it goes by itself: what waits for review, and what is archived."""
+    return uri.is_proposal or uri.scope is Scope.ARCHIVE
+
+
+def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str | None]) -> Iterator[str]:
+    """Of each core that goes, where the memories are that it was condensed from: forgetting it leaves them there."""
+    named = {str(match.uri) for match in going}
+    for match in going:
+        text = text_of(match.uri) if match.line is None else None
+        originals = archived_originals(parse(text).trailer or {}) if text is not None else []
+        left = [uri for uri in originals if uri not in named and text_of(MemoryUri.parse(uri)) is not None]
+        if left:
+            yield (
+                f"{match.uri} was condensed from {len(originals)} memories; {len(left)} of them are still in the "
+                f"archive, whole: to forget them too, name them as uris: {', '.join(left)}"
+            )

@@ -1,0 +1,503 @@
+"""History as pages that ``read`` shows: ``viking://history`` and what is below it.
+
+``viking://history`` lists the latest commits, ``viking://history/<commit>`` shows what one changed, and
+``viking://history/user/default/memories/…`` the versions of a file, or the commits below a directory. No such address
+is a ``MemoryUri``: nothing can be written, indexed or found there. Stored text stands in fences that it cannot close,
+and each of its lines behind a diff's mark, so none can pose as a heading or as another file's diff.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.extract.prompts import fenced
+from memory_core.core.memory.results import Action, Listing, OperationResult, ReadResult, text_sha256
+from memory_core.core.memory.uri import SCHEME, MemoryUri, Scope
+from memory_core.core.search.browse import Browser, is_elsewhere, page_of
+from memory_core.core.store.history_rows import PastCommit
+from memory_core.core.store.ledger import ChangeRow
+from memory_core.core.store.local import Store
+from memory_core.core.text.text_diff import unified
+
+#: As a commit's id: the newest one.
+LAST = "last"
+LIMIT_COMMITS = 1_000
+_SHOWN_FILES = 2
+_HINT = "List them: read viking://history, or runebook history."
+_CHANGED = frozenset({Action.CREATED, Action.UPDATED, Action.DELETED})
+#: What such commits do to a file, in place of what became of it.
+_VERBS = {"messages": "recorded", "forget": "forgot", "purge": "purged"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileStep:
+    """What a commit did to one file.
+
+    Attributes:
+        uri: The file.
+        action: created, updated or deleted.
+        moved_from: Where it was before, if it was renamed.
+        appended: Whether a log only grew.
+        withheld: Why its text is not shown: private to another project, or purged; None where it is.
+    """
+
+    uri: MemoryUri
+    action: Action
+    moved_from: MemoryUri | None = None
+    appended: bool = False
+    withheld: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form, without members that say nothing."""
+        members = {
+            "uri": str(self.uri),
+            "action": str(self.action),
+            "moved_from": None if self.moved_from is None else str(self.moved_from),
+            "appended": self.appended or None,
+            "withheld": self.withheld,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit, as far as its reader may see it.
+
+    ``results`` are those of its receipt about files that it changed, and what it refused. ``undone_by`` names the
+    commit that took it back, if that still holds. ``line`` says it all to a person.
+    """
+
+    seq: int
+    commit_id: str
+    at: str
+    author: str
+    kind: str
+    files: tuple[FileStep, ...]
+    results: tuple[OperationResult, ...]
+    line: str
+    undoes: str | None = None
+    undone_by: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form, without members that say nothing."""
+        members: dict[str, Any] = {
+            "commit_id": self.commit_id,
+            "at": self.at,
+            "author": self.author,
+            "kind": self.kind,
+            "undoes": self.undoes,
+            "undone_by": self.undone_by,
+            "line": self.line,
+            "files": [step.as_dict() for step in self.files],
+            "results": [result.as_dict() for result in self.results],
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file's step with its unified diff; of an appended log only what was added.
+
+    ``before`` and ``after`` are the texts that differ; empty where there was none or it is withheld.
+    """
+
+    step: FileStep
+    lines: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {**self.step.as_dict(), "lines": list(self.lines)}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A file as one commit left it."""
+
+    commit: Commit
+    diff: FileDiff
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"commit": self.commit.as_dict(), "diff": self.diff.as_dict()}
+
+
+class History:
+    """The past of one store within the spaces of one reader.
+
+    Args:
+        store: The store.
+        browser: Says what its reader may see.
+        spaces: ``scope/space`` names that may be seen.
+    """
+
+    def __init__(self, store: Store, browser: Browser, spaces: Sequence[str]) -> None:
+        self._ledger = store.ledger
+        self._browser = browser
+        self._spaces = tuple(spaces)
+        self._project: str | None = None
+        self._strict = False
+
+    def seen_from(self, project: str | None, *, strict: bool = False) -> History:
+        """The same past for somebody who works in a project; see ``Browser.seen_from``."""
+        history = copy.copy(self)
+        history._project = project
+        history._strict = strict
+        return history
+
+    def commits(self, uri: str | None = None, limit: int = 20, before: str | None = None) -> list[Commit]:
+        """Commits, newest first.
+
+        Args:
+            uri: Only those that touched this file, or something below this directory.
+            limit: 1 to 1,000.
+            before: Only those older than this commit.
+
+        Raises:
+            InvalidInput: If ``limit`` is out of range.
+            NotFound: If there is no commit ``before``, or the URI is not the reader's.
+        """
+        if not 1 <= limit <= LIMIT_COMMITS:
+            raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {LIMIT_COMMITS:,}.")
+        place = None if uri is None else self._browser.visible(MemoryUri.parse(uri))
+        seq = None if before is None else self.resolve(before).seq
+        rows = self._ledger.past.commits(self._spaces, uri=place, before=seq, limit=limit)
+        return [commit for row in rows if (commit := self._commit(row)).files]
+
+    def commit(self, commit_id: str) -> Commit:
+        """One commit.
+
+        Args:
+            commit_id: Its id, as many first characters of it as name one commit only, or "last".
+
+        Raises:
+            NotFound: If the reader sees no such commit.
+            InvalidInput: If several begin so.
+        """
+        commit = self._commit(self.resolve(commit_id))
+        if not commit.files:
+            raise _no_commit(commit_id)
+        return commit
+
+    def resolve(self, commit_id: str, author: str | None = None) -> PastCommit:
+        """The commit in the ledger; see ``commit``.
+
+        Args:
+            commit_id: Likewise; "last" is the newest that takes no other back.
+            author: Whose "last" is meant; default anybody's.
+        """
+        if commit_id == LAST:
+            newest = self._ledger.past.commits(self._spaces, limit=1, author=author, undos=False)
+            if not newest:
+                whose = "" if author is None else " of yours"
+                raise NotFound(f"there is no commit{whose} yet.", hint=_HINT)
+            return newest[0]
+        found = self._ledger.past.named(self._spaces, commit_id) if commit_id.strip() else []
+        if not found:
+            raise _no_commit(commit_id)
+        if found[0].commit_id != commit_id and len(found) > 1:
+            names = ", ".join(commit.commit_id for commit in found)
+            raise InvalidInput(f"several commits begin with {commit_id!r}: {names}.", hint="Give more of the id.")
+        return found[0]
+
+    def versions(self, uri: str, limit: int = 50) -> list[Version]:
+        """The versions of a file, newest first, through its renames; it may be gone by now.
+
+        Raises:
+            NotFound: If the reader sees no such file in history.
+        """
+        place = self._browser.visible(MemoryUri.parse(uri))
+        found: list[Version] = []
+        before: int | None = None
+        while len(found) < limit:
+            moved: MemoryUri | None = None
+            for past in self._ledger.past.commits(self._spaces, uri=place, before=before, limit=limit - len(found)):
+                rows = [row for row in self._ledger.changes_of([past.seq]) if row.uri == place]
+                if rows:
+                    found.append(Version(self._commit(past), self._diff(rows[0], asked=True)))
+                    moved, before = rows[0].moved_from, past.seq
+                if moved is not None:
+                    break
+            if moved is None:
+                break
+            place = self._browser.visible(moved)
+        if not found:
+            raise NotFound(f"history knows nothing at {uri!r}.", hint=_HINT)
+        return found
+
+    def diff(self, commit_id: str) -> list[FileDiff]:
+        """What a commit changed, file by file: memories first, then the generated summaries of their directories."""
+        commit = self.commit(commit_id)
+        rows = {row.uri: row for row in self._ledger.changes_of([commit.seq])}
+        return [self._diff(rows[step.uri]) for step in commit.files]
+
+    def compare(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, ...]:
+        """How a file differs between two commits, as a unified diff; see ``texts``."""
+        return unified(*self.texts(uri, earlier, later))
+
+    def texts(self, uri: str, earlier: str | None = None, later: str | None = None) -> tuple[str, str]:
+        """A file as two commits left it; empty where there was none.
+
+        Args:
+            uri: The file.
+            earlier: As this commit left it; default before the newest commit that touched it.
+            later: As this one left it; default now, as far as commits know.
+
+        Raises:
+            NotFound: If a commit or the file is not the reader's.
+        """
+        place = self._browser.visible(MemoryUri.parse(uri))
+        seqs = self._ledger.past.seqs_of(place)
+        if not seqs:
+            raise NotFound(f"history knows nothing at {uri!r}.", hint=_HINT)
+        first = seqs[-1] - 1 if earlier is None else self.resolve(earlier).seq
+        last = self._ledger.newest_seq() if later is None else self.resolve(later).seq
+        return self._text_at(place, first) or "", self._text_at(place, last) or ""
+
+    def text_at(self, uri: str, commit_id: str) -> str | None:
+        """A file as a commit left it, whether that commit touched it or not; None where there was none.
+
+        Raises:
+            NotFound: If the commit or the file is not the reader's, or its text was purged.
+        """
+        return self._text_at(self._browser.visible(MemoryUri.parse(uri)), self.resolve(commit_id).seq)
+
+    def _text_at(self, uri: MemoryUri, seq: int) -> str | None:
+        text = self._ledger.text_at(uri, seq)
+        seqs = [touched for touched in self._ledger.past.seqs_of(uri) if touched <= seq]
+        row = next((row for row in self._ledger.changes_of(seqs[-1:]) if row.uri == uri), None)
+        sha256 = None if text is None else text_sha256(text)
+        if row is not None and (sha256 != row.after_sha256 or (text is None and self._is_purged(row))):
+            raise NotFound(f"the text of {str(uri)!r} at that time was purged.", hint="Nothing brings it back.")
+        return text
+
+    def _is_purged(self, row: ChangeRow) -> bool:
+        return (row.seq, str(row.uri)) in self._ledger.past.purged([row.seq])
+
+    def _commit(self, past: PastCommit) -> Commit:
+        rows = [row for row in self._ledger.changes_of([past.seq]) if self.sees(row.uri)]
+        purged = {uri for _, uri in self._ledger.past.purged([past.seq])}
+        steps = [_step(row, self._withheld(row, purged)) for row in rows]
+        steps = [step for step in steps if not (self._strict and step.withheld == _PRIVATE)]
+        steps.sort(key=lambda step: step.uri.is_summary)
+        undoing = self._ledger.past.undone_by(past.commit_id)
+        commit = Commit(
+            seq=past.seq,
+            commit_id=past.commit_id,
+            at=past.at,
+            author=past.author,
+            kind=past.kind,
+            files=tuple(steps),
+            results=tuple(self._results(past.receipt, steps)),
+            line="",
+            undoes=past.undoes,
+            undone_by=undoing[-1].commit_id if undoing else None,
+        )
+        return replace(commit, line=_line(commit))
+
+    def _results(self, receipt: Mapping[str, Any], steps: Sequence[FileStep]) -> Iterable[OperationResult]:
+        """The receipt's results on files that are shown; a merged receipt speaks of other commits as well."""
+        shown = {str(step.uri) for step in steps if step.withheld is None}
+        for result in receipt.get("results", ()):
+            action = Action(result["action"])
+            if result["uri"] in shown and action in _CHANGED:
+                names = ("reason", "hint", "note")
+                yield OperationResult(result["op"], result["uri"], action, *(result.get(name) for name in names))
+
+    def sees(self, uri: MemoryUri) -> bool:
+        """Whether a file is in a space that the reader may see."""
+        try:
+            self._browser.visible(uri)
+        except NotFound:
+            return False
+        return True
+
+    def _withheld(self, row: ChangeRow, purged: Iterable[str]) -> str | None:
+        if str(row.uri) in purged:
+            return _PURGED
+        texts = [text for text in (row.before, row.after) if text is not None]
+        if not row.uri.is_summary and any(is_elsewhere(row.uri, text, self._project) for text in texts):
+            return _PRIVATE
+        return None
+
+    def _diff(self, row: ChangeRow, *, asked: bool = False) -> FileDiff:
+        """The file's step; ``asked``: for itself, so that its text is shown unless the reader is strict."""
+        withheld = self._withheld(row, {uri for _, uri in self._ledger.past.purged([row.seq])})
+        if withheld == _PRIVATE and asked and not self._strict:
+            withheld = None
+        step = _step(row, withheld)
+        if withheld is not None:
+            return FileDiff(step, ())
+        before, after = row.before or "", row.after or ""
+        return FileDiff(step, unified(before, after), before, after)
+
+
+_PRIVATE = "private to another project"
+_PURGED = "purged"
+
+
+def _step(row: ChangeRow, withheld: str | None) -> FileStep:
+    exists, existed = row.after_sha256 is not None, row.before_sha256 is not None
+    action = Action.UPDATED if exists is existed else Action.CREATED if exists else Action.DELETED
+    return FileStep(row.uri, action, row.moved_from, row.appended, withheld)
+
+
+def _line(commit: Commit) -> str:
+    """What a commit did, on one line."""
+    memories = [step for step in commit.files if not step.uri.is_summary] or list(commit.files)
+    left = {step.moved_from for step in memories}
+    named: dict[str, list[str]] = {
+        verb: [] for verb in ("moved", "archived", "restored", *_VERBS.values(), *sorted(_CHANGED))
+    }
+    for step in memories:
+        name = _short(step.uri)
+        if step.moved_from is not None:
+            verb, moved = _moved(step.moved_from, step.uri)
+            named[verb].append(moved)
+        elif step.uri not in left:
+            named[_verb(commit.kind, step)].append(name)
+    said = []
+    for verb, names in named.items():
+        more = f" and {len(names) - _SHOWN_FILES} more" if len(names) > _SHOWN_FILES else ""
+        said += [f"{verb} {', '.join(names[:_SHOWN_FILES])}{more}"] if names else []
+    lead = "" if commit.undoes is None else f"undid {commit.undoes}: "
+    return lead + "; ".join(said)
+
+
+def _moved(source: MemoryUri, target: MemoryUri) -> tuple[str, str]:
+    """What a move is called, and how it reads."""
+    if Scope.ARCHIVE in (source.scope, target.scope) and source.scope is not target.scope:
+        return ("archived", _short(source)) if target.scope is Scope.ARCHIVE else ("restored", _short(target))
+    return "moved", f"{_short(source)} to {_short(target)}"
+
+
+def _verb(kind: str, step: FileStep) -> str:
+    if kind == "messages" and step.uri.scope is not Scope.SESSION:
+        return step.action
+    return _VERBS.get(kind, step.action)
+
+
+def _short(uri: MemoryUri) -> str:
+    return "/".join(uri.parts[-2:])
+
+
+def _no_commit(commit_id: str) -> NotFound:
+    return NotFound(f"there is no commit {commit_id!r}.", hint=_HINT)
+
+
+HISTORY_URI = f"{SCHEME}history"
+#: Commits and versions of one page; the command line goes further back.
+_COMMITS = 200
+_VERSIONS = 50
+_SCOPES = frozenset(scope.value for scope in Scope)
+_ABOUT = "what changed, when and by whom: read it for the latest commits"
+
+
+def is_history(uri: str) -> bool:
+    """Whether an address is one of history's."""
+    return uri == HISTORY_URI or uri.startswith(f"{HISTORY_URI}/")
+
+
+def read_history(
+    history: History, uri: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None
+) -> ReadResult:
+    """Lines of a page of history; the arguments are those of ``Browser.read``.
+
+    Raises:
+        NotFound: If the reader sees no such commit or file.
+        InvalidUri: If what stands behind ``viking://history/`` is neither a commit nor a URI.
+    """
+    rest = uri.removeprefix(HISTORY_URI).strip("/")
+    if not rest:
+        text = _listing("# History: the latest commits, newest first", history.commits(limit=_COMMITS))
+    elif rest.split("/")[0] in _SCOPES:
+        text = _past_of(history, f"{SCHEME}{rest}")
+    else:
+        text = commit_page(history.commit(rest), history.diff(rest))
+    return page_of(uri.rstrip("/"), text, offset, limit, limit_chars)
+
+
+def history_listing(history: History, abs_limit: int | None) -> tuple[Listing, ...]:
+    """The line of ``ls viking://`` that leads to history; none where there is none yet.
+
+    Args:
+        history: The reader's.
+        abs_limit: Characters of its abstract; None is none.
+    """
+    about = None if abs_limit is None else _ABOUT[:abs_limit]
+    return tuple(Listing(HISTORY_URI, "history", False, 0, commit.at, about) for commit in history.commits(limit=1))
+
+
+def commit_page(commit: Commit, diffs: Sequence[FileDiff]) -> str:
+    """What a commit did and changed, as Markdown."""
+    lines = [f"# Commit {commit.commit_id}", "", *_facts(commit), ""]
+    for diff in diffs:
+        lines += [f"## {diff_title(diff)}", "", *_body(diff), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def diff_title(diff: FileDiff) -> str:
+    """What became of a file, on one line."""
+    step = diff.step
+    moved = f" (moved from {step.moved_from})" if step.moved_from is not None else ""
+    return f"{step.action}: {step.uri}{moved}"
+
+
+def commit_line(commit: Commit) -> str:
+    """A commit on one line: id, time, author and what it did."""
+    undone = f" [undone by {commit.undone_by}]" if commit.undone_by else ""
+    return f"{commit.commit_id}  {_time(commit)}  {_author(commit)}: {commit.line}{undone}"
+
+
+def _past_of(history: History, uri: str) -> str:
+    try:
+        versions = history.versions(uri, _VERSIONS)
+    except NotFound:
+        commits = history.commits(uri, _COMMITS)
+        if not commits:
+            raise
+        return _listing(f"# History below {uri}, newest first", commits)
+    return "\n".join(_versions(uri, versions)).rstrip("\n") + "\n"
+
+
+def _versions(uri: str, versions: Iterable[Version]) -> Iterator[str]:
+    yield from (f"# History of {uri}, newest first", "")
+    for version in versions:
+        yield from (f"## Commit {version.commit.commit_id}", "", *_facts(version.commit), "")
+        yield from (diff_title(version.diff), "", *_body(version.diff), "")
+
+
+def _listing(title: str, commits: Sequence[Commit]) -> str:
+    lines = [title, "", f"Read {HISTORY_URI}/<commit> to see what one changed.", ""]
+    lines += [f"- {commit_line(commit)}" for commit in commits] or ["There is none yet."]
+    if len(commits) == _COMMITS:
+        lines += ["", "Older ones: runebook history --before <commit>"]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(commit: Commit) -> list[str]:
+    said = [f"{_time(commit)}, {_author(commit)}: {commit.line}"]
+    if commit.undone_by:
+        said.append(f"Undone by {commit.undone_by}.")
+    elif commit.files:
+        said.append(f'To take it back: commit_memory(undo="{commit.commit_id}").')
+    return said
+
+
+def _body(diff: FileDiff) -> list[str]:
+    if diff.step.withheld is not None:
+        return [f"[{diff.step.withheld}]"]
+    return fenced("\n".join(diff.lines)).split("\n") if diff.lines else ["[no text]"]
+
+
+def _time(commit: Commit) -> str:
+    return f"{commit.at[:10]} {commit.at[11:16]} UTC"
+
+
+def _author(commit: Commit) -> str:
+    return commit.author or ("by hand" if commit.kind == "external" else "unknown")

@@ -1,0 +1,1 @@
+"""Memories and conversations from other programs."""

@@ -1,0 +1,534 @@
+"""Migration of an older store: semantic file names and trailers of the present format, without a model.
+
+Owns what ``runebook migrate`` does. A name that says nothing gives way to one made of the memory's key, heading
+or words; a trailer of another format becomes one of ours; derived averages leave it; keys nobody knows stay.
+Bodies are not touched, nor are session files, logs, summaries, the archive and hand-named files without a trailer.
+Each batch is one ordinary commit: killed between two, the next run goes on; a second run changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from memory_core.core.commit.directory_pages import refresh
+from memory_core.core.commit.working_copy import Context, numbered
+from memory_core.core.errors import FieldRejected, RunebookError
+from memory_core.core.memory import names
+from memory_core.core.memory.memory import (
+    CONTENT,
+    MemoryFile,
+    MemoryRecord,
+    dump,
+    parse,
+    read_record,
+    record_key,
+    write_record,
+)
+from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, FileProblem, OperationResult, text_sha256
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.progress import tell
+from memory_core.core.store.local import Snapshot, Store
+from memory_core.features.links import linked_uris, retargeted
+from memory_core.features.older_format import Naming, is_random_name, is_rendering, name_of, understand
+
+_NAME_CHARS = 60
+
+
+def file_problems(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[FileProblem, ...]:
+    """The problems of one file, none for most.
+
+    Args:
+        registry: The memory types that are known.
+        uri: Where the file is.
+        text: All of it.
+    """
+    found: list[FileProblem] = []
+    if "\x00" in text:
+        found.append(FileProblem(str(uri), "it holds NUL characters", "Save it as plain UTF-8 text."))
+    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+        return tuple(found)
+    file = parse(text)
+    if file.damage is not None:
+        hint = "Mend the block at the end of the file, or remove it; until then all of the file is its text."
+        found.append(FileProblem(str(uri), _plain(file.damage), hint))
+    named = file.type_name if uri.parts[2:3] == ("memories",) else None
+    if named is not None and registry.type_at(MemoryUri(), named) is None:
+        shown = "".join(character for character in named if character.isprintable())[:_NAME_CHARS]
+        hint = "Correct memory_type, or add a YAML file for that type to one of schema_dirs; see runebook types."
+        found.append(FileProblem(str(uri), f"its memory_type {shown!r} is not known", hint))
+    return tuple(found)
+
+
+def _plain(damage: str) -> str:
+    """The damage without a parser's words, which may quote the file."""
+    return damage.partition(": ")[0]
+
+
+_BURIED = re.compile(r"^[ \t]*<!--[ \t]*MEMORY_FIELDS", re.MULTILINE)
+_FORM = re.compile(r"[\s_-]+")
+_COLLISION = re.compile(r"~[0-9a-f]{8}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a file should become, its new name aside.
+
+    Attributes:
+        memory_type: Its type.
+        record: The memory in the present format.
+        naming: The key to name it by; None where the name stays.
+        why: What is done, as a phrase.
+    """
+
+    memory_type: MemoryType
+    record: MemoryRecord
+    naming: Naming | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a file is left alone, and what a person can do about it."""
+
+    reason: str
+    hint: str
+
+
+def propose(memory_type: MemoryType, stem: str, text: str, modified_at: str | None = None) -> Proposal | Refusal | None:
+    """Decide what becomes of one file, from its text and name alone.
+
+    Args:
+        memory_type: The type that the store takes the file for.
+        stem: Its name without ``.md``.
+        text: Its whole text.
+        modified_at: When it was last written, ISO 8601; kept as ``updated_at`` where the file has no time.
+
+    Returns:
+        None if it is as it should be.
+    """
+    file = parse(text)
+    refusal = _refusal(memory_type, file)
+    if refusal is not None:
+        return refusal
+    random = bool(memory_type.key_fields) and is_random_name(stem)
+    if file.trailer is None and not random and not is_rendering(memory_type, file.body):
+        return None
+    reading = understand(memory_type, file, stem)
+    record = reading.record
+    naming = name_of(memory_type, reading, stem) if memory_type.key_fields else None
+    if random and naming is not None and naming.given and _alike(stem, _stem(memory_type, naming.keys)):
+        random = False  # a key may look like an identifier
+    if random and naming is None:
+        return Refusal("nothing in it makes a name", "Give the file a heading, or rename it by hand.")
+    if naming is not None:
+        made = {key: value for key, value in naming.keys.items() if str(record.fields.get(key, "")).strip() != value}
+        record = replace(record, fields={**record.fields, **made})
+    converted = dump(write_record(memory_type, record)) != text
+    if not random and not converted:
+        return None
+    if not (record.meta.get("updated_at") or record.meta.get("created_at")) and modified_at is not None:
+        record = replace(record, meta={**record.meta, "updated_at": modified_at})
+    renames = random or (naming is not None and naming.given and not _alike(stem, _stem(memory_type, record.fields)))
+    remarks = [*([f"named by {naming.why}"] if renames and naming else ["trailer of another format"]), *reading.remarks]
+    return Proposal(memory_type, record, naming if renames else None, "; ".join(remarks))
+
+
+def _refusal(memory_type: MemoryType, file: MemoryFile) -> Refusal | None:
+    """Why nobody but a person should change the file, or None."""
+    if file.damage is not None:
+        return Refusal(file.damage, "Mend or remove the trailer by hand.")
+    if file.trailer is None:
+        if any(_opens_trailer(file.body, match.end()) for match in _BURIED.finditer(file.body)):
+            return Refusal("it has a MEMORY_FIELDS comment that is not its end", "Move the comment to the end.")
+        return None
+    content = file.trailer.get(CONTENT)
+    twofold = not memory_type.template_mode and isinstance(content, str) and content.strip() and file.body.strip()
+    if twofold and isinstance(content, str) and content.split() != file.body.split():
+        return Refusal("its text and the content in its trailer differ", "Keep one of the two.")
+    return None
+
+
+def _opens_trailer(text: str, at: int) -> bool:
+    """Whether a JSON object begins here; prose about trailers has none."""
+    brace = text.find("{", at)
+    if brace < 0 or text[at:brace].strip():
+        return False
+    try:
+        return isinstance(json.JSONDecoder().raw_decode(text, brace)[0], dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _stem(memory_type: MemoryType, fields: Mapping[str, Any]) -> str:
+    return names.render(memory_type.filename_template, fields).removesuffix(".md")
+
+
+def _alike(stem: str, wanted: str) -> bool:
+    """Whether two names differ in form only: case, spacing, underscores, the mark of a collision."""
+    first, second = (_FORM.sub(" ", names.fold(_COLLISION.sub("", name))).strip() for name in (stem, wanted))
+    return first == second
+
+
+#: The trailer key that remembers where a renamed memory was.
+MIGRATED_FROM = "migrated_from"
+_BATCH_FILES = 200
+_NAMES_LIMIT = 32
+_AGAIN = "Run the migration again once nobody writes to the file."
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A file with a new name; ``why`` says where the name comes from."""
+
+    old_uri: str
+    new_uri: str
+    memory_type: str
+    keys: Mapping[str, str]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A file that kept its name: what was rewritten in it, or why it was skipped and what to do."""
+
+    uri: str
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What a migration did or, as a dry run, would do.
+
+    Attributes:
+        dry_run: Whether nothing was written.
+        renamed: Files with a new name.
+        rewritten: Files whose trailer changed: brought to the present format, or links that follow a renamed file.
+        unchanged: URIs of files that are as they should be.
+        skipped: Files that need a person.
+        commits: The commits, oldest first; undoing them in reverse brings the old files back.
+    """
+
+    dry_run: bool
+    renamed: tuple[Renamed, ...] = ()
+    rewritten: tuple[Touched, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    skipped: tuple[Touched, ...] = ()
+    commits: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "dry_run": self.dry_run,
+            "renamed": [
+                {"from": item.old_uri, "to": item.new_uri, "memory_type": item.memory_type}
+                | {"keys": dict(item.keys), "why": item.why}
+                for item in self.renamed
+            ],
+            "rewritten": [{"uri": item.uri, "why": item.reason} for item in self.rewritten],
+            "unchanged": list(self.unchanged),
+            "skipped": [{"uri": item.uri, "reason": item.reason, "hint": item.hint} for item in self.skipped],
+            "commits": list(self.commits),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Text form: a line or two for each file that is not simply unchanged, then the counts."""
+        for renamed in self.renamed:
+            yield f"rename   {renamed.old_uri}"
+            yield f"      -> {renamed.new_uri}  ({renamed.why})"
+        for touched in self.rewritten:
+            yield f"rewrite  {touched.uri}  ({touched.reason})"
+        for touched in self.skipped:
+            yield f"skip     {touched.uri}  ({touched.reason}) {touched.hint}"
+        done = "would be " if self.dry_run else ""
+        yield (
+            f"{len(self.renamed)} {done}renamed, {len(self.rewritten)} {done}rewritten, "
+            f"{len(self.unchanged)} unchanged, {len(self.skipped)} skipped."
+        )
+
+
+def migrate(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    *,
+    user_space: str,
+    agent_space: str,
+    dry_run: bool = False,
+    now: datetime | None = None,
+    batch_files: int = _BATCH_FILES,
+) -> Migration:
+    """Bring the memories of one user and agent space to the present format.
+
+    Args:
+        store: The store; others may go on using it. A file that somebody changes meanwhile is skipped.
+        registry: The memory types.
+        user_space: The space under ``viking://user/``.
+        agent_space: The space under ``viking://agent/``.
+        dry_run: Plan only; nothing is written.
+        now: Time of the commits; default the clock's.
+        batch_files: Files to rename or rewrite in one commit.
+
+    Raises:
+        StoreBusy: If another writer held the store too long. Batches before that are done.
+        StorageFailed: If the disk or the ledger refuses. Batches before that are done.
+    """
+    places = [
+        MemoryUri.parse(f"viking://user/{user_space}/memories"),
+        MemoryUri.parse(f"viking://agent/{agent_space}/memories"),
+    ]
+    survey = _Survey(store, registry)
+    for place in places:
+        survey.take(place)
+    moment = now or datetime.now(UTC)
+    context = Context(registry, user_space, agent_space, moment.astimezone(UTC).isoformat(timespec="seconds"))
+    todo = list(survey.expected)
+    commits: list[str] = []
+    for start in range(0, len(todo), batch_files):
+        tell("migrating", start, len(todo), unit="files")
+        batch = _Batch(survey, context, todo[start : start + batch_files])
+        receipt = store.commit(batch.plan, kind="migrate", now=moment, dry_run=dry_run)
+        batch.settle(dry_run=dry_run)
+        commits += [receipt.commit_id] if receipt.commit_id else []
+    moved = {uri for item in survey.renamed for uri in (item.old_uri, item.new_uri)}
+    return Migration(
+        dry_run,
+        tuple(survey.renamed),
+        tuple(item for uri, item in survey.rewritten.items() if uri not in moved),
+        tuple(survey.unchanged),
+        tuple(survey.skipped),
+        tuple(commits),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One file's texts and what the ledger is to remember of it: type and key."""
+
+    before: str | None
+    after: str | None
+    identity: tuple[str, str]
+
+
+class _Survey:
+    """What is known of all files: who must change, which names and keys are taken, who links to whom.
+
+    Holds no texts, so that a large store needs little memory.
+    """
+
+    def __init__(self, store: Store, registry: MemoryTypeRegistry) -> None:
+        self.store = store
+        self.registry = registry
+        self.expected: dict[MemoryUri, str] = {}
+        self.names: dict[MemoryUri, set[str]] = {}
+        self.keys: set[tuple[MemoryUri, str, str]] = set()
+        self.linking: dict[str, set[MemoryUri]] = {}
+        self.moved: dict[MemoryUri, MemoryUri] = {}
+        self.renamed: list[Renamed] = []
+        self.rewritten: dict[str, Touched] = {}
+        self.unchanged: list[str] = []
+        self.skipped: list[Touched] = []
+
+    def take(self, place: MemoryUri) -> None:
+        """Look at every file below ``place``; reads only."""
+        if not self.store.files.is_dir(place):
+            return
+        for entry in self.store.files.walk(place):
+            self.names.setdefault(entry.uri.parent, set()).add(names.fold(entry.uri.name))
+            if entry.uri.name.endswith(".md") and not entry.uri.is_summary:
+                self._take_file(entry.uri)
+
+    def _take_file(self, uri: MemoryUri) -> None:
+        try:
+            text = self.store.text(uri)
+        except RunebookError as error:
+            self.skipped.append(Touched(str(uri), error.message, error.hint))
+            return
+        if text is None:
+            return
+        file = parse(text)
+        for target in linked_uris(file.trailer or {}):
+            self.linking.setdefault(target, set()).add(uri)
+        decided = self.decide(uri, text)
+        if isinstance(decided, Proposal):
+            self.expected[uri] = text_sha256(text)
+            if decided.naming is None or decided.naming.given:
+                self._claim(uri, decided.memory_type, decided.record)
+            return
+        if isinstance(decided, Refusal):
+            self.skipped.append(Touched(str(uri), decided.reason, decided.hint))
+        else:
+            self.unchanged.append(str(uri))
+        memory_type = self.registry.type_at(uri, file.type_name)
+        if memory_type is not None:
+            self._claim(uri, memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+
+    def decide(self, uri: MemoryUri, text: str) -> Proposal | Refusal | None:
+        """``propose`` for a file of this store."""
+        named = parse(text).type_name
+        memory_type = self.registry.type_at(uri, named)
+        stem = uri.name.removesuffix(".md")
+        if memory_type is None:
+            if not is_random_name(stem):
+                return None
+            return Refusal("its folder belongs to no memory type", "Move it to a type's folder, or declare a type.")
+        if named is not None and memory_type.name not in (named, resolve_category(named)):
+            return Refusal(f"its trailer names the unknown memory type '{named[:64]}'", "Declare that type in YAML.")
+        stat = self.store.files.stat(uri)
+        written = None if stat is None else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
+        return propose(memory_type, stem, text, None if written is None else written.isoformat(timespec="seconds"))
+
+    def _claim(self, uri: MemoryUri, memory_type: MemoryType, record: MemoryRecord) -> None:
+        self.keys.add((uri.parent, memory_type.name, record_key(memory_type, record)))
+
+
+class _Batch:
+    """One commit: plans under the lock against the texts as they are; what it did counts once it is committed."""
+
+    def __init__(self, survey: _Survey, context: Context, uris: Sequence[MemoryUri]) -> None:
+        self._survey = survey
+        self._context = context
+        self._uris = uris
+        self._texts: dict[MemoryUri, _Step] = {}
+        self._moved: dict[MemoryUri, MemoryUri] = {}
+        self._renamed: list[Renamed] = []
+        self._rewritten: list[Touched] = []
+        self._skipped: list[Touched] = []
+        self._results: list[OperationResult] = []
+        self._names: set[tuple[MemoryUri, str]] = set()
+        self._keys: set[tuple[MemoryUri, str, str]] = set()
+
+    def plan(self, snapshot: Snapshot) -> ChangeSet:
+        """The batch's change set; a file that changed since the survey is left out and named."""
+        for uri in self._uris:
+            refusal = self._attempt(uri, snapshot)
+            if refusal is not None:
+                self._skipped.append(Touched(str(uri), refusal.reason, refusal.hint))
+                self._results.append(
+                    OperationResult("migrate", str(uri), Action.REJECTED, refusal.reason, refusal.hint)
+                )
+        for old, new in self._moved.items():
+            self._relink(old, new, snapshot)
+        changes = tuple(
+            FileChange(uri, step.before, step.after, *step.identity)
+            for uri, step in self._texts.items()
+            if step.before != step.after
+        )
+        return refresh(ChangeSet(changes, tuple(self._results)), snapshot, self._context)
+
+    def settle(self, *, dry_run: bool) -> None:
+        """Let the next batch build on this one."""
+        survey = self._survey
+        survey.moved |= self._moved
+        survey.renamed += self._renamed
+        survey.skipped += self._skipped
+        survey.keys |= self._keys
+        for directory, name in self._names:
+            survey.names.setdefault(directory, set()).add(name)
+        for touched in self._rewritten:
+            survey.rewritten.setdefault(touched.uri, touched)
+        for uri, step in self._texts.items():
+            if uri in survey.expected and step.after is not None and not dry_run:
+                survey.expected[uri] = text_sha256(step.after)
+        touched_uris = {touched.uri for touched in self._rewritten}
+        survey.unchanged = [uri for uri in survey.unchanged if uri not in touched_uris]
+
+    def _attempt(self, uri: MemoryUri, snapshot: Snapshot) -> Refusal | None:
+        try:
+            text = snapshot.text(uri)
+            if text is None or text_sha256(text) != self._survey.expected[uri]:
+                return Refusal("it changed while the migration ran", _AGAIN)
+            decided = self._survey.decide(uri, text)
+            if isinstance(decided, Proposal):
+                self._apply(uri, text, decided, snapshot)
+                return None
+        except RunebookError as error:
+            return Refusal(error.message, error.hint)
+        return decided
+
+    def _apply(self, uri: MemoryUri, text: str, proposal: Proposal, snapshot: Snapshot) -> None:
+        memory_type, record = proposal.memory_type, proposal.record
+        if proposal.naming is None:
+            identity = (memory_type.name, record_key(memory_type, record))
+            self._texts[uri] = _Step(text, dump(write_record(memory_type, record)), identity)
+            self._rewritten.append(Touched(str(uri), proposal.why))
+            self._result(uri, Action.UPDATED, note=proposal.why)
+            return
+        new, record = self._place(uri, proposal.naming, memory_type, record, snapshot)
+        record = replace(record, unknown={**record.unknown, MIGRATED_FROM: str(uri)})
+        key = record_key(memory_type, record)
+        self._texts[uri] = _Step(text, None, (memory_type.name, key))
+        self._texts[new] = _Step(None, dump(write_record(memory_type, record)), (memory_type.name, key))
+        self._names.add((new.parent, names.fold(new.name)))
+        self._keys.add((new.parent, memory_type.name, key))
+        self._moved[uri] = new
+        keys = {name: str(record.fields[name]) for name in memory_type.key_fields if name in record.fields}
+        self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, proposal.why))
+        self._result(new, Action.CREATED, note=f"renamed from {uri}: {proposal.why}")
+        self._result(uri, Action.DELETED, note=f"renamed to {new}")
+
+    def _place(
+        self, uri: MemoryUri, naming: Naming, memory_type: MemoryType, record: MemoryRecord, snapshot: Snapshot
+    ) -> tuple[MemoryUri, MemoryRecord]:
+        """A free name beside the old one. A made-up key is numbered; a given one stays and only its file is marked."""
+        directory = uri.parent
+        for attempt in range(1, _NAMES_LIMIT):
+            fields = dict(record.fields) if naming.given else numbered(memory_type, record.fields, attempt)
+            name = names.render(memory_type.filename_template, fields)
+            if naming.given and attempt > 1:
+                stem, dot, extension = name.rpartition(".")
+                name = names.fit(stem, dot + extension, "~" + names.short_hash(f"{attempt}:{uri}"))
+            key = (directory, memory_type.name, names.key_of(fields, memory_type.key_fields))
+            if (naming.given or not self._known(key, snapshot)) and not self._taken(directory, name, snapshot):
+                return directory.child(name), replace(record, fields=fields)
+        raise FieldRejected("too many memories have this name.", hint="Rename the file by hand.")
+
+    def _known(self, key: tuple[MemoryUri, str, str], snapshot: Snapshot) -> bool:
+        if key in self._keys or key in self._survey.keys:
+            return True
+        found = snapshot.locate(*key)
+        return found is not None and found not in self._survey.expected
+
+    def _taken(self, directory: MemoryUri, name: str, snapshot: Snapshot) -> bool:
+        folded = names.fold(name)
+        if (directory, folded) in self._names or folded in self._survey.names.get(directory, ()):
+            return True
+        return snapshot.name_taken(directory, name)
+
+    def _relink(self, old: MemoryUri, new: MemoryUri, snapshot: Snapshot) -> None:
+        """Let links in other memories follow a renamed file."""
+        for source in sorted(self._survey.linking.get(str(old), ())):
+            at = self._moved.get(source) or self._survey.moved.get(source, source)
+            step = self._texts.get(at) or self._untouched(at, snapshot)
+            if step is None or step.after is None:
+                continue
+            file = parse(step.after)
+            trailer = retargeted(file.trailer or {}, old, new)
+            after = dump(MemoryFile(file.body, trailer)) if trailer != file.trailer else step.after
+            if after != step.after:
+                if at not in self._texts:
+                    self._rewritten.append(Touched(str(at), "its links follow renamed files"))
+                    self._result(at, Action.UPDATED, note="its links follow renamed files")
+                self._texts[at] = replace(step, after=after)
+
+    def _untouched(self, uri: MemoryUri, snapshot: Snapshot) -> _Step | None:
+        try:
+            text = snapshot.text(uri)
+        except RunebookError:
+            return None  # it was unreadable in the survey too, and is reported there
+        if text is None:
+            return None
+        file = parse(text)
+        memory_type = self._survey.registry.type_at(uri, file.type_name)
+        if memory_type is None or file.trailer is None:
+            return None
+        record = read_record(memory_type, file, uri.name.removesuffix(".md"))
+        return _Step(text, text, (memory_type.name, record_key(memory_type, record)))
+
+    def _result(self, uri: MemoryUri, action: Action, note: str) -> None:
+        self._results.append(OperationResult("migrate", str(uri), action, note=note))

@@ -1,0 +1,385 @@
+"""Procedural memory without a model: a failed tool call becomes a pattern, a repeated one a rule.
+
+Owns the signature of an error, what is told of a failure, and the block of occurrences inside the memory's text.
+One memory for each tool and error. Pure: what is stored already is asked of a callable.
+
+The text is a sentence or two, then a block of our own::
+
+    <!-- occurrences: 7 -->
+    - 2026-05-11: web_search(query="x") → TimeoutError: no answer within 30 s
+    <!-- /occurrences -->
+
+The number counts all occurrences ever; the lines are the last few. It is read back from the text, so it needs no
+other store and follows a person's edits: where it is missing or damaged, the lines are counted. The sentences above
+are only rewritten where they are what was generated, number and day aside; edited ones stay for good.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from difflib import SequenceMatcher
+from typing import Any
+
+from memory_core.core.memory.memory import summary_line
+from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, OperationMode
+from memory_core.core.memory.operations import MemoryData, WriteOp
+from memory_core.features.statistics import Existing, FinishedCall
+
+MEMORIES_LIMIT = 20
+SOURCE_KIND = "auto_reflection"
+OTHER_ERRORS = "other errors"
+RULE_SALIENCE = 0.7
+_TYPES_PER_TOOL = 5
+_OCCURRENCES_KEPT = 5
+_ARGUMENTS_LIMIT_CHARS = 160
+_MESSAGE_LIMIT_CHARS = 200
+_ERROR_TYPE_LIMIT_CHARS = 60
+_READ_LIMIT_CHARS = 4_000
+_SIMILAR = 0.5
+
+#: Statuses that are nobody's mistake: there is nothing to learn for the next call.
+_STOPPED = frozenset({"cancelled", "canceled", "aborted", "interrupted", "skipped"})
+
+#: Sentences by language; ``{on}`` and ``{last}`` are the phrases with a date, empty where no date is known.
+_TEXTS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        "once": "{tool} failed with {error}{on}. If it is called like this again, expect the same error.",
+        "rule": "Before calling {tool}: it failed {count} times with {error}{last}. "
+        "Check the calls below first and do not repeat them unchanged.",
+        "on": " on {day}",
+        "last": "; last on {day}",
+        "worked": "; worked afterwards with {arguments}",
+        "worked_same": "; the same call worked later",
+    },
+    "zh": {
+        "once": "{tool} 调用失败：{error}{on}。再次这样调用时，可能出现同样的错误。",
+        "rule": "调用 {tool} 之前：它已因 {error} 失败 {count} 次{last}。先查看下面的调用，不要原样重复。",
+        "on": "（{day}）",
+        "last": "，最近一次是 {day}",
+        "worked": "；之后用 {arguments} 成功",
+        "worked_same": "；之后同样的调用成功了",
+    },
+}
+_OPEN = re.compile(r"[ \t]*<!--[ \t]*occurrences\b[ \t]*:?[ \t]*(\d{1,9})?.*-->[ \t]*\r?")
+_CLOSE = re.compile(r"[ \t]*<!--[ \t]*/occurrences[ \t]*-->[ \t]*\r?")
+_DAY = r"\d{4}-\d{2}-\d{2}"
+_LINE = re.compile(rf"- (?:({_DAY}): )?.*")
+#: A placeholder in an escaped template.
+_SLOT = re.escape("{") + "%s" + re.escape("}")
+
+_EXCEPTION = r"[A-Z][A-Za-z0-9]*(?:Error|Exception|Timeout|Failure|Fault|Interrupt)"
+_RAISED = re.compile(rf"^[ \t]*(?:Caused by: )?(?:[\w$]+\.)*({_EXCEPTION})(?=\s*(?::|$))", re.MULTILINE)
+_MENTIONED = re.compile(rf"(?<![\w/\\])(?:[a-z_$][\w$]*\.)*({_EXCEPTION})\b")
+_ERRNO = re.compile(
+    r"\bE(?:NOENT|ACCES|PERM|EXIST|ISDIR|NOTDIR|NOTEMPTY|CONNREFUSED|CONNRESET|CONNABORTED|TIMEDOUT|ADDRINUSE|PIPE"
+    r"|MFILE|NOSPC|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|INVAL|BUSY|ROFS|NOMEM|LOOP|XDEV)\b"
+)
+_HTTP = re.compile(
+    r"\b(?:HTTP(?:/\d(?:\.\d)?|Error)?|status(?: ?code)?|error code|状态码|响应码)"
+    r"\W{0,4}(?:status|error|code|为|是)?\W{0,4}"
+    r"([45]\d\d)\b|(?<![\w.])([45]\d\d)(?=\)? (?:Bad |Unauthori[sz]ed|Payment|Forbidden|Not |Method Not|Request Timeout"
+    r"|Conflict|Gone|Unprocessable|Too Many|Internal|Service Unavailable|Gateway|Client Error|Server Error))",
+    re.IGNORECASE,
+)
+#: Plain words for errors that have no code, in both languages.
+_PHRASES = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("timeout", r"time[ds]?[ -]?out|deadline exceeded|超时"),
+        ("rate limit", r"rate[ -]?limit|too many requests|quota exceeded|限流|请求过于频繁|频率限制"),
+        ("command not found", r"command not found|is not recognized as|不是内部或外部命令|未找到命令|找不到命令"),
+        ("permission denied", r"permission denied|access (?:is )?denied|not permitted|权限不足|没有权限|拒绝访问|无权"),
+        ("file not found", r"no such file|file (?:does not|doesn't) exist|file not found|文件不存在|找不到文件"),
+        ("connection refused", r"connection refused|连接被拒绝|拒绝连接"),
+        ("connection failed", r"connection (?:reset|closed|failed|error)|could not connect|连接失败|无法连接|网络错误"),
+        ("syntax error", r"syntax ?error|语法错误"),
+        ("empty result", r"^\W*(?:empty|no) (?:content|result|response|output)s?\W*$|(?:内容|结果|返回)为空|空内容"),
+    )
+)
+_PREFIX = re.compile(
+    r"^(?:\W*(?:tool |fatal |uncaught )?(?:error|exception|failed|failure|exit code|npm err!|错误|异常|失败)\W*)+",
+    re.IGNORECASE,
+)
+_VARIABLE = re.compile(
+    r"https?://\S+|\"[^\"]*\"|'[^']*'|`[^`]*`|“[^”]*”|‘[^’]*’|「[^」]*」|《[^》]*》"
+    r"|(?:[A-Za-z]:)?(?:[\\/][\w.@~+-]+)+[\\/]?|(?a:\w*\d\w*|\b\w+_\w+)|\b[\w.-]+\.[A-Za-z]\w{0,4}\b|\b(?=[0-9a-f-]*\d)[0-9a-f-]{6,}\b|[+-]?\d[\d.,:]*"
+)
+
+_ERROR_KEYS = ("type", "code", "status", "status_code", "message", "detail", "error", "msg", "reason")
+_SECRET_NAME = (
+    r"pass(?:word|wd|phrase)?|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth(?:orization)?|cookie"
+    r"|credentials?|(?:[a-z]+[_-])?token|密码|口令|密钥"
+)
+_IS_SECRET = re.compile(rf"(?:.*[_.-])?(?:{_SECRET_NAME})", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_TEXT = (
+    re.compile(
+        rf"(?i)((?:\b|_|--)(?:{_SECRET_NAME})[\"']?\s*[=:：]\s*[\"']?)(?!\s)(?:(?:bearer|basic)\s+)?[^\s\"'&,;，；]+"
+    ),
+    re.compile(r"(?i)(--(?:password|token|secret|api-key)\s+)\S+"),
+    re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}"),
+    re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)"),
+    re.compile(r"()\b(?:sk|pk|rk)[-_][\w-]{16,}|\b(?:gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA|AIza|hf_)[\w-]{12,}"),
+    re.compile(r"()\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"),
+    re.compile(r"()-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)", re.DOTALL),
+)
+_MASK = "•••"
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One memory to be written, and what its ``source`` holds beside the session: kind, tool and error_type."""
+
+    write: WriteOp
+    source: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """Memories of failures; ``left_out`` counts the tool errors beyond ``MEMORIES_LIMIT``."""
+
+    lessons: tuple[Lesson, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A memory's text in its parts: prose above and below, the block's count and lines."""
+
+    prose: str
+    count: int
+    lines: tuple[str, ...]
+    after: str = ""
+
+
+def error_type(message: str, status: str = "error") -> str:
+    """What kind of error a tool's answer tells of, the same however numbers, paths and names in it differ.
+
+    An exception class, an errno name, ``HTTP 404``, a plain phrase, else the first words; the status where the
+    answer is blank.
+    """
+    text = _error_text(message)
+    raised = [match[1] for match in _RAISED.finditer(text)] or [match[1] for match in _MENTIONED.finditer(text)]
+    named = [name for name in raised if name not in ("ToolError", "ToolException", "HTTPError", "HTTPStatusError")]
+    if named:
+        return named[-1][:_ERROR_TYPE_LIMIT_CHARS]
+    if (errno := _ERRNO.search(text)) is not None:
+        return errno.group()
+    if (http := _HTTP.search(text)) is not None:
+        return f"HTTP {http[1] or http[2]}"
+    phrase = next((name for name, pattern in _PHRASES if pattern.search(text)), None)
+    return phrase or (raised[-1] if raised else None) or _first_words(masked(text)) or status.strip() or "error"
+
+
+def masked(text: str) -> str:
+    """The text with what looks like a password, key or token replaced by ``•••``."""
+    for pattern in _SECRET_TEXT:
+        text = pattern.sub(lambda match: f"{match[1] or ''}{_MASK}", text)
+    return text
+
+
+def lessons(
+    calls: Sequence[FinishedCall],
+    registry: MemoryTypeRegistry,
+    existing: Existing,
+    *,
+    language: str = "",
+    recorded: date | None = None,
+) -> Lessons:
+    """Memories of the failures among ``calls``, most frequent first.
+
+    Args:
+        calls: Calls that are counted for the first time, in order: ``Growth.calls``.
+        registry: Without a type ``patterns`` whose key is ``pattern_name`` there are none.
+        existing: Fields of a stored memory.
+        language: Of the conversation, as ``language_of`` names it; Chinese texts for Chinese, else English.
+        recorded: Day that stands in for that of calls whose time is unknown; None leaves the day out.
+    """
+    memory_type = next((known for known in registry.list_all() if known.name == "patterns"), None)
+    if memory_type is None or memory_type.key_fields != ("pattern_name",) or memory_type.field("content") is None:
+        return Lessons()
+    if memory_type.template_mode or memory_type.operation_mode is not OperationMode.UPSERT:
+        return Lessons()
+    texts = _TEXTS["zh" if language.startswith("Chinese") else "en"]
+    groups = _grouped(calls)
+    chosen = sorted(groups.items(), key=lambda item: -len(item[1]))[:MEMORIES_LIMIT]
+    told = tuple(
+        _lesson(
+            memory_type, tool, error, [_occurrence(calls, place, texts, recorded) for place in places], existing, texts
+        )
+        for (tool, error), places in chosen
+    )
+    return Lessons(told, len(groups) - len(chosen))
+
+
+def _grouped(calls: Sequence[FinishedCall]) -> dict[tuple[str, str], list[int]]:
+    """Places of failed calls by tool and error; the rarer errors of a tool that has many are one group."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, call in enumerate(calls):
+        if not call.succeeded and call.status.casefold() not in _STOPPED:
+            groups.setdefault((call.name, error_type(call.text, call.status)), []).append(place)
+    folded: dict[tuple[str, str], list[int]] = {}
+    kept: dict[str, int] = {}
+    for (tool, error), places in sorted(groups.items(), key=lambda item: -len(item[1])):
+        kept[tool] = kept.get(tool, 0) + 1
+        name = error if kept[tool] <= _TYPES_PER_TOOL else OTHER_ERRORS
+        folded[tool, name] = sorted([*folded.get((tool, name), []), *places])
+    return folded
+
+
+def _lesson(
+    memory_type: MemoryType,
+    tool: str,
+    error: str,
+    lines: Sequence[str],
+    existing: Existing,
+    texts: Mapping[str, str],
+) -> Lesson:
+    label = " ".join(tool.split())
+    name = f"{label}: {error}"
+    stored = existing(memory_type.name, {"pattern_name": name})
+    before = None if stored is None else _read(str(stored.get("content") or ""))
+    count = (0 if before is None else before.count) + len(lines)
+    kept = (*(() if before is None else before.lines), *lines)[-_OCCURRENCES_KEPT:]
+    ours = before is None or _is_ours(before.prose, label, error)
+    prose = before.prose if before is not None and not ours else _prose(texts, label, error, count, kept)
+    block = "\n".join([f"<!-- occurrences: {count} -->", *kept, "<!-- /occurrences -->"])
+    after = before.after if before is not None else ""
+    content = "\n\n".join(part for part in (prose, block, after) if part.strip())
+    given: dict[str, Any] = {"pattern_name": name, "content": content}
+    is_rule = stored is not None or count > 1
+    was = None if stored is None else stored.get("pattern_type")
+    if memory_type.field("pattern_type") is not None and was in (None, "", "tool_error"):
+        given["pattern_type"] = "rule" if is_rule else "tool_error"
+    promoted = is_rule and was in (None, "", "tool_error")
+    data = MemoryData(memory_type=memory_type.name, fields=given, salience=RULE_SALIENCE if promoted else None)
+    return Lesson(WriteOp(memory_data=data), {"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+
+
+def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: Sequence[str]) -> str:
+    days = [match[1] for line in lines if (match := _LINE.fullmatch(line)) and match[1]]
+    day = max(days, default=None)
+    phrase = {key: texts[key].format(day=day) if day else "" for key in ("on", "last")}
+    return texts["once" if count == 1 else "rule"].format(tool=tool, error=error, count=count, **phrase)
+
+
+def _is_ours(prose: str, tool: str, error: str) -> bool:
+    """Whether the prose is a generated one, whatever number and day it tells."""
+    for texts in _TEXTS.values():
+        days = {key: f"(?:{re.escape(texts[key]).replace(_SLOT % 'day', _DAY)})?" for key in ("on", "last")}
+        values = {"tool": re.escape(tool), "error": re.escape(error), "count": r"\d+", **days}
+        for template in (texts["once"], texts["rule"]):
+            pattern = re.escape(template)
+            for name, value in values.items():
+                pattern = pattern.replace(_SLOT % name, value)
+            if re.fullmatch(pattern, prose.strip()):
+                return True
+    return False
+
+
+def _read(content: str) -> _Told:
+    """The parts of a memory's text; anything a person wrote inside the block becomes prose."""
+    lines = content.split("\n")
+    start = next((place for place in range(len(lines) - 1, -1, -1) if _OPEN.fullmatch(lines[place])), None)
+    if start is None:
+        return _Told(content.rstrip(), 0, ())
+    rest = lines[start + 1 :]
+    end = next((place for place, line in enumerate(rest) if _CLOSE.fullmatch(line)), None)
+    if end is None:
+        end = next((place for place, line in enumerate(rest) if not line.startswith("- ")), len(rest))
+        inside, below = rest[:end], rest[end:]
+    else:
+        inside, below = rest[:end], rest[end + 1 :]
+    told = tuple(line.rstrip() for line in inside if line.startswith("- "))
+    added = [line for line in inside if line.strip() and not line.startswith("- ")]
+    opening = _OPEN.fullmatch(lines[start])
+    number = int(opening[1]) if opening is not None and opening[1] else 0
+    prose = "\n".join([*lines[:start], *added]).strip("\n").rstrip()
+    return _Told(prose, max(number, len(told)), told, "\n".join(below).strip("\n"))
+
+
+def _occurrence(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str], recorded: date | None) -> str:
+    """One line: the day, the call, its error, and how the same tool worked afterwards."""
+    call = calls[place]
+    day = call.time.date() if call.time is not None else recorded
+    told = summary_line(masked(_error_text(call.text)) or call.status, _MESSAGE_LIMIT_CHARS)
+    line = f"{call.name}({_shown(call.arguments)}) → {told}{_worked(calls, place, texts)}"
+    return " ".join(f"- {'' if day is None else f'{day}: '}{line}".split())
+
+
+def _worked(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str]) -> str:
+    """What the next successful call of the tool did differently, if it was about the same."""
+    failed = calls[place]
+    wanted = _canonical(failed.arguments)
+    for later in calls[place + 1 :]:
+        if later.name != failed.name or not later.succeeded:
+            continue
+        given = _canonical(later.arguments)
+        if given == wanted:
+            return texts["worked_same"]
+        if SequenceMatcher(None, wanted[:400], given[:400], autojunk=False).ratio() >= _SIMILAR:
+            return texts["worked"].format(arguments=_shown(_changed(failed.arguments, later.arguments)))
+    return ""
+
+
+def _changed(old: Any, new: Any) -> Any:
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return new
+    return {name: value for name, value in new.items() if name not in old or old[name] != value} or new
+
+
+def _canonical(arguments: Any) -> str:
+    return json.dumps(arguments, sort_keys=True, ensure_ascii=False)
+
+
+def _shown(arguments: Any) -> str:
+    """Arguments on one line, shortened, secrets masked."""
+    if isinstance(arguments, Mapping):
+        pieces = [f"{name}={_value(name, value)}" for name, value in arguments.items()]
+        return summary_line(", ".join(pieces), _ARGUMENTS_LIMIT_CHARS)
+    return "" if arguments is None else summary_line(masked(_canonical(arguments)), _ARGUMENTS_LIMIT_CHARS)
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_value(key, item)}" for key, item in value.items()) + "}"
+    if _IS_SECRET.fullmatch(_CAMEL.sub("_", name)) and value not in (None, "", True, False):
+        return _MASK
+    return masked(json.dumps(value, ensure_ascii=False))
+
+
+def _error_text(message: str) -> str:
+    """The words of an error, begin and end of a long one; of a JSON answer those of its ``error`` and the like."""
+    text = message.strip()
+    found: list[str] = []
+    if text.startswith("{"):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            document = {}
+        for members in (document, document.get("error")):
+            given = members if isinstance(members, Mapping) else {}
+            found += [
+                f"status {value}" if "status" in key or isinstance(value, int) else value
+                for key in _ERROR_KEYS
+                if isinstance(value := given.get(key), str | int) and not isinstance(value, bool)
+            ]
+    text = ": ".join(found) or text
+    half = _READ_LIMIT_CHARS // 2
+    return text if len(text) <= _READ_LIMIT_CHARS else f"{text[:half]}\n{text[-half:]}"
+
+
+def _first_words(text: str) -> str:
+    """The first line that says something, without what differs from call to call."""
+    for line in text.splitlines():
+        words = _PREFIX.sub("", _VARIABLE.sub(" ", line)).split()
+        flat = " ".join(word for word in words if any(char.isalpha() for char in word)).strip(" .,:;，。：；!！-")
+        if flat:
+            short = " ".join(flat.split()[:6])
+            limit = _ERROR_TYPE_LIMIT_CHARS if short.isascii() else _ERROR_TYPE_LIMIT_CHARS // 3
+            return summary_line(short.casefold(), limit).rstrip("…")
+    return ""

@@ -1,0 +1,298 @@
+"""A ledger that is damaged or gone: what can be read is carried into a new one, and the files are taken in.
+
+No memory file is touched but by delivering what was acknowledged and is not on the disk yet. The damaged file is moved
+aside and kept for good: what could not be read today may be read by somebody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memory_core.core.commit.commits import identify
+from memory_core.core.index.catalog import Catalog, Position
+from memory_core.core.index.chroma_index import begin_anew
+from memory_core.core.index.embedding_queue import await_missing
+from memory_core.core.index.indexer import Behind, Follower
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.names import fold
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store import atomic
+from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME
+from memory_core.core.store.ledger import Ledger, stored_text
+from memory_core.core.store.local import Store
+from memory_core.core.store.locks import sealing_lock, store_lock
+from memory_core.core.store.salvage import Salvaged, Wreck
+from memory_core.core.store.sqlite import move_aside
+
+_DEAD = (
+    "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = vectors.uri "
+    "AND p.part = vectors.part AND p.content_sha256 = vectors.content_sha256)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What the index holds now.
+
+    Attributes:
+        files: That the ledger knows.
+        documents: That are searched.
+        vectors_kept: Of texts that are still there.
+        vectors_dropped: Of texts that are gone, or of all, to be computed anew.
+    """
+
+    files: int
+    documents: int
+    vectors_kept: int
+    vectors_dropped: int
+
+
+def rebuild_index(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    *,
+    reembed: bool = False,
+    report: Callable[[Behind], None] = lambda _behind: None,
+) -> Rebuilt:
+    """Drop the catalog, vectors of texts that are gone and all snapshots, and fill the catalog again.
+
+    A vector server is emptied and filled again by whoever sends to it next.
+
+    Args:
+        store: The open store.
+        registry: The memory types.
+        reembed: Drop every vector: all are computed anew by whoever embeds next.
+        report: Told how far it is.
+
+    Raises:
+        StoreBusy: If another process works on the index for too long.
+    """
+    store.adopt()
+    catalog = Catalog(store.files.state / INDEX_NAME)
+    try:
+        refill(store, registry, catalog, report)
+        with catalog.writing() as connection:
+            dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
+            await_missing(connection)
+            begin_anew(connection)
+        drop_snapshots(store.files.state)
+        connection = catalog.connection()
+        return Rebuilt(store.ledger.feed.files(), catalog.count(), _count(connection), dropped)
+    finally:
+        catalog.close()
+
+
+def refill(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    catalog: Catalog,
+    report: Callable[[Behind], None] = lambda _behind: None,
+    *,
+    emptied: bool = True,
+) -> None:
+    """Fill a catalog with everything the ledger knows.
+
+    Args:
+        store: The open store.
+        registry: The memory types.
+        catalog: Of that store.
+        report: Told how far it is.
+        emptied: Whether what it holds is dropped first.
+    """
+    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry.type_at, threading.Event())
+    if emptied:
+        with catalog.writing() as connection:
+            catalog.clear(connection)
+            catalog.advance(connection, Position(store.ledger.ledger_id, store.ledger.newest_seq(), ""))
+    follower.follow(None, report)
+
+
+def drop_snapshots(state: Path) -> None:
+    """Delete all sealed vectors; searches scan until they are sealed again."""
+    root = state / "chroma"
+    if not root.is_dir():
+        return
+    with sealing_lock(state).held():
+        for home in root.iterdir():
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def _count(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
+
+
+#: The name table is made from the others; the new ledger keeps the name it was born with: an index of the old one must
+#: not be believed.
+_MADE_ANEW = frozenset({"meta", "files", "directories"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """What became of a ledger.
+
+    Attributes:
+        kept_as: Where the damaged file is, by its name in ``.state``; None where there was none.
+        tables: What was read of each of its tables.
+        names: Files of which the history is known again.
+        dropped: Changes that were read but whose text is not what was committed.
+    """
+
+    kept_as: str | None
+    tables: tuple[Salvaged, ...]
+    names: int
+    dropped: int
+
+    def lines(self) -> Iterator[str]:
+        """What was done, one sentence each."""
+        if self.kept_as is None:
+            yield "there was no ledger: a new one was made; the history of before is gone"
+            return
+        yield f"the damaged ledger is kept as {STATE_NAME}/{self.kept_as}"
+        if not self.tables:
+            yield "nothing of it could be read; the history of before is gone"
+        for table in self.tables:
+            lost = "" if table.whole else ", and some could not be read"
+            yield f"{table.rows:,} rows of {table.table} were carried over{lost}"
+        if self.dropped:
+            yield f"{self.dropped:,} changes were dropped: their text was not what was committed"
+        yield f"{self.names:,} files have their history again"
+
+
+def rescue_ledger(root: Path, registry: MemoryTypeRegistry) -> Rescue:
+    """Replace the ledger by a new one with what can be read of the old.
+
+    Args:
+        root: The memory folder. Programs that have the old ledger open refuse to commit from now on, until they
+            are started again.
+        registry: The memory types.
+
+    Raises:
+        StoreBusy: If another writer held the store too long.
+        StorageFailed: If the system refuses.
+    """
+    state = root / STATE_NAME
+    atomic.make_folder(state / "locks")
+    with store_lock(state).held():
+        path = state / LEDGER_NAME
+        aside = path.with_name(f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+        kept = aside if aside in move_aside(path, aside) else None
+        Ledger(path).close()
+        with _writing(path) as target:
+            tables = () if kept is None else tuple(_carry_over(kept, target))
+            dropped = _mend(target)
+        names = rebuild_names(root, registry, locked=True)
+    return Rescue(None if kept is None else kept.name, tables, names, dropped)
+
+
+def rebuild_names(root: Path, registry: MemoryTypeRegistry, *, locked: bool = False) -> int:
+    """Make the name table, and the counts of directories, anew from the history.
+
+    A file whose history does not say what it holds is left out: it is taken in as a new one.
+
+    Args:
+        root: The memory folder.
+        registry: The memory types.
+        locked: Whether the caller holds the store's lock.
+
+    Returns:
+        How many files have a row.
+    """
+    state = root / STATE_NAME
+    lock = contextlib.nullcontext() if locked else store_lock(state).held()
+    with lock, _writing(state / LEDGER_NAME) as target:
+        target.execute("CREATE TEMP TABLE known AS SELECT uri, sha256, size_bytes, mtime_ns FROM files")
+        target.execute("DELETE FROM files")
+        target.execute("DELETE FROM directories")
+        found = list(_last_changes(target))
+        target.executemany(
+            "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (_name_row(registry, *change) for change in found),
+        )
+        target.execute(
+            "UPDATE files SET (size_bytes, mtime_ns) = (SELECT k.size_bytes, k.mtime_ns FROM temp.known k "
+            "WHERE k.uri = files.uri AND k.sha256 = files.sha256)"
+        )
+        target.execute("DROP TABLE temp.known")
+    return len(found)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """One transaction on the new ledger, in which rows may refer to rows that are still to come."""
+    with contextlib.closing(sqlite3.connect(path, timeout=30.0, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys=OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+
+
+def _carry_over(wreck_path: Path, target: sqlite3.Connection) -> Iterator[Salvaged]:
+    try:
+        wreck = Wreck(wreck_path)
+    except sqlite3.Error:
+        return
+    try:
+        tables = target.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+        ).fetchall()
+        for (table,) in tables:
+            if table not in _MADE_ANEW:
+                yield wreck.copy(table, target)
+    finally:
+        wreck.close()
+
+
+def _mend(target: sqlite3.Connection) -> int:
+    """Drop texts that are not what was committed, and give changes whose commit was lost one to belong to."""
+    spoilt = [
+        (seq, ordinal)
+        for seq, ordinal, after, sha256 in target.execute(
+            "SELECT seq, ordinal, after, after_sha256 FROM changes WHERE appended = 0 AND purged = 0 AND after NOT NULL"
+        )
+        if text_sha256(after) != sha256
+    ]
+    target.executemany("DELETE FROM changes WHERE seq = ? AND ordinal = ?", spoilt)
+    target.execute(
+        "INSERT INTO commits (seq, commit_id, at, kind, receipt, settled) SELECT DISTINCT c.seq, "
+        "'salvaged-' || c.seq, coalesce((SELECT max(at) FROM commits o WHERE o.seq < c.seq), ''), 'salvaged', '{}', 1 "
+        "FROM changes c WHERE NOT EXISTS (SELECT 1 FROM commits o WHERE o.seq = c.seq)"
+    )
+    for table, column, rowid, parent in target.execute("PRAGMA foreign_key_check").fetchall():
+        del column, parent
+        if rowid is not None:
+            target.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))
+    target.execute("DELETE FROM injections WHERE session NOT IN (SELECT session FROM injected_sessions)")
+    return len(spoilt)
+
+
+def _last_changes(target: sqlite3.Connection) -> Iterator[tuple[MemoryUri, int, str, str]]:
+    """``(uri, seq, memory_type, text)`` of each file that the history ends with."""
+    rows = target.execute(
+        "SELECT uri, max(seq * 1000000 + ordinal), seq, memory_type, after_sha256 FROM changes GROUP BY uri ORDER BY 2"
+    ).fetchall()
+    for uri_text, _, seq, memory_type, sha256 in rows:
+        if sha256 is None:
+            continue
+        uri = MemoryUri.parse(uri_text)
+        text = stored_text(target, uri_text, seq)
+        if text is not None and text_sha256(text) == sha256:
+            yield uri, seq, memory_type, text
+
+
+def _name_row(
+    registry: MemoryTypeRegistry, uri: MemoryUri, seq: int, memory_type: str, text: str
+) -> tuple[str, str, str, str, str, str, int]:
+    known, key = identify(registry, uri, text)
+    return (str(uri), str(uri.parent), fold(uri.name), memory_type or known, key, text_sha256(text), seq)

@@ -1,0 +1,183 @@
+"""The rolling summary loses the lines of memories that a commit removes, in the same commit.
+
+Only of a page that was made: one that a person or a model wrote for its owner is left as it is, and the receipt says
+that it may name what is gone. Whatever else stops a line from holding is seen when the page is given. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memory_core.core.commit.working_copy import Context
+from memory_core.core.memory.memory import MemoryFile, body_digest, dump, parse
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.store.local import Snapshot
+
+NAME = "rolling_summary"
+_FILE = f"{NAME}.md"
+#: Lines of a page that are looked after; a page that is made has fewer.
+LINES_LIMIT = 80
+_LOG_SUMMARIES = ("logs", "summaries")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a page that was made, and what it was made of.
+
+    Attributes:
+        text: The line.
+        uri: The memory, or the summary of logs, that says it.
+        digest: Of what the memory said, see ``said_digests``.
+    """
+
+    text: str
+    uri: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollingSummary:
+    """What the page says.
+
+    Attributes:
+        text: Its Markdown.
+        authored: Whether a person or a model wrote it, or edited it by hand.
+        sources: Digest of what it was made of; empty where it was written, or lost a line since.
+        created_at: When there first was one, ISO 8601; None if nobody wrote it down.
+        lines: What it was made of, line by line; a model may have put it in other words.
+    """
+
+    text: str
+    authored: bool
+    sources: str = ""
+    created_at: str | None = None
+    lines: tuple[Line, ...] = ()
+
+
+def rolling_summary_uri(user_space: str) -> MemoryUri:
+    """Where a user's rolling summary is."""
+    return MemoryUri((Scope.USER.value, user_space, _FILE))
+
+
+def is_rolling_summary(uri: MemoryUri) -> bool:
+    """Whether this is a rolling summary."""
+    return uri.scope is Scope.USER and len(uri.parts) == 3 and uri.name == _FILE
+
+
+def read_rolling_summary(text: str | None) -> RollingSummary | None:
+    """The summary in a file; None for no file, or one that says nothing."""
+    file = parse(text or "")
+    if not file.body.strip():
+        return None
+    trailer = file.trailer or {}
+    sources, created = trailer.get("sources_sha256"), trailer.get("created_at")
+    made = isinstance(sources, str) and trailer.get("rendered_sha256") == body_digest(file.body)
+    return RollingSummary(
+        file.body.strip(),
+        trailer.get("authored") is True or not made,
+        sources if made and isinstance(sources, str) else "",
+        created if isinstance(created, str) else None,
+        _lines(trailer.get("lines")) if made else (),
+    )
+
+
+def said_digests(uri: MemoryUri, body: str) -> frozenset[str]:
+    """By what a line knows that its source still says it: the whole of a memory, any line of a summary of logs."""
+    whole = body.replace("\r\n", "\n").strip()
+    told = whole.split("\n") if uri.parts[2:4] == _LOG_SUMMARIES else [whole]
+    return frozenset(body_digest(line.strip()) for line in told)
+
+
+def sources_digest(lines: Sequence[Line]) -> str:
+    """Names what a page is made of."""
+    return body_digest("\n".join(f"{line.uri} {line.digest} {line.text}" for line in lines))
+
+
+def without(summary: RollingSummary, holds: Callable[[Line], bool]) -> RollingSummary:
+    """The page without the lines that hold no more; itself where all do, or nobody knows what it was made of.
+
+    A page in a model's words becomes the lines that hold of those it was made of: which of its words came from where
+    nobody can tell.
+
+    Args:
+        summary: A page that was made.
+        holds: Judges a line; asked for ``LINES_LIMIT`` lines at most, further ones do not hold.
+    """
+    kept = tuple(line for line in summary.lines[:LINES_LIMIT] if holds(line))
+    if len(kept) == len(summary.lines):
+        return summary
+    told = summary.text.split("\n")
+    if {line.text for line in summary.lines} <= set(told):
+        gone = {line.text for line in summary.lines} - {line.text for line in kept}
+        parts = "\n".join(line for line in told if line not in gone).split("\n\n")
+        text = "\n\n".join(part.strip("\n") for part in parts if part.strip())
+    else:
+        text = "\n".join(line.text for line in kept)
+    return replace(summary, text=text, sources="", lines=kept)
+
+
+def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str, Any]) -> str:
+    """The file of a summary.
+
+    Args:
+        summary: What it says.
+        now: Time of the commit, ISO 8601.
+        source: Who wrote it.
+    """
+    trailer: dict[str, Any] = {"created_at": summary.created_at or now, "updated_at": now, "source": dict(source)}
+    if summary.authored:
+        trailer["authored"] = True
+    else:
+        trailer |= {"sources_sha256": summary.sources, "rendered_sha256": body_digest(summary.text)}
+        trailer["lines"] = [{"uri": line.uri, "digest": line.digest, "text": line.text} for line in summary.lines]
+    return dump(MemoryFile(summary.text, trailer))
+
+
+def _lines(stored: object) -> tuple[Line, ...]:
+    """The lines in a trailer; a hand edit may have left anything there."""
+    listed = [each for each in stored if isinstance(each, Mapping)] if isinstance(stored, list) else []
+    return tuple(Line(*(str(each.get(name, "")) for name in ("text", "uri", "digest"))) for each in listed)
+
+
+_NOTE = "lost the lines of what is gone"
+
+
+def without_removed(decided: ChangeSet, snapshot: Snapshot, context: Context) -> ChangeSet:
+    """The change set with the rolling summary as it is without the memories that it removes or moves away.
+
+    Args:
+        decided: What a plan removes, each file once.
+        snapshot: The store before it.
+        context: Whose page, and when.
+
+    Returns:
+        The same, where the page says nothing of them; with a note where an authored page may.
+    """
+    page = rolling_summary_uri(context.user_space)
+    gone = {str(change.uri) for change in decided.changes if change.after is None and _is_named(change.uri)}
+    if not gone or any(change.uri == page for change in decided.changes):
+        return decided
+    before = snapshot.text(page)
+    stored = read_rolling_summary(before)
+    if stored is None:
+        return decided
+    if stored.authored:
+        return replace(decided, notes=(*decided.notes, f"{page} was written by hand and may still name it"))
+    after = without(stored, lambda line: line.uri not in gone)
+    if after is stored:
+        return decided
+    text = dump_rolling_summary(after, context.now, context.source) if after.text else None
+    action = Action.DELETED if text is None else Action.UPDATED
+    return replace(
+        decided,
+        changes=(*decided.changes, FileChange(page, before, text)),
+        results=(*decided.results, OperationResult("summary", str(page), action, note=_NOTE)),
+    )
+
+
+def _is_named(uri: MemoryUri) -> bool:
+    """Whether a page could name it: no directory's summary, nothing of the archive, no conversation."""
+    return uri.scope in (Scope.USER, Scope.AGENT) and not uri.is_summary

@@ -1,0 +1,391 @@
+"""Counts from tool-call records: exact, without a model, and once for each call.
+
+Owns which calls of a session are finished, what they add up to, and what a commit adds to the ``tools`` and
+``skills`` memories. A call counts when its result is there; a later call or message never changes what an earlier
+one counted for. Knows nothing of files: what is stored already is asked of a callable. Pure.
+
+*Which result answers which call.* By the call's id; where ids repeat, the latest call that still waits. A result
+without an id answers the oldest waiting call of the latest message that has one, of its name where it is named. A
+result that no call in the log waits for stands for a call of its own, if it is named. Statuses such as
+``running`` are no result yet.
+
+*What an execution of a skill is.* A run of calls with that skill's name, up to another skill's call or a new message
+of the user. Where the run begins with the call that loads the skill's instructions, calls that name no skill belong
+to it too: such clients mark nothing but the loading. It succeeded if its last finished call did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTypeRegistry, MergeOp, OperationMode
+from memory_core.core.memory.message import Message, ToolCall, ToolResult
+from memory_core.core.memory.operations import MemoryData, WriteOp
+
+#: Stored fields of the memory of a type with these key fields, or None where there is none.
+Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]
+
+COMPLETED = "completed"
+FLOW = "recommended_flow"
+FLOW_SALIENCE = 0.7
+_FLOW_STEPS_LIMIT = 20
+_UNFINISHED = frozenset({"running", "pending", "in_progress", "in progress", "queued", "started", "working"})
+_LOADER = "Skill"
+_INSTRUCTIONS = "SKILL.md"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A tool call whose result is there.
+
+    Attributes:
+        name: The tool's name, exactly as recorded.
+        text: What the tool answered.
+        duration_ms: 0 where unknown.
+        tokens: Prompt and completion together.
+        time: When it was called, else when it was answered; None when unknown.
+        made_at: Place of the message that makes the call.
+        finished_at: Place of the message that brings the result.
+        skill: The skill it was part of, or None.
+        run: Number of the skill's execution in this log, or None.
+        loads: Whether it loads the skill's instructions.
+        key: Names the call across sessions; None for a call without an id.
+    """
+
+    name: str
+    arguments: Any
+    text: str
+    status: str
+    duration_ms: int
+    tokens: int
+    time: datetime | None
+    made_at: int
+    finished_at: int
+    skill: str | None = None
+    run: int | None = None
+    loads: bool = False
+    key: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the call reached its end without an error."""
+        return self.status == COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCounts:
+    """What the calls of one tool add up to."""
+
+    total_calls: int = 0
+    success_count: int = 0
+    fail_count: int = 0
+    total_time_ms: int = 0
+    total_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SkillCounts:
+    """What the executions of one skill add up to; a difference may be negative where a run went on and failed."""
+
+    total_executions: int = 0
+    success_count: int = 0
+    fail_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts by tool and by skill, in the order of their first call."""
+
+    tools: Mapping[str, ToolCounts] = field(default_factory=dict)
+    skills: Mapping[str, SkillCounts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What messages add to the statistics.
+
+    Attributes:
+        writes: Increments for the ``tools`` and ``skills`` memories.
+        call_keys: Keys of the calls that are counted now; the ledger remembers them.
+        calls: These calls, and those without a key, in the order in which they were made.
+    """
+
+    writes: list[WriteOp]
+    call_keys: frozenset[str]
+    calls: tuple[FinishedCall, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A call while its log is read; ``answer`` comes with a later message, or never."""
+
+    call: ToolCall
+    made_at: int
+    time: datetime | None
+    run: int | None
+    skill: str | None
+    loads: bool
+    answer: FinishedCall | None = None
+
+
+def finished_calls(messages: Sequence[Message]) -> tuple[FinishedCall, ...]:
+    """The calls of a session that have their result, in the order in which they were made, each once."""
+    reader = _Reader()
+    for place, message in enumerate(messages):
+        reader.read(place, message)
+    return tuple(slot.answer for slot in reader.slots if slot.answer is not None)
+
+
+def call_keys(messages: Sequence[Message]) -> frozenset[str]:
+    """Keys of the finished calls of a session: what to ask the ledger for before ``growth``."""
+    return frozenset(call.key for call in finished_calls(messages) if call.key is not None)
+
+
+def tally(messages: Sequence[Message]) -> Tally:
+    """What the finished calls of a whole session add up to."""
+    return _tally(finished_calls(messages))
+
+
+def growth(
+    stored: Sequence[Message],
+    fresh: Sequence[Message],
+    known_calls: frozenset[str],
+    registry: MemoryTypeRegistry,
+    existing: Existing,
+) -> Growth:
+    """What ``fresh`` adds to the statistics of the store.
+
+    Args:
+        stored: The session's messages so far; their calls are counted already.
+        fresh: The messages that follow them.
+        known_calls: Keys of calls that were counted in other sessions.
+        registry: A type that is absent, disabled or has other fields is left out.
+        existing: Fields of a stored memory; decides whether a skill has a recommended flow.
+
+    Returns:
+        Writes of increments, so that a log committed in any number of parts gives the counts of the whole.
+    """
+    calls = finished_calls([*stored, *fresh])
+    before = [call for call in calls if call.finished_at < len(stored) or call.key in known_calls]
+    counted = {id(call) for call in before}
+    new = tuple(call for call in calls if id(call) not in counted)
+    writes: list[WriteOp] = []
+    tools, skills = _countable(registry, "tools", "tool_name"), _countable(registry, "skills", "skill_name")
+    if tools is not None:
+        for name, counts in _tally(new).tools.items():
+            writes += _write(tools, {"tool_name": name}, asdict(counts))
+    if skills is not None:
+        for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
+            writes += _skill_write(skills, name, calls, before, existing)
+    return Growth(writes, frozenset(call.key for call in new if call.key is not None), new)
+
+
+def _skill_write(
+    skills: MemoryType,
+    name: str,
+    calls: Sequence[FinishedCall],
+    before: Sequence[FinishedCall],
+    existing: Existing,
+) -> list[WriteOp]:
+    """The increments of one skill, and its flow with the first execution that succeeded."""
+    added = _less(_tally(calls).skills[name], _tally(before).skills.get(name, SkillCounts()))
+    known = existing(skills.name, {"skill_name": name})
+    if known is None and min(added.success_count, added.fail_count) < 0:
+        # The memory was removed meanwhile: there is nothing left to take away from.
+        succeeded, failed = max(added.success_count, 0), max(added.fail_count, 0)
+        added = SkillCounts(succeeded + failed, succeeded, failed)
+    flow, is_first = None, False
+    if (field := skills.field(FLOW)) is not None and field.type is FieldType.STRING:
+        flow, is_first = _flow(name, calls, before, str((known or {}).get(FLOW) or ""))
+    if added == SkillCounts() and flow is None:
+        return []
+    return _write(skills, {"skill_name": name}, asdict(added), flow, FLOW_SALIENCE if is_first else None)
+
+
+def _flow(
+    skill: str, calls: Sequence[FinishedCall], before: Sequence[FinishedCall], stored: str
+) -> tuple[str | None, bool]:
+    """The steps of a new successful execution, if none are stored, or those of the same run when it was shorter.
+
+    Returns:
+        The text, or None where it must not change, and whether it is the first.
+    """
+    earlier, now = _runs(before), _runs(calls)
+    for run, made in now.items():
+        old = earlier.get(run, [])
+        if made[0].skill != skill or len(old) == len(made) or not made[-1].succeeded:
+            continue
+        steps, shorter = _steps(made), _steps(old)
+        if steps and steps != stored and (not stored.strip() or stored == shorter):
+            return steps, not stored.strip()
+    return None, False
+
+
+def _steps(calls: Iterable[FinishedCall]) -> str:
+    """``1. tool_a → 2. tool_b``: the calls that completed, loading aside, neighbours of one tool as one."""
+    done = (" ".join(call.name.split()) for call in calls if call.succeeded and not call.loads)
+    names = [name for name, _ in groupby(done)]
+    steps = [f"{number}. {name}" for number, name in enumerate(names[:_FLOW_STEPS_LIMIT], start=1)]
+    return " → ".join([*steps, "…"] if len(names) > _FLOW_STEPS_LIMIT else steps)
+
+
+def _runs(calls: Iterable[FinishedCall]) -> dict[int, list[FinishedCall]]:
+    """Finished calls by the skill execution they belong to."""
+    runs: dict[int, list[FinishedCall]] = {}
+    for call in calls:
+        if call.run is not None:
+            runs.setdefault(call.run, []).append(call)
+    return runs
+
+
+def _tally(calls: Sequence[FinishedCall]) -> Tally:
+    tools: dict[str, ToolCounts] = {}
+    for call in calls:
+        old = tools.get(call.name, ToolCounts())
+        tools[call.name] = ToolCounts(
+            old.total_calls + 1,
+            old.success_count + call.succeeded,
+            old.fail_count + (not call.succeeded),
+            old.total_time_ms + call.duration_ms,
+            old.total_tokens + call.tokens,
+        )
+    skills: dict[str, SkillCounts] = {}
+    for run in _runs(calls).values():
+        name, succeeded = str(run[0].skill), run[-1].succeeded
+        total, good, bad = astuple(skills.get(name, SkillCounts()))
+        skills[name] = SkillCounts(total + 1, good + succeeded, bad + (not succeeded))
+    return Tally(tools, skills)
+
+
+def _less(counts: SkillCounts, other: SkillCounts) -> SkillCounts:
+    return SkillCounts(*(mine - theirs for mine, theirs in zip(astuple(counts), astuple(other), strict=True)))
+
+
+def _write(
+    memory_type: MemoryType,
+    key: Mapping[str, str],
+    counts: Mapping[str, int],
+    flow: str | None = None,
+    salience: float | None = None,
+) -> list[WriteOp]:
+    """One write with the counts that the type sums up; none where it has no use for them."""
+    summed = {field.name for field in memory_type.fields if field.merge_op is MergeOp.SUM} & counts.keys()
+    if not summed:
+        return []
+    given: dict[str, str | int | float | bool | None] = {**key}
+    # Time and tokens that nobody measured are unknown, not nothing: their averages then read n/a.
+    measured = {name: value for name, value in counts.items() if value or name not in ("total_time_ms", "total_tokens")}
+    given |= {name: value for name, value in measured.items() if name in summed}
+    if flow is not None:
+        given[FLOW] = flow
+    return [WriteOp(memory_data=MemoryData(memory_type=memory_type.name, fields=given, salience=salience))]
+
+
+def _countable(registry: MemoryTypeRegistry, type_name: str, key: str) -> MemoryType | None:
+    """The type, if one memory a name collects its counts: a user may have declared another one of its name."""
+    known = next((found for found in registry.list_all() if found.name == type_name), None)
+    if known is None or known.key_fields != (key,) or known.operation_mode is not OperationMode.UPSERT:
+        return None
+    return known
+
+
+class _Reader:
+    """Reads a log message by message: finds the result of each call, and the runs of skills."""
+
+    def __init__(self) -> None:
+        self.slots: list[_Slot] = []
+        self._waiting: list[_Slot] = []
+        self._answered: set[str] = set()
+        self._keys: set[str] = set()
+        self._skill: str | None = None
+        self._run = -1
+        self._loaded = False
+
+    def read(self, place: int, message: Message) -> None:
+        """Take in the next message of the log."""
+        if message.role == "user" and not message.tool_results:
+            self._skill = None
+        for call in message.tool_calls:
+            self._open(call, place, message.time)
+        for result in message.tool_results:
+            if (result.status or COMPLETED).casefold() not in _UNFINISHED:
+                self._close(result, place, message.time)
+
+    def _open(self, call: ToolCall, place: int, time: datetime | None) -> None:
+        skill = (call.skill_name or "").strip() or None
+        loads = skill is not None and _loads(call)
+        if skill is not None and skill != self._skill:
+            self._skill, self._loaded = skill, loads
+            self._run += 1
+        member = self._skill is not None and (skill is not None or self._loaded)
+        slot = _Slot(call, place, time, self._run if member else None, self._skill if member else None, loads)
+        if call.name.strip():
+            self.slots.append(slot)
+        self._waiting.append(slot)
+
+    def _close(self, result: ToolResult, place: int, time: datetime | None) -> None:
+        slot = self._awaiting(result)
+        if slot is not None:
+            self._waiting.remove(slot)
+        elif not (result.name or "").strip() or result.call_id in self._answered:
+            return
+        else:
+            slot = _Slot(ToolCall(result.call_id, str(result.name)), place, time, None, None, False)
+            self.slots.append(slot)
+        if result.call_id:
+            self._answered.add(result.call_id)
+        answer = _finished(slot, result, place, time)
+        if answer.key is None or answer.key not in self._keys:
+            slot.answer = answer
+            self._keys.add(answer.key or "")
+
+    def _awaiting(self, result: ToolResult) -> _Slot | None:
+        """The call that a result answers."""
+        if result.call_id:
+            same = [slot for slot in self._waiting if slot.call.call_id == result.call_id]
+            if same:
+                return same[-1]
+            candidates = [slot for slot in self._waiting if not slot.call.call_id]
+        else:
+            candidates = self._waiting
+        named = [slot for slot in candidates if result.name in (None, slot.call.name)]
+        latest = max((slot.made_at for slot in named), default=-1)
+        return next((slot for slot in named if slot.made_at == latest), None)
+
+
+def _finished(slot: _Slot, result: ToolResult, place: int, time: datetime | None) -> FinishedCall:
+    call, status = slot.call, result.status or COMPLETED
+    moment = slot.time or time
+    call_id = call.call_id or result.call_id
+    instant = None if moment is None else moment.astimezone(UTC).isoformat()
+    identity = [call_id, call.name, call.arguments, result.text, status, instant]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode("ascii")).hexdigest()[:32]
+    return FinishedCall(
+        name=call.name,
+        arguments=call.arguments,
+        text=result.text,
+        status=status,
+        duration_ms=result.duration_ms or 0,
+        tokens=(result.prompt_tokens or 0) + (result.completion_tokens or 0),
+        time=moment,
+        made_at=slot.made_at,
+        finished_at=place,
+        skill=slot.skill,
+        run=slot.run,
+        loads=slot.loads,
+        key=digest if call_id else None,
+    )
+
+
+def _loads(call: ToolCall) -> bool:
+    """Whether a call fetches the instructions of its skill, as ``message_shapes`` recognises it."""
+    if call.name == _LOADER:
+        return True
+    values = call.arguments.values() if isinstance(call.arguments, Mapping) else ()
+    return any(isinstance(value, str) and value.endswith(_INSTRUCTIONS) for value in values)

@@ -1,0 +1,1 @@
+"""Short-term exchanges, mid-term segments, their heat."""

@@ -1,0 +1,255 @@
+"""Overflow: pages that leave the short term join the segments of their session, all of them in one commit.
+
+What overflows is derived from the log and the segments' files: whoever comes next finds what a killed process left.
+It is sorted before the store is locked; under the lock it is only made sure that nothing changed since, so nothing is
+sorted twice. A commit of messages never fails for it; what could not be sorted waits for the next commit or for
+maintenance.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from memory_core.core.commit.append import SessionLog
+from memory_core.core.commit.working_copy import Draft
+from memory_core.core.errors import EmbeddingFailed, RunebookError
+from memory_core.core.index.encoder import Embedder
+from memory_core.core.memory.names import fit, short_hash
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
+from memory_core.core.memory.uri import MemoryUri, Scope, file_of
+from memory_core.core.search.fusion import Calibration
+from memory_core.core.store.local import Snapshot
+from memory_core.core.text.normalization import simplified
+from memory_core.features.tiers.segment import Segment, dump_segment, file_name, parse_segment, segments_of
+from memory_core.features.tiers.segmenting import Likeness, Rules, Sorting, by_terms, overflowing, pages_before
+from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
+from memory_core.features.upkeep.archiving import archived_uri
+from memory_core.features.upkeep.passes import Upkeep
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+if TYPE_CHECKING:
+    Vector = npt.NDArray[np.float32]
+
+_KEPT = 4_096
+#: Pages of one commit that are compared by meaning; a whole imported conversation is compared by words.
+_PAGES_COMPARED = 100
+
+
+class TextLikeness:
+    """Compares texts.
+
+    Args:
+        embedder: The embedding model as it is now, or None.
+    """
+
+    def __init__(self, embedder: Callable[[], Embedder | None]) -> None:
+        self._embedder = embedder
+        self._vectors: OrderedDict[tuple[str, str], Vector] = OrderedDict()
+
+    def of(self, pages: int) -> Likeness:
+        """The way to compare while so many pages are sorted."""
+        model = self._embedder()
+        if model is None or pages > _PAGES_COMPARED or not model.ready():
+            return by_terms
+        return lambda one, other: self._by_meaning(model, one, other)
+
+    def _by_meaning(self, model: Embedder, one: str, other: str) -> float:
+        try:
+            left, right = self._embedded(model, (one, other))
+        except EmbeddingFailed:
+            return by_terms(one, other)
+        return Calibration(model.scale.zero).similarity(float(left @ right))
+
+    def _embedded(self, model: Embedder, texts: Sequence[str]) -> list[Vector]:
+        keys = [(model.fingerprint, text) for text in texts]
+        missing = list(dict.fromkeys(key for key in keys if key not in self._vectors))
+        if missing:
+            for key, vector in zip(missing, model.embed([simplified(text) for _, text in missing]), strict=True):
+                self._vectors[key] = vector
+        found = [self._vectors[key] for key in keys]
+        for key in keys:
+            self._vectors.move_to_end(key)
+        while len(self._vectors) > _KEPT:
+            self._vectors.popitem(last=False)
+        return found
+
+
+_log = logging.getLogger(__name__)
+MESSAGES = "messages.jsonl"
+#: Pages that one commit sorts, so that other writers are not kept waiting for a long conversation.
+_PAGES_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """How pages of a session are to be sorted.
+
+    Attributes:
+        text: Of the log.
+        held: The session's segments.
+        changed: Segments that change, with their names; see ``Sorting.result``.
+        left: Pages that wait for the next commit.
+    """
+
+    text: str
+    held: SessionSegments
+    changed: Sequence[tuple[str | None, Segment | None]] = ()
+    left: int = 0
+
+
+class Overflow:
+    """Sorts the older pages of one user's sessions.
+
+    Args:
+        upkeep: Their store and settings.
+        likeness: Compares texts.
+    """
+
+    def __init__(self, upkeep: Upkeep, likeness: TextLikeness) -> None:
+        self._upkeep = upkeep
+        self._likeness = likeness
+        self._left: dict[MemoryUri, int] = {}
+
+    @property
+    def sessions(self) -> MemoryUri:
+        """The directory of the user's sessions."""
+        return MemoryUri((Scope.SESSION.value, self._upkeep.config.user_space))
+
+    def after(self, receipt: CommitReceipt, now: datetime) -> None:
+        """After a commit of messages, or of what changed some: sort what overflows, and mend what no longer is so."""
+        if not receipt.commit_id:
+            return
+        mend = not any(result.op == "messages" for result in receipt.results)
+        for log in dict.fromkeys(_logs(receipt)):
+            try:
+                for _ in self.settled(log, now, mend=mend):
+                    continue
+            except RunebookError as error:
+                _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
+
+    def settled(self, log: MemoryUri, now: datetime, *, mend: bool = False) -> Iterator[CommitReceipt]:
+        """Sort all that overflows of one session: one commit, or of a long imported conversation several."""
+        while (receipt := self.settle(log, now, mend=mend)) is not None:
+            yield receipt
+            if not self._left.get(log):
+                return
+
+    def settle(
+        self, log: MemoryUri, now: datetime, *, mend: bool = False, dry_run: bool = False
+    ) -> CommitReceipt | None:
+        """Sort what overflows of one session; None where there is nothing.
+
+        Args:
+            log: Of the session.
+            now: The moment.
+            mend: Also bring older segments up to messages that were changed, forgotten or taken back since.
+            dry_run: Plan only.
+
+        Raises:
+            InvalidInput: If the log is not UTF-8.
+            StoreBusy: If another writer held the store too long.
+            StorageFailed: If the ledger could not be written.
+        """
+        store = self._upkeep.store
+        text = store.text(log) or ""
+        self._left.pop(log, None)
+        if not mend and text.count("\n") <= self._upkeep.config.tiers.short_term_capacity:
+            return None
+        read = self._sorted(text, log, now, mend=mend)
+        if not read.changed:
+            return None
+        receipt = store.commit(
+            lambda snapshot: self._plan(snapshot, log, now, read, mend=mend), kind=SEGMENT, now=now, dry_run=dry_run
+        )
+        self._upkeep.indexer.wake()
+        return receipt if receipt.changed_uris else None
+
+    def damaged(self, log: MemoryUri) -> list[OperationResult]:
+        """Lines of a receipt about the segments of a session that cannot be read."""
+        return [each.reported() for each in segments_in(self._upkeep.store, log).damaged]
+
+    def _sorted(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _Sorted:
+        """How the pages of a log are to be sorted."""
+        tiers = self._upkeep.config.tiers
+        held = segments_in(self._upkeep.store, log)
+        session = SessionLog(text)
+        due = overflowing(session, held.spans, tiers.short_term_capacity)
+        pages, left = due[:_PAGES_AT_ONCE], len(due[_PAGES_AT_ONCE:])
+        if not pages and not mend:
+            return _Sorted(text, held)
+        rules = Rules(
+            tiers.short_term_capacity,
+            tiers.mid_term_similarity_threshold,
+            tiers.keyword_weight,
+            self._likeness.of(len(pages)),
+        )
+        used = {str(each.uri): each.segment for each in held.used}
+        at = self._upkeep.context(now).now
+        sorting = Sorting(session, used, rules, log.parent.name, at, held.analysed_before(session))
+        if mend:
+            sorting.settle()
+        for page, before in zip(pages, pages_before(session, held.pages, pages), strict=True):
+            sorting.add(page, before)
+        return _Sorted(text, held, sorting.result(), left)
+
+    def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _Sorted, *, mend: bool) -> ChangeSet:
+        """What sorting changes, on the store as it is."""
+        text = snapshot.text(log) or ""
+        if text != read.text or segments_in(self._upkeep.store, log) != read.held:
+            read = self._sorted(text, log, now, mend=mend)
+        self._left[log] = read.left
+        used = {str(each.uri): each.segment for each in read.held.used}
+        draft = Draft(snapshot, self._upkeep.context(now))
+        results = [
+            _written(draft, log, name, segment, used)
+            for name, segment in read.changed
+            # Somebody saves the file at this very moment: what it points at is brought up to date the next time.
+            if name is None or parse_segment(draft.text(MemoryUri.parse(name)) or "") == used[name]
+        ]
+        return ChangeSet(draft.changes(), tuple(results))
+
+
+def _written(
+    draft: Draft, log: MemoryUri, name: str | None, segment: Segment | None, used: dict[str, Segment]
+) -> OperationResult:
+    """One segment in the draft."""
+    if segment is None:
+        uri = MemoryUri.parse(name or "")
+        draft.put(uri, None)
+        return OperationResult(SEGMENT, str(uri), Action.DELETED, note="none of its messages is there any more")
+    uri = _free(draft, log, segment) if name is None else MemoryUri.parse(name)
+    draft.put(uri, dump_segment(segment))
+    had = 0 if name is None else len(used[name].pages)
+    joined = len(segment.pages) - had
+    note = f"{joined} exchanges joined, {len(segment.pages)} in all" if joined > 0 else "brought up to its messages"
+    return changed(uri, created=name is None, note=note)
+
+
+def _free(draft: Draft, log: MemoryUri, segment: Segment) -> MemoryUri:
+    """Where a new segment goes: the name of its title, marked where another has it, in use or archived."""
+    directory = segments_of(log)
+    name = file_name(segment.title)
+    number = 0
+    while draft.is_taken(directory.child(name)) or draft.is_taken(archived_uri(directory.child(name))):
+        number += 1
+        mark = short_hash(f"{segment.title} {segment.pages[0].first} {number}")
+        name = fit(file_name(segment.title).removesuffix(".md"), ".md", f"~{mark}")
+    return directory.child(name)
+
+
+def _logs(receipt: CommitReceipt) -> Iterable[MemoryUri]:
+    """Logs of conversations that a commit changed."""
+    changes = (Action.CREATED, Action.UPDATED, Action.DELETED)
+    for result in receipt.results:
+        place = file_of(result.uri)
+        if result.action in changes and place.startswith("viking://session/") and place.endswith(f"/{MESSAGES}"):
+            yield MemoryUri.parse(place)

@@ -1,0 +1,422 @@
+"""A segment: what a session said about one topic, as a Markdown file that people can read and edit.
+
+``viking://session/{space}/{session_id}/segments/{title}.md``. The body is a heading, a summary and a line for each
+page, which names the messages it spans and the pages before and after it. The trailer holds what programs need. The
+messages themselves stay in ``messages.jsonl``: a segment only points at them.
+
+``parse_segment`` and ``dump_segment`` are inverse on every file that was written here. A summary or heading that a
+person changed, and lines that a person added below the pages, stay; the lines of the pages are written anew. Numbers
+beyond reason (a slip of the hand) are cut or passed over, and of a damaged file ``readable_pages`` reads what is left.
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.names import render
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.fusion import jaccard
+
+
+@dataclass(frozen=True, slots=True)
+class HeatWeights:
+    """Weights of the three sources of heat.
+
+    Attributes:
+        alpha: Heat of one visit, >= 0.
+        beta: Heat of one interaction, >= 0.
+        gamma: Heat of a visit at this very moment, >= 0.
+        tau_hours: Hours in which that fades to 1/e, > 0.
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    gamma: float = 1.0
+    tau_hours: float = 24.0
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(weight) and weight >= 0.0 for weight in (self.alpha, self.beta, self.gamma)):
+            raise ValueError("alpha, beta and gamma must be finite and >= 0")
+        if not (math.isfinite(self.tau_hours) and self.tau_hours > 0.0):
+            raise ValueError(f"tau_hours must be finite and > 0, not {self.tau_hours}")
+
+
+def heat(visits: int, interactions: int, hours: float, weights: HeatWeights = HeatWeights()) -> float:
+    """Heat of a segment: alpha * visits + beta * interactions + gamma * exp(-hours / tau).
+
+    3 visits, 5 interactions and 24 hours are 8.368 with all weights 1 and tau 24.
+
+    Args:
+        visits: Retrievals from the segment since it was last cooled, >= 0.
+        interactions: Exchanges that joined it since then, >= 0.
+        hours: Since the last visit, else since it began; less than 0 (clocks differ) counts as 0.
+        weights: Of the three.
+
+    Raises:
+        ValueError: If a count is negative or the age is not finite.
+    """
+    if visits < 0 or interactions < 0:
+        raise ValueError(f"visits and interactions must be >= 0, not {visits} and {interactions}")
+    if not math.isfinite(hours):
+        raise ValueError(f"hours must be finite, not {hours}")
+    recency = math.exp(-max(0.0, hours) / weights.tau_hours)
+    return weights.alpha * visits + weights.beta * interactions + weights.gamma * recency
+
+
+def segment_similarity(
+    cosine: float, keywords: frozenset[str], others: frozenset[str], keyword_weight: float = 1.0
+) -> float:
+    """Cosine + keyword_weight * Jaccard(keywords).
+
+    Cosine 0.5 with one of three keywords shared is 0.8333; below 0.6 an exchange begins a segment of its own.
+
+    Args:
+        cosine: Of the two texts, in [-1, 1].
+        keywords: Of the exchange.
+        others: Of the segment.
+        keyword_weight: >= 0.
+
+    Raises:
+        ValueError: If a bound is broken.
+    """
+    if not -1.000001 <= cosine <= 1.000001:
+        raise ValueError(f"cosine must lie in [-1, 1], not {cosine}")
+    if not (math.isfinite(keyword_weight) and keyword_weight >= 0.0):
+        raise ValueError(f"keyword_weight must be finite and >= 0, not {keyword_weight}")
+    return cosine + keyword_weight * jaccard(keywords, others)
+
+
+MEMORY_TYPE = "segment"
+DIRECTORY = "segments"
+EXTRACT, MODEL, PERSON = "extract", "model", "person"
+_HEADINGS = ("## Pages", "## 对话")
+_HAN = re.compile("[\u4e00-\u9fff]")
+_PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`", re.MULTILINE)
+#: A page in the trailer: an object that holds no other.
+_PAGE_OBJECT = re.compile(r"\{[^{}]*\}")
+#: What no conversation reaches: a number beyond it is a slip.
+_LINE_LIMIT, _PAGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
+_REMEMBERED_SEGMENTS, _REMEMBERED_CHARS = 2_048, 65_536
+#: Members of the trailer that are read and written here.
+_OWN = frozenset(("memory_type", "title", "summary", "summary_by", "summarised", "keywords", "pages", "chains")) | {
+    "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at", "source", "project", "private"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPage:
+    """One exchange of a segment.
+
+    Attributes:
+        first: Line of its first message in ``messages.jsonl``, from 0; names the page within its session.
+        last: Line of its last message.
+        keywords: Of what was said, the best first.
+        digest: Of its lines as they were when it was read.
+        date: ``YYYY-MM-DD`` of its first dated message.
+        chain: First line of the first page of its chain; pages of a chain follow each other on one topic.
+        previous: First line of the page before it in its chain; None where it begins one.
+        next: First line of the page after it in its chain.
+        analysed: Whether a promotion made memories of it. What ordinary extraction took, the queue knows.
+    """
+
+    first: int
+    last: int
+    keywords: tuple[str, ...] = ()
+    digest: str = ""
+    date: str | None = None
+    chain: int = 0
+    previous: int | None = None
+    next: int | None = None
+    analysed: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form without empty members."""
+        members: dict[str, Any] = {
+            "first": self.first,
+            "last": self.last,
+            "keywords": list(self.keywords),
+            "digest": self.digest,
+            "date": self.date,
+            "chain": self.chain,
+            "previous": self.previous,
+            "next": self.next,
+            "analysed": self.analysed or None,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What one session said about one topic.
+
+    Attributes:
+        title: Heading, and at first the file's name.
+        session_id: Of the session.
+        summary: Of all its pages.
+        summary_by: ``extract`` (sentences of its own), ``model`` or ``person``.
+        summarised: Pages that the summary is of; a model's may lag behind.
+        keywords: Of all its pages.
+        pages: In the order of the conversation.
+        chains: What each chain that passes through here is about, by the chain's name.
+        interactions: Pages that joined since the segment was last cooled.
+        visits_counted: Of all its visits, those that were cooled away.
+        last_visit_at: Last visit as it was known when the file was written, ISO 8601.
+        created_at: ISO 8601 in UTC; likewise ``updated_at``.
+        project: Of its messages; segments never mix projects.
+        private: Whether they are private to it.
+        notes: Lines that a person added below the pages.
+        more: Other keys of the trailer.
+    """
+
+    title: str
+    session_id: str
+    summary: str = ""
+    summary_by: str = EXTRACT
+    summarised: int = 0
+    keywords: tuple[str, ...] = ()
+    pages: tuple[SegmentPage, ...] = ()
+    chains: Mapping[int, str] = field(default_factory=dict)
+    interactions: int = 0
+    visits_counted: int = 0
+    last_visit_at: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    project: str | None = None
+    private: bool = False
+    notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """The line after its last page."""
+        return max((page.last + 1 for page in self.pages), default=0)
+
+    def holds(self, line: int) -> bool:
+        """Whether a message of this line belongs to one of its pages."""
+        return any(page.first <= line <= page.last for page in self.pages)
+
+    def lines(self) -> list[int]:
+        """The lines of all its pages."""
+        return [line for page in self.pages for line in range(page.first, page.last + 1)]
+
+    def summed_up(self, summary: str, by: str) -> Segment:
+        """With another summary of all its pages."""
+        return replace(self, summary=" ".join(summary.split()), summary_by=by, summarised=len(self.pages))
+
+
+def segments_of(log: MemoryUri) -> MemoryUri:
+    """Directory of the segments of a session, by the URI of its log."""
+    return log.parent.child(DIRECTORY)
+
+
+def is_segment(uri: MemoryUri) -> bool:
+    """Whether a file is a segment, archived or not."""
+    parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
+    place = len(parts) == 5 and parts[0] == Scope.SESSION.value and parts[3] == DIRECTORY
+    return place and parts[4].endswith(".md") and not uri.is_summary
+
+
+def is_archived_segment(uri: MemoryUri) -> bool:
+    """Whether a file is a segment that left for the archive."""
+    return uri.scope is Scope.ARCHIVE and is_segment(uri)
+
+
+def log_of(uri: MemoryUri) -> MemoryUri:
+    """The log that a segment points at, wherever the segment is."""
+    parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
+    return MemoryUri((*parts[:3], "messages.jsonl"))
+
+
+def file_name(title: str) -> str:
+    """The name of a new segment's file."""
+    return render("{title}.md", {"title": title})
+
+
+def parse_segment(text: str) -> Segment | None:
+    """Read a segment; None where the file is none, or its trailer cannot be read."""
+    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _parsed(text)
+
+
+def readable_pages(text: str) -> tuple[SegmentPage, ...]:
+    """The pages of a segment, of a damaged one as far as they can be read; none where the file is no segment."""
+    segment = parse_segment(text)
+    if segment is not None:
+        return segment.pages
+    found = {
+        page.first: page for match in _PAGE_OBJECT.finditer(text) if (page := _page(_loaded(match[0]))) is not None
+    }
+    for match in _PAGE_LINE.finditer(text):
+        page = _page({"first": int(match[1]), "last": int(match[2] or match[1])})
+        if page is not None:
+            found.setdefault(page.first, page)
+    return tuple(found[first] for first in sorted(found))
+
+
+def spans_of(pages: Iterable[SegmentPage]) -> tuple[tuple[int, int], ...]:
+    """The lines that pages cover together, as ``(first, end)``, ``end`` not included, in order and apart."""
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted((page.first, page.last) for page in pages):
+        if spans and first <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], last + 1))
+        else:
+            spans.append((first, last + 1))
+    return tuple(spans)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _parsed(text: str) -> Segment | None:
+    file = parse(text)
+    if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
+        return None
+    meta = file.trailer
+    pages = [page for item in _items(meta.get("pages")) if (page := _page(item)) is not None]
+    stored = Segment(
+        title=_text(meta.get("title")) or "",
+        session_id=_text(_mapping(meta.get("source")).get("session_id")) or "",
+        summary=_text(meta.get("summary")) or "",
+        summary_by=_text(meta.get("summary_by")) or EXTRACT,
+        summarised=_count(meta.get("summarised")),
+        keywords=_words(meta.get("keywords")),
+        pages=tuple(sorted(pages, key=lambda page: page.first)),
+        chains=_chains(meta.get("chains")),
+        interactions=_count(meta.get("interactions")),
+        visits_counted=_count(meta.get("visits_counted")),
+        last_visit_at=_text(meta.get("last_visit_at")),
+        created_at=_text(meta.get("created_at")) or "",
+        updated_at=_text(meta.get("updated_at")) or "",
+        project=_text(meta.get("project")),
+        private=meta.get("private") is True,
+        more={name: value for name, value in meta.items() if name not in _OWN},
+    )
+    return _as_edited(stored, file.body)
+
+
+#: Segments are read far more often than they change.
+_remembered = lru_cache(maxsize=_REMEMBERED_SEGMENTS)(_parsed)
+
+
+def dump_segment(segment: Segment) -> str:
+    """The file of a segment."""
+    members: dict[str, Any] = {
+        "memory_type": MEMORY_TYPE,
+        "title": segment.title,
+        "summary": segment.summary,
+        "summary_by": segment.summary_by,
+        "summarised": segment.summarised,
+        "keywords": list(segment.keywords),
+        "pages": [page.as_dict() for page in segment.pages],
+        "chains": {str(chain): told for chain, told in sorted(segment.chains.items())},
+        "interactions": segment.interactions,
+        "visits_counted": segment.visits_counted,
+        "last_visit_at": segment.last_visit_at,
+        "created_at": segment.created_at,
+        "updated_at": segment.updated_at,
+        "source": {"kind": "auto_reflection", "session_id": segment.session_id},
+        "project": segment.project,
+        "private": True if segment.private and segment.project is not None else None,
+    }
+    trailer = {name: value for name, value in members.items() if value is not None} | dict(segment.more)
+    heading = _HEADINGS[1 if _HAN.search(f"{segment.title} {segment.summary}") else 0]
+    pages = [_shown(page) for page in segment.pages]
+    body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *_below(segment.notes)])
+    return dump(MemoryFile(body, trailer))
+
+
+def _below(notes: Sequence[str]) -> list[str]:
+    return ["", *notes] if notes else []
+
+
+def _shown(page: SegmentPage) -> str:
+    """The line of a page: ``- `messages.jsonl#4–5` (2026-05-02): temple, kyoto; before #0, after #8``."""
+    span = str(page.first) if page.first == page.last else f"{page.first}–{page.last}"
+    dated = "" if page.date is None else f" ({page.date})"
+    links = [f"{name} #{line}" for name, line in (("before", page.previous), ("after", page.next)) if line is not None]
+    told = "; ".join(part for part in (", ".join(page.keywords), ", ".join(links)) if part)
+    return f"- `messages.jsonl#{span}`{dated}" + (f": {told}" if told else "")
+
+
+def _as_edited(stored: Segment, body: str) -> Segment:
+    """The segment with what a person made of its body."""
+    lines = body.replace("\r\n", "\n").split("\n")
+    at = next((at for at in reversed(range(len(lines))) if lines[at].strip() in _HEADINGS), len(lines))
+    head, below = lines[:at], lines[at + 1 :]
+    title = stored.title
+    first = next((number for number, line in enumerate(head) if line.strip()), None)
+    if first is not None and head[first].startswith("# "):
+        title = head[first][2:].strip() or title
+        head = head[first + 1 :]
+    summary = "\n".join(head).strip()
+    by, summarised = stored.summary_by, stored.summarised
+    if summary != stored.summary.strip():
+        by, summarised = PERSON, len(stored.pages)
+    notes = "\n".join(line for line in below if not _PAGE_LINE.match(line)).strip()
+    return replace(
+        stored,
+        title=title,
+        summary=summary,
+        summary_by=by,
+        summarised=summarised,
+        notes=tuple(notes.split("\n")) if notes else (),
+    )
+
+
+def _page(item: Any) -> SegmentPage | None:
+    facts = _mapping(item)
+    first, last = _line(facts.get("first")), _line(facts.get("last"))
+    if first is None or last is None or not first <= last < first + _PAGE_LINES_LIMIT:
+        return None
+    chain = _line(facts.get("chain"))
+    return SegmentPage(
+        first=first,
+        last=last,
+        keywords=_words(facts.get("keywords")),
+        digest=_text(facts.get("digest")) or "",
+        date=_text(facts.get("date")),
+        chain=first if chain is None else chain,
+        previous=_line(facts.get("previous")),
+        next=_line(facts.get("next")),
+        analysed=facts.get("analysed") is True,
+    )
+
+
+def _line(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LINE_LIMIT else None
+
+
+def _count(value: Any) -> int:
+    return max(0, min(value, _COUNT_LIMIT)) if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _chains(value: Any) -> Mapping[int, str]:
+    lines = ((str(key), told) for key, told in _mapping(value).items())
+    return {int(key): str(told) for key, told in lines if key.isdecimal() and len(key) <= len(str(_LINE_LIMIT))}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(word for word in _items(value) if isinstance(word, str))
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

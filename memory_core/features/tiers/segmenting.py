@@ -1,0 +1,350 @@
+"""Short-term to mid-term: which pages of a session overflow, which segment each joins, and what the segments say then.
+
+The last pages of a session stay as they are. Older ones, in order, join the segment that they fit best, or begin one
+where none fits; pages that go on with what the page before them said are linked, and each chain of links says in every
+segment it passes through what it is about. Keywords and summaries are taken from the words that were said. Pure: what a
+text means comes in as a function, what was stored as values.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+
+from memory_core.core.commit.append import COMPARED_CHARS, SessionLog, SessionPage
+from memory_core.core.memory.memory import first_words, summary_line
+from memory_core.core.text import extractive_summary
+from memory_core.core.text.keywords import comparable, cosine, joined, terms
+from memory_core.features.tiers.segment import EXTRACT, PERSON, Segment, SegmentPage, segment_similarity
+
+SEGMENT_KEYWORDS = 12
+_CHAIN_KEYWORDS, _TITLE_KEYWORDS, _TITLE_CHARS = 5, 3, 24
+SUMMARY_CHARS, _SUMMARY_SENTENCES, _SENTENCE_CHARS = 480, 4, 240
+#: Segments, the newest, that a page may join; older ones only where its chain passes through them.
+COMPARED = 100
+_SUMMED_PAGES = 20
+_REMEMBERED_PAGES = 1_024
+
+#: How alike two texts are, in [-1, 1]; for what has no vectors, ``by_terms``.
+Likeness = Callable[[str, str], float]
+
+
+def by_terms(one: str, other: str) -> float:
+    """How alike two texts are by their words alone."""
+    return cosine(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How pages are sorted.
+
+    Attributes:
+        capacity: Pages that stay as they are, the last ones.
+        threshold: Similarity from which a page joins a segment, or goes on with the page before.
+        keyword_weight: Weight of the overlap of keywords in it.
+        likeness: Of two texts.
+    """
+
+    capacity: int = 10
+    threshold: float = 0.6
+    keyword_weight: float = 1.0
+    likeness: Likeness = by_terms
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A segment that is being added to; its place is that in the order in which segments began."""
+
+    name: str | None
+    segment: Segment
+    place: int
+    touched: bool = False
+    _compared: str | None = None
+
+    @property
+    def compared(self) -> str:
+        if self._compared is None:
+            self._compared = compared_text(self.segment)
+        return self._compared
+
+    def takes(self, page: SessionPage) -> bool:
+        return bool(self.segment.pages) and (self.segment.project, self.segment.private) == (page.project, page.private)
+
+    def becomes(self, segment: Segment) -> None:
+        self.segment, self.touched, self._compared = segment, True, None
+
+
+@dataclass(slots=True)
+class Sorting:
+    """The segments of one session while pages join them.
+
+    Args:
+        log: What was said.
+        segments: By name, as they are stored, in the order in which they began.
+        rules: How pages are sorted.
+        session_id: Of the session.
+        now: ISO 8601 in UTC.
+        analysed: Lines that promotions made memories of, whose segment is gone: their pages are marked.
+    """
+
+    log: SessionLog
+    segments: Mapping[str, Segment]
+    rules: Rules
+    session_id: str
+    now: str
+    analysed: frozenset[int] = frozenset()
+    _topics: list[_Topic] = field(default_factory=list)
+    _newest: dict[int, _Topic] = field(default_factory=dict)
+    _holder: dict[int, _Topic] = field(default_factory=dict)
+    _chains: dict[int, dict[int, _Topic]] = field(default_factory=dict)
+    _grown: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._topics = [_Topic(name, segment, at) for at, (name, segment) in enumerate(self.segments.items())]
+        for topic in sorted(self._topics, key=lambda each: each.segment.end):
+            self._newest[topic.place] = topic
+            for page in topic.segment.pages:
+                self._note(topic, page)
+
+    def settle(self) -> None:
+        """Bring stored segments up to the log: pages whose messages changed or are gone, and what was said of them."""
+        for topic in self._topics:
+            pages = [found for page in topic.segment.pages if (found := self._current(page)) is not None]
+            if pages != list(topic.segment.pages):
+                topic.becomes(self._told(replace(topic.segment, pages=tuple(pages)), changed=True))
+
+    def add(self, page: SessionPage, before: SessionPage | None) -> None:
+        """Sort one page in.
+
+        Args:
+            page: A page that overflows.
+            before: The page before it in the conversation, if there is one.
+        """
+        link = None if before is None or not self._goes_on(before, page) else self._stored(before.first)
+        chain = page.first if link is None else link[1].chain
+        after = self._follower(chain, page.first) or (None if link is None else link[1].next)
+        added = SegmentPage(
+            first=page.first,
+            last=page.last,
+            keywords=page.keywords,
+            digest=page.digest,
+            date=page.date,
+            chain=chain,
+            previous=None if link is None else link[1].first,
+            next=after if after is not None and after > page.first else None,
+            analysed=bool(self.analysed) and self.analysed.issuperset(range(page.first, page.last + 1)),
+        )
+        if link is not None:
+            self._replace(link[0], replace(link[1], next=page.first))
+        following = None if added.next is None else self._stored(added.next)
+        if following is not None:
+            self._replace(following[0], replace(following[1], previous=page.first))
+        topic = self._best(page, link) or self._begun(page)
+        joined_by = 0 if added.analysed else 1
+        segment = replace(
+            topic.segment,
+            pages=tuple(sorted((*topic.segment.pages, added), key=lambda each: each.first)),
+            interactions=topic.segment.interactions + joined_by,
+        )
+        topic.becomes(self._told(segment, changed=False))
+        self._newest[topic.place] = self._newest.pop(topic.place, topic)
+        self._note(topic, added)
+        self._grown.add(chain)
+
+    def result(self) -> list[tuple[str | None, Segment | None]]:
+        """Segments that changed, with the name they are stored under or None for a new one; None is one left empty."""
+        for chain in self._grown:
+            self._keep_in_step(chain)
+        return [
+            (topic.name, replace(topic.segment, updated_at=self.now) if topic.segment.pages else None)
+            for topic in self._topics
+            if topic.touched
+        ]
+
+    def _best(self, page: SessionPage, link: tuple[_Topic, SegmentPage] | None) -> _Topic | None:
+        """The segment that the page fits best, if well enough; of several as good ones the oldest.
+
+        Compared are the newest ones, and those that the page's chain passes through.
+        """
+        candidates = {
+            topic.place: topic
+            for topic in islice((topic for topic in reversed(self._newest.values()) if topic.takes(page)), COMPARED)
+        }
+        if link is not None:
+            candidates |= self._chains.get(link[1].chain, {})
+        own = comparable(page.keywords)
+        best, most = None, self.rules.threshold
+        for _, topic in sorted(candidates.items()):
+            if not topic.takes(page):
+                continue
+            fits = self._similarity(page.compared, own, topic.compared, topic.segment.keywords)
+            if fits >= most and (best is None or fits > most):
+                best, most = topic, fits
+        return best
+
+    def _begun(self, page: SessionPage) -> _Topic:
+        """A segment of its own."""
+        title = _title(page)
+        segment = Segment(
+            title=title,
+            session_id=self.session_id,
+            created_at=self.now,
+            updated_at=self.now,
+            project=page.project,
+            private=page.private,
+        )
+        self._topics.append(_Topic(None, segment, len(self._topics)))
+        return self._topics[-1]
+
+    def _goes_on(self, before: SessionPage, page: SessionPage) -> bool:
+        """Whether a page is about what the page before it was."""
+        if (before.project, before.private) != (page.project, page.private):
+            return False
+        own = comparable(page.keywords)
+        return self._similarity(page.compared, own, before.compared, before.keywords) >= self.rules.threshold
+
+    def _similarity(self, text: str, words: frozenset[str], other: str, others: tuple[str, ...]) -> float:
+        if not text.strip() or not other.strip():
+            return 0.0
+        likeness = max(-1.0, min(1.0, self.rules.likeness(text, other)))
+        return segment_similarity(likeness, words, comparable(others), self.rules.keyword_weight)
+
+    def _note(self, topic: _Topic, page: SegmentPage) -> None:
+        self._holder[page.first] = topic
+        self._chains.setdefault(page.chain, {})[topic.place] = topic
+
+    def _stored(self, first: int) -> tuple[_Topic, SegmentPage] | None:
+        """A page in its segment, by its first line."""
+        topic = self._holder.get(first)
+        found = () if topic is None else (page for page in topic.segment.pages if page.first == first)
+        page = next(iter(found), None)
+        return None if topic is None or page is None else (topic, page)
+
+    def _follower(self, chain: int, first: int) -> int | None:
+        """The page of a chain that followed a page which comes back."""
+        within = (page for topic in self._chains.get(chain, {}).values() for page in topic.segment.pages)
+        return next((page.first for page in within if page.chain == chain and page.previous == first), None)
+
+    def _replace(self, topic: _Topic, page: SegmentPage) -> None:
+        pages = tuple(page if each.first == page.first else each for each in topic.segment.pages)
+        topic.becomes(replace(topic.segment, pages=pages))
+
+    def _current(self, page: SegmentPage) -> SegmentPage | None:
+        """A stored page as its messages are now; None where they are gone."""
+        known = self.log.page(page.first, page.last)
+        if known is None:
+            return None
+        if known.digest == page.digest:
+            return page
+        return replace(page, keywords=known.keywords, digest=known.digest, date=known.date)
+
+    def _told(self, segment: Segment, *, changed: bool) -> Segment:
+        """The segment with the keywords and the summary of its pages; what a model or a person wrote stays.
+
+        Args:
+            segment: With its pages.
+            changed: Whether messages changed that a summary may quote: then a model's goes, too.
+        """
+        segment = replace(segment, keywords=joined([page.keywords for page in segment.pages], SEGMENT_KEYWORDS))
+        if segment.summary_by == EXTRACT or (changed and segment.summary_by != PERSON):
+            # A long segment's summary goes on from what it was: reading all of it for each page takes too long.
+            goes_on = not changed and len(segment.pages) > _SUMMED_PAGES and bool(segment.summary)
+            pages = segment.pages[-_SUMMED_PAGES:] if goes_on else segment.pages
+            known = [self.log.page(page.first, page.last) for page in pages]
+            texts = [*([segment.summary] if goes_on else []), *(page.text for page in known if page is not None)]
+            return segment.summed_up(extract(texts, segment.keywords), EXTRACT)
+        return segment
+
+    def _keep_in_step(self, chain: int) -> None:
+        """Say what a chain is about in every segment that it passes through."""
+        within = self._chains.get(chain, {}).values()
+        pages = sorted(
+            (page for topic in within for page in topic.segment.pages if page.chain == chain),
+            key=lambda each: each.first,
+        )
+        if len(pages) < 2:
+            return
+        words = ", ".join(joined([page.keywords for page in pages], _CHAIN_KEYWORDS))
+        told = f"{words} (#{pages[0].first}–{pages[-1].last})"
+        for topic in within:
+            if topic.segment.chains.get(chain) != told:
+                topic.becomes(replace(topic.segment, chains={**topic.segment.chains, chain: told}))
+
+
+def compared_text(segment: Segment) -> str:
+    """What a segment is compared by."""
+    return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:COMPARED_CHARS]
+
+
+def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[SessionPage]:
+    """The pages that no longer stay as they are and belong to no segment yet, in order.
+
+    Pages between those of segments, which an undo or a deletion opened again, no longer stay, however many there are.
+
+    Args:
+        log: What was said.
+        covered: Lines of the session's segments, archived and damaged ones included; see ``spans_of``.
+        capacity: Pages at the end that stay.
+    """
+    ends = [0, *(end for _, end in covered)]
+    opened = [
+        span for end, (first, _) in zip(ends, covered, strict=False) if end < first for span in log.spans(end, first)
+    ]
+    tail = log.spans(ends[-1])
+    found = (log.page(*span) for span in [*opened, *tail[: max(0, len(tail) - capacity)]])
+    return [page for page in found if page is not None]
+
+
+def pages_before(
+    log: SessionLog, stored: Iterable[SegmentPage], pages: Sequence[SessionPage]
+) -> list[SessionPage | None]:
+    """The page that was said right before each of some pages: of a segment, or another one of them."""
+    spans = sorted({(page.first, page.last) for page in stored} | {(page.first, page.last) for page in pages})
+    before = (spans[at - 1] if (at := bisect_left(spans, (page.first, 0))) else None for page in pages)
+    return [None if span is None else log.page(*span) for span in before]
+
+
+@lru_cache(maxsize=_REMEMBERED_PAGES)
+def _sentences(text: str) -> tuple[str, ...]:
+    return tuple(extractive_summary.sentences(text))
+
+
+def extract(texts: Sequence[str], words: Sequence[str]) -> str:
+    """The sentences that hold most of the keywords, word for word, in the order in which they were said."""
+    told = [
+        summary_line(sentence, _SENTENCE_CHARS)
+        for sentence in dict.fromkeys(sentence for text in texts for sentence in _sentences(text))
+    ]
+    weight = {
+        term: 1.0 / (1 + at) ** 0.5 for at, word in reversed(list(enumerate(words))) for term in comparable((word,))
+    }
+    held = [frozenset(terms(sentence)) & weight.keys() for sentence in told]
+    chosen: list[int] = []
+    said: set[str] = set()
+    left = SUMMARY_CHARS
+    while len(chosen) < _SUMMARY_SENTENCES:
+        worth = [
+            (sum(weight[term] for term in held[at] - said), -at)
+            for at, sentence in enumerate(told)
+            if at not in chosen and len(sentence) <= left
+        ]
+        best = max(worth, default=(0.0, 0))
+        if best[0] <= 0.0:
+            break
+        chosen.append(-best[1])
+        said |= held[-best[1]]
+        left -= len(told[-best[1]])
+    if not chosen and told:
+        chosen = [0]
+    return extractive_summary.joined([told[at] for at in sorted(chosen)])
+
+
+def _title(page: SessionPage) -> str:
+    """A heading: keywords, or how it begins where they are runs of characters that nobody parted into words."""
+    words = page.keywords[:_TITLE_KEYWORDS]
+    begins = first_words(page.text, _TITLE_CHARS)
+    chosen = begins if not all(word.isascii() for word in words) else " ".join(words)
+    return chosen or begins or f"#{page.first}"

@@ -1,0 +1,372 @@
+"""The segments of a store as files: which there are of a session, and which lines promotions made memories of.
+
+One damaged file spoils neither its session nor others: of it counts what the history or the file itself still tells,
+and maintenance names it. What is known of a session is kept in the process and read anew only where a file looks
+otherwise than it did. Writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from memory_core.core.commit.append import SessionLog
+from memory_core.core.config import TiersConfig
+from memory_core.core.errors import RunebookError
+from memory_core.core.memory.metadata import read_moment
+from memory_core.core.memory.results import Action, OperationResult
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.store.files import looks_of
+from memory_core.core.store.local import Store
+from memory_core.core.store.usage import Usage
+from memory_core.features.tiers.segment import (
+    HeatWeights,
+    Segment,
+    SegmentPage,
+    heat,
+    is_segment,
+    log_of,
+    parse_segment,
+    readable_pages,
+    segments_of,
+    spans_of,
+)
+from memory_core.features.upkeep.archiving import archived_uri
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """How warm a segment is.
+
+    Attributes:
+        visits: Since it was last cooled; ``visits_in_all`` since it began.
+        last_visit: The last one, if there ever was one.
+        heat: See ``scoring.heat``.
+    """
+
+    visits: int
+    visits_in_all: int
+    last_visit: datetime | None
+    heat: float
+
+
+def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[Warmth]:
+    """How warm each of some segments is.
+
+    Args:
+        store: Counts use; what was used in the last second may be missing.
+        config: Weights.
+        stored: The segments.
+        now: Aware.
+    """
+    used = store.ledger.usage_table.usage(turn for each in stored for turn in each.turns())
+    return [_warmth(config, each, used, now) for each in stored]
+
+
+def _warmth(config: TiersConfig, stored: StoredSegment, used: Mapping[str, Usage], now: datetime) -> Warmth:
+    counted = [usage for turn in stored.turns() if (usage := used.get(turn)) is not None]
+    visits = sum(usage.access_count for usage in counted)
+    last = max((usage.last_accessed_at for usage in counted), default=None)
+    since = last or read_moment(stored.segment.created_at) or now
+    weights = HeatWeights(config.heat_alpha, config.heat_beta, config.heat_gamma, config.heat_tau_hours)
+    fresh = max(0, visits - stored.segment.visits_counted)
+    hours = (now - since).total_seconds() / 3_600.0
+    return Warmth(fresh, visits, last, heat(fresh, stored.segment.interactions, hours, weights))
+
+
+_NAMES = 100_000
+SEGMENT = "segment"
+#: Segments that one process remembers, over all sessions; one session is always remembered whole.
+_REMEMBERED = 4_000
+#: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
+_VERSIONS = 20
+#: A file that changed within this time may change again and look the same.
+_TICK_NS = 20_000_000
+
+_Looks = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """A segment and where it is."""
+
+    uri: MemoryUri
+    segment: Segment
+
+    @property
+    def log(self) -> MemoryUri:
+        """The log that it points at."""
+        return log_of(self.uri)
+
+    def turns(self) -> list[str]:
+        """URIs of its messages, as retrieval counts them."""
+        return [f"{self.log}#{line}" for line in self.segment.lines()]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedSegment:
+    """A segment that cannot be read as it is.
+
+    Attributes:
+        uri: Where it is.
+        pages: As its newest readable version in the history has them, else as far as the file tells.
+    """
+
+    uri: MemoryUri
+    pages: tuple[SegmentPage, ...]
+
+    def reported(self) -> OperationResult:
+        """The line of a receipt about it."""
+        return OperationResult(
+            SEGMENT,
+            str(self.uri),
+            Action.REJECTED,
+            "is no segment that can be read; nothing joins it until it is repaired",
+            "Repair its MEMORY_FIELDS trailer, take its last change back with undo, or delete the file.",
+        )
+
+
+@dataclass(frozen=True)
+class SessionSegments:
+    """All that is known of a session's segments.
+
+    Attributes:
+        used: Those in use, in the order in which they begin; ``archived`` likewise.
+        damaged: Those that cannot be read, in use or archived.
+        gone: Analysed pages of files that were deleted, as the history tells.
+    """
+
+    used: tuple[StoredSegment, ...] = ()
+    archived: tuple[StoredSegment, ...] = ()
+    damaged: tuple[DamagedSegment, ...] = ()
+    gone: tuple[SegmentPage, ...] = ()
+
+    @cached_property
+    def pages(self) -> tuple[SegmentPage, ...]:
+        """Of every file that is there."""
+        return (
+            *(page for each in (*self.used, *self.archived) for page in each.segment.pages),
+            *(page for each in self.damaged for page in each.pages),
+        )
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The lines of these pages; see ``spans_of``."""
+        return spans_of(self.pages)
+
+    @cached_property
+    def analysed(self) -> frozenset[int]:
+        """Lines of pages that promotions made memories of."""
+        return frozenset(_lines(page for page in self.pages if page.analysed))
+
+    def analysed_before(self, log: SessionLog) -> frozenset[int]:
+        """Lines of deleted files' pages that promotions made memories of, as far as the same is still said there."""
+        return frozenset(_lines(page for page in self.gone if _is_said(log, page)))
+
+
+@dataclass(slots=True)
+class _Directory:
+    """What was read of a directory: how each file looked, and what it held; None where it is no segment at all."""
+
+    names: tuple[str, ...] = ()
+    looks: Mapping[str, _Looks] = field(default_factory=dict)
+    held: Mapping[str, StoredSegment | DamagedSegment | None] = field(default_factory=dict)
+
+    def present(self) -> frozenset[str]:
+        """Names of the segments that are there."""
+        return frozenset(name for name, held in self.held.items() if held is not None)
+
+
+@dataclass(slots=True)
+class _Session:
+    used: _Directory
+    archived: _Directory
+    found: SessionSegments
+
+
+class _SegmentReader:
+    """Reads the segments of one store's sessions, and remembers them; does not keep the store alive."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[MemoryUri, _Session] = OrderedDict()
+
+    def session(self, store: Store, log: MemoryUri) -> SessionSegments:
+        """See ``segments_in``."""
+        known = self._sessions.get(log) or _Session(_Directory(), _Directory(), SessionSegments())
+        # What the disk does not show yet, or not for sure, is asked for again.
+        unsettled = frozenset(str(row.uri) for row in store.ledger.changes_of(store.ledger.unsettled()))
+        used = _directory(store, segments_of(log), known.used, unsettled)
+        archived = _directory(store, archived_uri(segments_of(log)), known.archived, unsettled)
+        if used is known.used and archived is known.archived:
+            return known.found
+        held = [*used.held.values(), *archived.held.values()]
+        there = used.present() | archived.present()
+        same_names = there == known.used.present() | known.archived.present()
+        found = SessionSegments(
+            _in_order(used),
+            _in_order(archived),
+            tuple(each for each in held if isinstance(each, DamagedSegment)),
+            known.found.gone if same_names else _gone(store, log, there),
+        )
+        found = known.found if found == known.found else found
+        self._remember(log, _Session(used, archived, found))
+        return found
+
+    def _remember(self, log: MemoryUri, session: _Session) -> None:
+        sessions = self._sessions.copy()  # other threads may be reading: they are given old or new
+        sessions[log] = session
+        sessions.move_to_end(log)
+        while len(sessions) > 1 and sum(1 + len(each.used.names) for each in sessions.values()) > _REMEMBERED:
+            sessions.popitem(last=False)
+        self._sessions = sessions
+
+
+_readers: WeakKeyDictionary[Store, _SegmentReader] = WeakKeyDictionary()
+
+
+def segments_in(store: Store, log: MemoryUri) -> SessionSegments:
+    """What is known of the segments of a session; the same object as long as nothing changes.
+
+    Raises:
+        InvalidUri: If a link leads out of the folder.
+        StorageFailed: If the system refuses.
+    """
+    reader = _readers.get(store) or _readers.setdefault(store, _SegmentReader())
+    return reader.session(store, log)
+
+
+def session_segments(store: Store, log: MemoryUri, *, archived: bool = False) -> list[StoredSegment]:
+    """The segments of one session that can be read, in the order in which they begin; see ``segments_in``.
+
+    Args:
+        store: Where they are read.
+        log: Of the session.
+        archived: Those in the archive instead of those in use.
+    """
+    found = segments_in(store, log)
+    return list(found.archived if archived else found.used)
+
+
+def all_segments(store: Store, sessions: MemoryUri) -> Iterator[StoredSegment]:
+    """Every segment in use below the directory of a user's sessions; those that cannot be read are left out."""
+    if not store.files.is_dir(sessions):
+        return
+    for entry in store.files.walk(sessions):
+        if entry.is_dir or entry.uri.scope is not Scope.SESSION or not is_segment(entry.uri):
+            continue
+        try:
+            segment = parse_segment(store.text(entry.uri) or "")
+        except RunebookError:
+            continue
+        if segment is not None:
+            yield StoredSegment(entry.uri, segment)
+
+
+def analysed_lines(store: Store, log: MemoryUri) -> frozenset[int]:
+    """Lines of a log that promotions made memories of already, archived, damaged and deleted segments included."""
+    try:
+        found = segments_in(store, log)
+        gone = found.analysed_before(SessionLog(store.text(log) or "")) if found.gone else frozenset()
+    except RunebookError:
+        return frozenset()
+    return found.analysed | gone.difference(_lines(found.pages)) if gone else found.analysed
+
+
+def changed(uri: MemoryUri, *, created: bool, note: str) -> OperationResult:
+    """The line of a receipt about a segment that is written."""
+    return OperationResult(SEGMENT, str(uri), Action.CREATED if created else Action.UPDATED, note=note)
+
+
+def _in_order(directory: _Directory) -> tuple[StoredSegment, ...]:
+    found = [each for each in directory.held.values() if isinstance(each, StoredSegment)]
+    return tuple(sorted(found, key=lambda each: (each.segment.pages[0].first if each.segment.pages else 0, each.uri)))
+
+
+def _lines(pages: Iterable[SegmentPage]) -> Iterator[int]:
+    return (line for page in pages for line in range(page.first, page.last + 1))
+
+
+def _is_said(log: SessionLog, page: SegmentPage) -> bool:
+    said = log.page(page.first, page.last)
+    return said is not None and said.digest == page.digest
+
+
+def _looks(directory: str) -> dict[str, _Looks]:
+    """How the plain files of a directory look; those that cannot be looked at are left out, and read anew."""
+    found: dict[str, _Looks] = {}
+    try:
+        with os.scandir(directory) as scan:
+            for entry in scan:
+                look = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(look.st_mode):
+                    found[entry.name] = looks_of(look)
+    except OSError:
+        return found
+    return found
+
+
+def _directory(store: Store, directory: MemoryUri, known: _Directory, unsettled: frozenset[str]) -> _Directory:
+    """The directory as it is now; the same object where nothing changed."""
+    names = tuple(store.ledger.directories.newest(directory, _NAMES))
+    if not names:
+        return known if not known.names else _Directory()
+    seen = _looks(os.fspath(store.files.path_for(directory)))
+    now, prefix = time.time_ns(), f"{directory}/"
+    looks, held, changed = dict(known.looks), dict(known.held), names != known.names
+    for name in names:
+        look = seen.get(name)
+        if look is not None and looks.get(name) == look and prefix + name not in unsettled:
+            continue
+        read = _read(store, directory.child(name))
+        changed = changed or name not in held or read != held[name]
+        held[name] = read
+        looks.pop(name, None)
+        if look is not None and abs(now - look[2]) > _TICK_NS:
+            looks[name] = look
+    if not changed:
+        known.looks = looks
+        return known
+    return _Directory(
+        names, {name: looks[name] for name in names if name in looks}, {name: held[name] for name in names}
+    )
+
+
+def _read(store: Store, uri: MemoryUri) -> StoredSegment | DamagedSegment | None:
+    try:
+        text = store.text(uri)
+    except RunebookError:
+        text = ""
+    else:
+        if text is None:
+            return None
+    segment = parse_segment(text)
+    if segment is not None:
+        return StoredSegment(uri, segment)
+    earlier = _earlier(store, uri)
+    pages = readable_pages(text) if earlier is None else earlier.pages
+    return DamagedSegment(uri, pages) if pages else None
+
+
+def _earlier(store: Store, uri: MemoryUri) -> Segment | None:
+    """The newest version of a file that the history has and that can be read."""
+    versions = store.ledger.past.seqs_of(uri)[-_VERSIONS:]
+    read = (parse_segment(store.ledger.text_at(uri, seq) or "") for seq in reversed(versions))
+    return next((segment for segment in read if segment is not None), None)
+
+
+def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentPage, ...]:
+    """Analysed pages of segments that were deleted and did not move."""
+    pages: list[SegmentPage] = []
+    for uri in store.ledger.past.below(segments_of(log)):
+        if uri.name in there or not is_segment(uri) or store.ledger.past.moved_to(uri, 0) is not None:
+            continue
+        earlier = _earlier(store, uri)
+        pages += [page for page in earlier.pages if page.analysed] if earlier is not None else []
+    return tuple(pages)

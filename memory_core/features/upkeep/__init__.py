@@ -1,0 +1,1 @@
+"""What is expired, condensed and archived."""

@@ -1,0 +1,214 @@
+"""SummaryWriter: one call of a model for a whole batch of texts that are to be summarised.
+
+Segments of conversations, months of logs, groups of old memories: whoever has an extract already asks here for
+something better, and keeps the extract where there is no model, no answer, or none that can be used. An answer is
+judged item by item. Writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from memory_core.core.config import Config
+from memory_core.core.errors import ModelFailed
+from memory_core.core.extract.prompts import PromptLibrary, fenced
+from memory_core.core.llm.client import LLMClient, TokenUsage, Turn
+from memory_core.core.llm.structured import JSONAdapter
+from memory_core.core.memory.memory import first_words, summary_line
+from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.text.extractive_summary import numbers
+from memory_core.core.text.tokens import count_tokens
+from memory_core.features.upkeep.fidelity import unsaid
+
+PHASE = "summaries"
+#: Items of one request: a model that is asked for more forgets some.
+ITEMS_LIMIT = 40
+#: Share of a prompt that the texts may take; the rest is the task and the schema.
+_TEXT_SHARE = 0.8
+#: An answer of more characters than it was allowed is still used up to here, beyond it the extract is kept.
+_TOLERANCE = 1.5
+_TITLE_CHARS = 80
+_ITEM_TOKENS = 40
+_NAMED = 3
+#: What is asked of a text that will stand in the place of others; ``fidelity`` checks it.
+_REPLACING = (
+    "Your text will stand in the place of these. Use their own words in their order: leave out repetitions and empty "
+    "words, put what belongs together side by side, keep the sentences of one text together; change no word."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """One item of a batch.
+
+    Attributes:
+        texts: What is summarised, in order.
+        limit_chars: Of the summary.
+        replaces: Whether it will stand in the place of the texts: then ``fidelity.unsaid`` must find nothing. A number
+            that no text names is refused in any case.
+    """
+
+    texts: tuple[str, ...]
+    limit_chars: int
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a model wrote of an item: the text, and what it is about in a few words; both checked."""
+
+    text: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """A batch of them.
+
+    Attributes:
+        items: In the order of the requests; None where the extract is to be kept.
+        reasons: Why, likewise; empty where there is a summary, or no model.
+        usage: What the call cost; ``requests`` is 0 or 1.
+        notes: What a receipt should say.
+    """
+
+    items: tuple[Summary | None, ...]
+    reasons: tuple[str, ...]
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    notes: tuple[str, ...] = ()
+
+    def without_effect(self) -> Iterator[CommitReceipt]:
+        """The receipt of a call that changed nothing, where there is something to say of it, such as that it failed."""
+        if self.notes:
+            yield CommitReceipt("", Status.UNCHANGED, notes=self.notes, usage=self.usage.as_dict())
+
+
+class SummaryItem(BaseModel):
+    """One entry of the model's answer."""
+
+    number: int = Field(description="Number of the item.")
+    title: str = Field("", description="What it is about, in a few words.")
+    text: str = Field(description="The summary.")
+
+
+class SummaryBatch(BaseModel):
+    """The model's answer."""
+
+    summaries: Annotated[list[SummaryItem], Field(description="One for each item.")]
+
+
+class SummaryWriter:
+    """Asks the configured model, if there is one.
+
+    Args:
+        config: Bounds of prompt, answer and time.
+        llm: The model, or None; raises ``ModelFailed`` where the one that is configured cannot be used.
+    """
+
+    def __init__(self, config: Config, llm: Callable[[], LLMClient | None]) -> None:
+        self._config = config
+        self._llm = llm
+        self._adapter = JSONAdapter(SummaryBatch, purpose="summaries")
+
+    def write(self, requests: Sequence[SummaryRequest]) -> Summaries:
+        """Summaries of a batch, by at most one call; those that have no room in it keep their extracts.
+
+        Never raises for a model that fails: the reason is in the notes.
+        """
+        nothing: tuple[Summary | None, ...] = (None,) * len(requests)
+        if not requests:
+            return Summaries((), ())
+        try:
+            client = self._llm()
+        except ModelFailed as error:
+            return self._failed(requests, error, TokenUsage())
+        if client is None:
+            return Summaries(nothing, ("",) * len(requests))
+        system = PromptLibrary(self._config.prompt_dirs).render(PHASE)
+        asked = list(self._fitting(requests, system))
+        if not asked:
+            return Summaries(nothing, ("too long for one request",) * len(requests))
+        turn = Turn("user", "\n\n".join(_shown(number, requests[number - 1]) for number in asked))
+        usage = TokenUsage(requests=1)
+        try:
+            request = self._adapter.format(system, [turn], self._config.llm.max_tokens)
+            answer = client.complete(request, self._config.llm.deadline_seconds)
+            usage = answer.usage
+            batch = self._adapter.parse(answer).value
+        except ModelFailed as error:
+            return self._failed(requests, error, usage)
+        return _judged(requests, asked, batch, usage)
+
+    def _fitting(self, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
+        """Numbers, from 1, of the items that prompt and answer have room for."""
+        prompt = int(self._config.extraction.prompt_tokens * _TEXT_SHARE) - count_tokens(system)
+        answer = self._config.llm.max_tokens
+        taken = 0
+        for number, request in enumerate(requests, start=1):
+            cost = count_tokens(_shown(number, request))
+            written = min(cost, request.limit_chars) + _ITEM_TOKENS
+            if taken < ITEMS_LIMIT and cost <= prompt and written <= answer:
+                taken += 1
+                prompt, answer = prompt - cost, answer - written
+                yield number
+
+    def _failed(self, requests: Sequence[SummaryRequest], error: ModelFailed, usage: TokenUsage) -> Summaries:
+        note = f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
+        return Summaries((None,) * len(requests), ("the model failed",) * len(requests), usage, (note,))
+
+
+def _shown(number: int, request: SummaryRequest) -> str:
+    """An item as the model reads it."""
+    texts = "\n".join(fenced(text) for text in request.texts)
+    asked = f"\n{_REPLACING}" if request.replaces else ""
+    return f"## Item {number} (at most {request.limit_chars} characters){asked}\n{texts}"
+
+
+def _judged(
+    requests: Sequence[SummaryRequest], asked: Sequence[int], batch: SummaryBatch, usage: TokenUsage
+) -> Summaries:
+    """The answer, item by item: the first entry of a number counts."""
+    given: dict[int, SummaryItem] = {}
+    for entry in batch.summaries:
+        given.setdefault(entry.number, entry)
+    items: list[Summary | None] = []
+    reasons: list[str] = []
+    for number, request in enumerate(requests, start=1):
+        answer = given.get(number) if number in asked else None
+        why = _fault(request, answer) if number in asked else "too long for one request"
+        reasons.append(why)
+        items.append(None if why or answer is None else _summary(answer))
+    kept = sum(item is None for item in items)
+    notes = (f"{kept} of {len(items)} summaries are extracts: {_told(reasons)}",) if kept else ()
+    return Summaries(tuple(items), tuple(reasons), usage, notes)
+
+
+def _fault(request: SummaryRequest, entry: SummaryItem | None) -> str:
+    """Why an entry cannot be used; empty if it can."""
+    text = "" if entry is None else entry.text.strip()
+    if not text:
+        return "the model gave none"
+    if "\x00" in text or len(text) > request.limit_chars * _TOLERANCE:
+        return f"the model's has {len(text)} characters, not {request.limit_chars}"
+    missing = unsaid(text, request.texts) if request.replaces else []
+    if missing:
+        named = ", ".join(summary_line(one, 40) for one in missing[:_NAMED])
+        return f"the model's leaves out or invents {named}"
+    invented = sorted(numbers(text) - {number for given in request.texts for number in numbers(given)})
+    return f"the model's invents {', '.join(invented[:_NAMED])}" if invented else ""
+
+
+def _summary(entry: SummaryItem) -> Summary:
+    title = summary_line(entry.title.replace("\x00", ""), _TITLE_CHARS)
+    return Summary(entry.text.strip(), title or first_words(entry.text))
+
+
+def _told(reasons: Sequence[str]) -> str:
+    """The distinct reasons, a few of them."""
+    distinct = list(dict.fromkeys(reason for reason in reasons if reason))
+    more = f", and {len(distinct) - _NAMED} more" if len(distinct) > _NAMED else ""
+    return "; ".join(distinct[:_NAMED]) + more

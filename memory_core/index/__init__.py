@@ -1,1 +1,0 @@
-"""The disposable index: catalog, tokens, vectors."""

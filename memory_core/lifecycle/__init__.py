@@ -1,1 +1,0 @@
-"""What happens to memories over time: extraction of waiting conversations, migration."""

@@ -1,1 +1,0 @@
-"""Examining a store from all sides, and mending what can be mended."""

@@ -1,1 +1,0 @@
-"""What changed, taking it back, and forgetting."""

@@ -1,1 +1,0 @@
-"""Memories of other programs: their formats, and how they come in."""

@@ -1,1 +1,0 @@
-"""Memories on the move: export, import, backup, restore."""

@@ -1,1 +1,0 @@
-"""Language models: one protocol, structured answers, and a file for each provider."""

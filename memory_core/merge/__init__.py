@@ -1,1 +1,0 @@
-"""Pure merging: patches, merge operations, rendering."""

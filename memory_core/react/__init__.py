@@ -1,1 +1,0 @@
-"""The update loop: prefetch, reason and act, operations. Never writes."""

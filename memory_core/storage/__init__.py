@@ -1,1 +1,0 @@
-"""Files, locks and the ledger: the only floor that writes memory."""

@@ -1,1 +1,0 @@
-"""What people and other programs do to the files themselves: noticed, understood, recorded."""

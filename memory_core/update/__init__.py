@@ -1,1 +1,0 @@
-"""From operations to committed files."""

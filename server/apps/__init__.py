@@ -1,1 +1,0 @@
-"""Views that hosts of MCP Apps show beside a tool's result."""

@@ -1,0 +1,456 @@
+"""Everything over HTTP from one server: ``/mcp`` and ``/sse`` for clients, ``/api`` for programs, ``/`` for people.
+
+Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a request passes ``_Boundary`` (one answer,
+no word about what broke), ``OriginCheck`` (names), ``OpenPages`` (files that anybody may have), ``TokenCheck`` (who),
+and then the API or the SDK's transports.
+
+Promises: nobody comes in who should not (``access``); what goes wrong is answered with a status and a plain sentence;
+clients that do not finish, do not read or ask too much are cut off; a signal ends the process within two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import h11
+import uvicorn
+from mcp.server import MCPServer
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from memory_core.core.config import HttpConfig
+from memory_core.core.errors import ConfigInvalid
+from memory_core.core.store.token_rows import TokenTable
+from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, refuse, transport_security
+from server.http.page_routes import OpenPages, is_page
+from server.http.rate_limits import OpenRequests, RequestRates
+from server.protocol.session import ServedStore
+from server.terminal import END_SECONDS
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+_HEAD_SECONDS = 10.0
+_UNREAD_SECONDS = 60.0
+
+
+class TimedConnection(H11Protocol):
+    """uvicorn's HTTP/1.1 connection, with an end to waiting for request heads and for readers."""
+
+    head_seconds = _HEAD_SECONDS
+    unread_seconds = _UNREAD_SECONDS
+    _head_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect a request soon."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing."""
+        for timer in (self._head_timer, self._unread_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read; garbage after a request that is being answered ends the connection without a word."""
+        try:
+            super().data_received(data)
+        except h11.ProtocolError:
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """Expect the next request soon; it may have been read already."""
+        try:
+            super().on_response_complete()
+        except h11.ProtocolError:
+            self.transport.abort()
+        else:
+            self._expect_head()
+
+    def shutdown(self) -> None:
+        """The server ends: a request that is not here yet is not waited for."""
+        super().shutdown()
+        if self.cycle is not None and not self.cycle.response_complete and self.cycle.more_body:
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """Expect the client to read soon."""
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(self.unread_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client reads, or is gone."""
+        super().resume_writing()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _expect_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        self._head_timer = self.loop.call_later(self.head_seconds, self._close_headless)
+
+    def _close_headless(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+class SessionShare:
+    """ASGI middleware that refuses a token its next session while it has its share.
+
+    Args:
+        app: What is behind it; ``scope["user"]`` says who asks.
+        sessions: Holds the open sessions.
+        path: Where sessions are opened.
+        limit: Open at once, a token.
+    """
+
+    def __init__(self, app: ASGIApp, sessions: StreamableHTTPSessionManager, path: str, limit: int) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._path = path
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request pass, or refuse it."""
+        if self._opens(scope) and self._held(scope) >= self._limit:
+            await refuse(send, 429, "Too many open sessions.", [(b"retry-after", b"60")])
+        else:
+            await self._app(scope, receive, send)
+
+    def _opens(self, scope: Scope) -> bool:
+        if scope["type"] != "http" or scope["path"] != self._path:
+            return False
+        headers = Headers(scope=scope)
+        version = headers.get("mcp-protocol-version")
+        return "mcp-session-id" not in headers and (version is None or version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+    def _held(self, scope: Scope) -> int:
+        user = scope.get("user")
+        if not isinstance(user, AuthenticatedUser):
+            return 0
+        asking = authorization_context(user)
+        return sum(owner == asking for owner in self._sessions._session_owners.values())  # SDK has no public way to it
+
+
+_logger = logging.getLogger(__name__)
+_DEFAULTS = HttpConfig()
+#: What the transports know; a HEAD would open a stream there.
+_METHODS = frozenset({"GET", "POST", "DELETE", "OPTIONS"})
+_MORE_METHODS = _METHODS | {"HEAD", "PUT", "PATCH"}
+_FRAMED_TWICE = frozenset({b"content-length", b"transfer-encoding"})
+_PATH = "/mcp"
+_API = "/api/"
+_BODY_SECONDS = 30.0
+_HEAD_BYTES = 32_768
+#: Of the connections, and of the sessions, what one token may hold.
+_SHARE = 4
+_GRACE_SECONDS = 1
+#: These loggers of the SDK write what clients send.
+_TALKATIVE = ("sse", "streamable_http", "_streamable_http_modern", "transport_security")
+
+
+def build_app(
+    server: MCPServer[Any],
+    host: str,
+    tokens: TokenTable | None = None,
+    settings: HttpConfig = _DEFAULTS,
+    *,
+    required: bool = False,
+    store: ServedStore | None = None,
+    owner_key: str | None = None,
+) -> ASGIApp:
+    """One ASGI app with both transports, and the API and the page where there is a store for them.
+
+    Args:
+        server: The MCP server.
+        host: Where it listens; on loopback the names of loopback are allowed.
+        tokens: Who may come in; None for a server of one.
+        settings: Names and limits.
+        required: Tokens are needed even where none was issued.
+        store: What the API and the page show; None serves neither.
+        owner_key: Lets the owner in; see ``TokenCheck``.
+    """
+    security = transport_security(host, settings.allowed_hosts, settings.allowed_origins)
+    streamable = server.streamable_http_app(
+        streamable_http_path=_PATH,
+        transport_security=security,
+        max_request_body_size=settings.max_body_bytes,
+        session_idle_timeout=settings.session_idle_seconds,
+        max_sessions=settings.max_sessions,
+    )
+    sse = server.sse_app(
+        sse_path="/sse",
+        message_path="/messages/",
+        transport_security=security,
+        max_request_body_size=settings.max_body_bytes,
+    )
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        if store is not None:  # for as long as the app runs: the API has no sessions that would hold it open
+            store.acquire()
+            if owner_key is not None:  # its owner opens the page now, and will search
+                store.warm()
+        try:
+            async with server.session_manager.run():
+                yield
+        finally:
+            if store is not None:
+                await anyio.to_thread.run_sync(store.release)
+        door.close()
+
+    transports = Starlette(routes=[*streamable.routes, *sse.routes], lifespan=lifespan)
+    sessions = SessionShare(transports, server.session_manager, _PATH, max(1, settings.max_sessions // _SHARE))
+    door = TokenCheck(
+        sessions if store is None else _WithApi(sessions, store, settings),
+        tokens,
+        required=required or settings.require_token,
+        rates=RequestRates(settings.requests_per_minute),
+        open_requests=OpenRequests(max(_SHARE, settings.max_connections // _SHARE)),
+        owner_key=owner_key,
+    )
+    inside = door if store is None else OpenPages(door)
+    return _Boundary(OriginCheck(inside, security, settings.allowed_origins))
+
+
+class _WithApi:
+    """ASGI app: the API below ``/api/``, built when it is first asked for, and another app elsewhere.
+
+    Clients that speak MCP alone do not wait until the API's models are built.
+    """
+
+    def __init__(self, app: ASGIApp, store: ServedStore, settings: HttpConfig) -> None:
+        self._app = app
+        self._store = store
+        self._settings = settings
+        self._built: ASGIApp | None = None
+        self._building = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(_API):
+            await self._app(scope, receive, send)
+            return
+        async with self._building:
+            if self._built is None:
+                self._built = await anyio.to_thread.run_sync(self.build)
+        await self._built(scope, receive, send)
+
+    def build(self) -> ASGIApp:
+        """The API."""
+        from server.api.application import build_api
+
+        return build_api(self._store, self._settings.allowed_origins, self._settings.max_body_bytes)
+
+
+class _TooSlow(Exception):
+    """A body that does not end."""
+
+
+class _Boundary:
+    """ASGI middleware through which each request gets one answer, and nothing of what broke gets out.
+
+    The SDK's SSE endpoint ends with a second, empty response, and raises after it has refused a request.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        for_page = is_page(scope)
+        methods = _MORE_METHODS if for_page or scope["path"].startswith(_API) else _METHODS
+        answer = _Answer(send, is_page=for_page)
+        try:
+            if scope["method"] not in methods:
+                allowed = b", ".join(name.encode() for name in sorted(methods - {"OPTIONS"}))
+                await refuse(answer.send, 405, "Method Not Allowed", [(b"allow", allowed)])
+            elif {name for name, _ in scope["headers"]} >= _FRAMED_TWICE:
+                # A proxy that goes by the other one would take the rest of the body for a request of its own.
+                await refuse(answer.send, 400, "Bad Request", [(b"connection", b"close")])
+            else:
+                await self._app(scope, _in_time(receive), answer.send)
+        except asyncio.CancelledError:  # the server ends
+            await answer.end(503, "The server ends.")
+        except _TooSlow:
+            await answer.end(408, "Request Timeout")
+        except Exception as error:  # the edge of the process: a client learns nothing of any error
+            if not answer.started:
+                _logger.error("a request failed: %s", type(error).__name__)
+            _logger.debug("a request failed", exc_info=error)
+            await answer.end(500, "Internal Server Error")
+
+
+class _Answer:
+    """The one response to a request, with the headers that each has."""
+
+    def __init__(self, send: Send, *, is_page: bool) -> None:
+        self._send = send
+        self._is_page = is_page
+        self.started = False
+        self._ended = False
+
+    async def send(self, message: Message) -> None:
+        """Pass on what belongs to the first response."""
+        if self._ended or (self.started and message["type"] == "http.response.start"):
+            return
+        if message["type"] == "http.response.start":
+            self.started = True
+            given = message.get("headers", [])
+            replaced = (b"x-content-type-options",) if self._is_page else (b"x-content-type-options", b"cache-control")
+            kept = [(name, value) for name, value in given if name.lower() not in replaced]
+            cached = [] if self._is_page else [(b"cache-control", b"no-store, no-transform")]
+            message = {**message, "headers": [*kept, *cached, (b"x-content-type-options", b"nosniff")]}
+        elif not message.get("more_body", False):
+            self._ended = True
+        await self._send(message)
+
+    async def end(self, status: int, said: str) -> None:
+        """Answer with ``status`` if nothing was answered yet, and close: the request may never end."""
+        if self.started:
+            await self.send({"type": "http.response.body", "body": b""})
+        else:
+            await refuse(self.send, status, said, [(b"connection", b"close")])
+
+
+def _in_time(receive: Receive) -> Receive:
+    """``receive`` that gives a body no more than its time."""
+    ends_at = time.monotonic() + _BODY_SECONDS
+    complete = False
+
+    async def receive_in_time() -> Message:
+        nonlocal complete
+        if complete:
+            return await receive()
+        try:
+            async with asyncio.timeout(max(0.0, ends_at - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise _TooSlow from None
+        complete = not message.get("more_body", False)
+        return message
+
+    return receive_in_time
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server that ends in time, whatever its worker threads wait for; what was acknowledged is on disk."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, and see to it."""
+        if not self.should_exit:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it laments each stream that is cut
+            last = threading.Timer(END_SECONDS, os._exit, [128 + sig])
+            last.daemon = True
+            last.start()
+        super().handle_exit(signal.Signals(sig), frame)
+
+
+def serve(
+    server: MCPServer[Any],
+    host: str,
+    port: int,
+    tokens: TokenTable | None = None,
+    settings: HttpConfig = _DEFAULTS,
+    *,
+    store: ServedStore | None = None,
+    owner_key: str | None = None,
+    ready: Callable[[int], None] = lambda _port: None,
+) -> None:
+    """Serve until interrupted.
+
+    Args:
+        server: The MCP server.
+        host: Address or name to listen on.
+        port: 0 to 65535; 0 takes a free one.
+        tokens: Who may come in; None for a server of one, on loopback.
+        settings: Names and limits.
+        store: What the API and the page show; see ``build_app``.
+        owner_key: Lets the owner in; see ``TokenCheck``.
+        ready: Told the port once connections are taken.
+
+    Raises:
+        ConfigInvalid: If ``host`` is not a loopback address and there is no token or no name to be reached by, or
+            the port cannot be had.
+    """
+    local = is_loopback(host)
+    if not local:
+        _check_exposed(host, tokens, settings)
+    for name in _TALKATIVE:
+        logging.getLogger(f"mcp.server.{name}").setLevel(logging.CRITICAL)
+    listener = _listener(host, port)
+    config = uvicorn.Config(
+        build_app(server, host, tokens, settings, required=not local, store=store, owner_key=owner_key),
+        http=TimedConnection,
+        ws="none",
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,  # an address that the client itself names is none
+        server_header=False,
+        h11_max_incomplete_event_size=_HEAD_BYTES,
+        limit_concurrency=settings.max_connections,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    with listener:
+        ready(int(listener.getsockname()[1]))
+        _Server(config).run(sockets=[listener])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on ``host``."""
+    if host in LOOPBACK:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_exposed(host: str, tokens: TokenTable | None, settings: HttpConfig) -> None:
+    missing = []
+    if tokens is None or not tokens.any_live():
+        missing.append("issue a token: runebook token add LABEL")
+    if not settings.allowed_hosts:
+        missing.append(
+            "name the hosts by which clients reach it: --allowed-host memory.example.com, or http.allowed_hosts"
+        )
+    if missing:
+        raise ConfigInvalid(
+            f"serving on {host!r} would let other machines read the memories.",
+            hint=f"{'; '.join(missing)}; and put a reverse proxy with TLS in front. "
+            f"Or stay on this machine with --host {LOOPBACK[0]}.",
+        )
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    hint = "Name a free port with --port, or stop the program that uses this one."
+    if not 0 <= port <= 65_535:
+        raise ConfigInvalid(f"there is no port {port}; ports go up to 65535.", hint=hint)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigInvalid(f"cannot listen on {host} port {port}: {error}.", hint=hint) from error

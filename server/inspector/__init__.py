@@ -1,1 +1,0 @@
-"""The page on which a person reads and changes the memories."""

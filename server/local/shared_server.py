@@ -1,0 +1,272 @@
+"""The server that hosts share: found, started when there is none, and ended when nobody needs it any more.
+
+Owns: who is the one such server of a store and its settings (a lock held for life), starting it detached, its log, and
+when it ends. What it does for its clients is in ``attached``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memory_core.version import installed_version
+from server.hooks.wishes import read_wishes
+from server.local.channel import FOLDER_NAME, Announcement, FileLock, announced, ask_first, make_folder
+
+if TYPE_CHECKING:
+    import logging
+    import subprocess
+    from types import FrameType
+
+    from server.protocol.session import ServedStore
+
+
+#: Variables that decide what a server does: ours, and those of the providers it may call.
+_VARIABLES = ("RUNEBOOK_", "ANTHROPIC_", "OPENAI_", "CHROMA_")
+_OWN_VARIABLES = frozenset({"RUNEBOOK_HOME", "RUNEBOOK_CONFIG"})
+#: Settings whose value may be a path relative to the working directory.
+_PATHS = ("schema_dirs", "prompt_dirs", "embedding.model", "search.rerank_model")
+
+
+class Place(NamedTuple):
+    """A store as a command line names it.
+
+    Attributes:
+        root: The folder of memories, absolute.
+        settings: Fingerprint, the same for those that may share a server; the installed version is part of it.
+        options: Of the command line, absolute, for another process of ours.
+        folder: In which that process has to run.
+    """
+
+    root: Path
+    settings: str
+    options: tuple[str, ...]
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        """The folder of machine files."""
+        return self.root / ".state"
+
+
+def place_of(
+    home: str | None, config: str | None, flags: Sequence[str], environment: Mapping[str, str] | None = None
+) -> Place:
+    """The store that options and variables name; never raises.
+
+    Args:
+        home: ``--home``.
+        config: ``--config``.
+        flags: Each ``NAME=VALUE`` of ``--set``.
+        environment: Variables; None means ``os.environ``.
+    """
+    environment = os.environ if environment is None else environment
+    root = read_wishes(home, config, flags, environment).root
+    named = config or environment.get("RUNEBOOK_CONFIG")
+    file = _absolute(named) if named else str(root / "config.json")
+    text = _text(file)
+    others = [flag for flag in flags if flag.partition("=")[0].strip() != "home"]
+    variables = sorted(
+        (name, value)
+        for name, value in environment.items()
+        if name.startswith(_VARIABLES) and name not in _OWN_VARIABLES
+    )
+    facts = [installed_version(), str(root), text, others, variables]
+    options = ["--home", str(root), *(part for flag in others for part in ("--set", flag))]
+    options += ["--config", file] if named else []
+    folder = root
+    if any(_is_relative(value) for value in _paths(text, others, environment)):
+        folder = Path.cwd()
+        facts.append(str(folder))
+    fingerprint = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return Place(root, fingerprint, tuple(options), folder)
+
+
+def _paths(text: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """Every value that may be a path."""
+    given = dict(flag.partition("=")[::2] for flag in flags)
+    for name in _PATHS:
+        value: Any = _file(text)
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        found = [*(value if isinstance(value, list) else [value]), given.get(name)]
+        found.append(environment.get(f"RUNEBOOK_{name.replace('.', '_').upper()}"))
+        for each in found:
+            if isinstance(each, str):
+                yield from each.split(os.pathsep)
+
+
+def _is_relative(path: str) -> bool:
+    """Whether something of that name is found from the working directory only."""
+    expanded = os.path.expanduser(path)  # noqa: PTH111 - never raises
+    return bool(path) and not os.path.isabs(expanded) and os.path.exists(expanded)  # noqa: PTH110, PTH117
+
+
+def _file(text: str) -> Any:
+    try:
+        return json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode(errors="backslashreplace")
+    except OSError:
+        return ""
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - never raises
+
+
+LOCAL, HTTP = "local", "http"
+LOG_NAME = "server.log"
+_LOG_LIMIT_BYTES = 512 * 1024
+_LOOK_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+_END_SECONDS = 5.0
+
+
+def shared_servers(place: Place) -> list[Announcement]:
+    """Servers that take attachments and serve what ``place`` asks for; any may be dead."""
+    return [
+        server
+        for server in announced(place.state)
+        if server.kind in (LOCAL, HTTP) and server.settings == place.settings
+    ]
+
+
+def start(place: Place) -> subprocess.Popen[bytes]:
+    """Start the server of ``place``, which outlives this process; another one of it ends by itself.
+
+    Raises:
+        OSError: If it cannot be started.
+    """
+    import subprocess
+
+    make_folder(place.state)
+    log = place.state / LOG_NAME
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        return subprocess.Popen(
+            # -P: the folder that a host works in must not lend it modules.
+            [sys.executable, "-P", "-m", "server.cli", "serve", "--transport", LOCAL, *place.options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=descriptor,
+            cwd=place.folder if place.folder.is_dir() else place.state,
+            start_new_session=True,
+            creationflags=_detached(),
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _detached() -> int:
+    """On Windows: no console, and no signals of the one that starts it."""
+    if sys.platform != "win32":
+        return 0
+    import subprocess
+
+    return subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+
+
+def the_only_one(place: Place) -> FileLock | None:
+    """The right to be the server of ``place``; None where another process has it.
+
+    Raises:
+        OSError: If the store's folder cannot be written.
+    """
+    make_folder(place.state)
+    lock = FileLock(place.state / FOLDER_NAME / f"{place.settings[:16]}.lock")
+    return lock if lock.take() else None
+
+
+def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> int:
+    """Serve clients that attach until none has been there for so long, or the process is asked to end.
+
+    Run it in the main thread, as the whole program.
+
+    Args:
+        store: Served.
+        place: Names the store, and the settings by which clients find this server.
+        idle_seconds: Without a client.
+
+    Returns:
+        The exit status: 128 plus its number after a signal, else 0.
+
+    Raises:
+        OSError: If nobody could find this server.
+    """
+    from server.local.channel import Line
+    from server.local.channel_requests import Attachments, LineAnswers, follow_notes
+
+    asked = threading.Event()
+    status = 0
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        nonlocal status
+        if asked.is_set():
+            os._exit(128 + number)
+        status = 128 + number
+        asked.set()
+
+    for number in signals():
+        signal.signal(number, on_signal)
+    attachments = Attachments(store, place.settings, place.root)
+    store.acquire()
+    line = Line(
+        place.state, LineAnswers(store, attachments, asked.set), attachments.attach, kind=LOCAL, settings=place.settings
+    )
+    store.warm()
+    follow_notes(store, place.state)
+    while not (asked.wait(min(_LOOK_SECONDS, idle_seconds)) or attachments.end_if_idle(idle_seconds)):
+        pass
+    last = threading.Timer(_END_SECONDS, os._exit, [status])
+    last.daemon = True
+    last.start()  # a tool that does not end keeps nobody waiting
+    line.withdraw()
+    attachments.close()
+    line.close()
+    store.release()
+    return status
+
+
+def stop_shared(state: Path) -> list[tuple[int, int]]:
+    """Ask the background servers of a store to end.
+
+    Returns:
+        The process of each that does, and how many were attached to it.
+    """
+    stopped = []
+    for server in announced(state):
+        if server.kind == LOCAL:
+            answer = ask_first([server], {"verb": "stop"}, time.monotonic() + _STOP_SECONDS)
+            if answer is not None and answer.get("ok") is True:
+                stopped.append((server.pid, int(answer.get("attached") or 0)))
+    return stopped
+
+
+def signals() -> list[signal.Signals]:
+    """Those that ask a process to end."""
+    if sys.platform == "win32":
+        return [signal.SIGTERM, signal.SIGINT, signal.SIGBREAK]
+    return [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+def keep_log_bounded(_record: logging.LogRecord) -> bool:
+    """A filter that passes everything, and empties the log before it grows too long."""
+    with suppress(OSError):
+        if os.fstat(2).st_size > _LOG_LIMIT_BYTES:
+            os.ftruncate(2, 0)
+    return True

@@ -1,0 +1,467 @@
+"""``runebook serve --shared``: a host's stdio server that holds no model and no store, and passes lines on.
+
+Behind it stands the one server that the hosts of this machine share (``background``). Owns: the connection to it, and
+going on at another one when it is gone: the host notices nothing but an error for the calls that were under way
+(``relay``). Where no server can be had in time, this process becomes an ordinary one: it serves the other end of a pair
+of sockets, so that all else stays as it was.
+
+Promises: it ends at once when its host leaves or it is told to. Imports the standard library only, and little of it: a
+host waits for its start, and many may run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken
+from server.local.channel_requests import GOODBYE, ChannelPipe, pack
+from server.local.shared_server import LOG_NAME, shared_servers, signals, start
+from server.protocol.json_frames import LinePipe, Oversized, WireLine
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from server.local.shared_server import Place
+
+
+_LOST = -32000
+_LOST_HINT = (
+    "The memory server ended while it worked on this; another one has taken over. Whether it was carried out is not "
+    "known: look first (find, or history), then send the same call again; with a request_id it is applied once."
+)
+_HANDSHAKE = "initialize"
+_READY = "notifications/initialized"
+_CANCELLED = "notifications/cancelled"
+#: Of these the last one counts, and of each resource.
+_STANDING = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+_PRIVATE_ARGUMENT = "private_mode"
+_AGAIN = "runebook-again"
+
+
+class Lost(NamedTuple):
+    """What a lost connection leaves to be done.
+
+    Attributes:
+        answers: Lines for the host: errors in place of answers.
+        again: Lines for the next server: requests that change nothing and were not answered.
+    """
+
+    answers: list[bytes]
+    again: list[bytes]
+
+
+class Conversation:
+    """One host's conversation, as lines pass in either direction; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self.private = False
+        self._handshake: bytes | None = None
+        self._handshake_id: Any = None
+        self._ready: bytes | None = None
+        self._standing: dict[str, bytes] = {}
+        self._open: dict[str, tuple[str, bytes]] = {}
+        self._wishes: dict[str, bool] = {}
+        self._asked: dict[str, Any] = {}
+        self._servers = 1
+
+    @property
+    def owes(self) -> bool:
+        """Whether the host waits for an answer."""
+        return bool(self._open)
+
+    def from_host(self, line: bytes) -> bytes | None:
+        """Note a line of the host's; what of it goes to the server, None for nothing."""
+        message = _read(line)
+        if message is None:
+            return line
+        method, number = message.get("method"), message.get("id")
+        if not isinstance(method, str):
+            return self._answer_to_server(message, line)
+        if number is None:
+            if method == _READY:
+                self._ready = line
+            elif method == _CANCELLED:
+                self._answered(_member(message, "params", "requestId"))
+            return line
+        if method == _HANDSHAKE:
+            self._handshake, self._handshake_id, self._ready = line, number, None
+        elif method in _STANDING:
+            self._standing[f"{method.partition('/')[0]} {_member(message, 'params', 'uri')}"] = line
+        elif method == "tools/call":
+            wish = _member(message, "params", "arguments", _PRIVATE_ARGUMENT)
+            if isinstance(wish, bool):
+                self._wishes[_key(number)] = wish
+        self._open[_key(number)] = (method, line)
+        return line
+
+    def from_server(self, line: bytes) -> bytes | None:
+        """Note a line of the server's; what of it goes to the host, None for nothing."""
+        message = _read(line)
+        if message is None:
+            return line
+        method, number = message.get("method"), message.get("id")
+        if isinstance(method, str):
+            return self._question_of_server(message, method, line)
+        if isinstance(number, str) and number.startswith(_AGAIN):
+            return None
+        if number == self._handshake_id and "error" in message:
+            self._handshake = self._handshake_id = None  # refused: this client speaks otherwise
+        wish = self._wishes.pop(_key(number), None)
+        if wish is not None and "error" not in message and not _member(message, "result", "isError"):
+            self.private = wish
+        self._answered(number)
+        return line
+
+    def lost(self) -> Lost:
+        """The connection is gone: what becomes of what was open."""
+        answers, again = [], []
+        for key, (method, line) in self._open.items():
+            if method == "tools/call":
+                error = {"code": _LOST, "message": _LOST_HINT}
+                answers.append(_written({"jsonrpc": "2.0", "id": json.loads(key), "error": error}))
+            elif method != _HANDSHAKE:
+                again.append(line)
+        self._open = {key: kept for key, kept in self._open.items() if kept[0] != "tools/call"}
+        self._wishes.clear()
+        for number in self._asked.values():
+            params = {"requestId": number, "reason": "the server that asked has ended"}
+            answers.append(_written({"jsonrpc": "2.0", "method": _CANCELLED, "params": params}))
+        self._asked.clear()
+        self._servers += 1
+        return Lost(answers, again)
+
+    def greeting(self) -> list[bytes]:
+        """What a new server has to be told before anything else; what it answers is for nobody, unless still owed."""
+        lines = []
+        if self._handshake is not None:
+            owed = _key(self._handshake_id) in self._open
+            lines.append(self._handshake if owed else _renumbered(self._handshake, 0))
+            if self._ready is not None:
+                lines.append(self._ready)
+        if self._ready is not None:
+            standing = [line for line in self._standing.values() if _key_of(line) not in self._open]
+            lines += [_renumbered(line, index) for index, line in enumerate(standing, start=1)]
+        return lines
+
+    def _answered(self, number: Any) -> None:
+        self._open.pop(_key(number), None)
+
+    def _question_of_server(self, message: dict[str, Any], method: str, line: bytes) -> bytes:
+        """Its requests get numbers that no other server's had."""
+        if self._servers == 1:
+            if "id" in message:
+                self._asked[_key(message["id"])] = message["id"]
+            return line
+        if "id" in message:
+            number = f"{self._servers}/{_key(message['id'])}"
+            self._asked[_key(message["id"])] = number
+            return _written({**message, "id": number})
+        known = self._asked.get(_key(_member(message, "params", "requestId")))
+        if method == _CANCELLED and known is not None:
+            return _written({**message, "params": {**message["params"], "requestId": known}})
+        return line
+
+    def _answer_to_server(self, message: dict[str, Any], line: bytes) -> bytes | None:
+        number = message.get("id")
+        asked = next((key for key, told in self._asked.items() if told == number), None)
+        if asked is None:
+            return line if self._servers == 1 else None
+        del self._asked[asked]
+        return line if self._servers == 1 else _written({**message, "id": json.loads(asked)})
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _written(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode()
+
+
+def _renumbered(line: bytes, index: int) -> bytes:
+    """A request said again, whose answer is for nobody."""
+    return _written({**json.loads(line), "id": f"{_AGAIN}-{index}"})
+
+
+def _key(number: Any) -> str:
+    return json.dumps(number)
+
+
+def _key_of(line: bytes) -> str:
+    return _key(json.loads(line).get("id"))
+
+
+def _member(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+#: By then a server must be there, or be starting, or this process becomes one.
+CONNECT_SECONDS = 10.0
+_STARTING_SECONDS = 10.0
+#: So often in a row a server may be lost before it said anything.
+_FUTILE_LIMIT = 3
+_POLL_SECONDS = 0.02
+_TAKEN_SECONDS = 0.3
+_LOOK_SECONDS = 0.1
+_ATTACH_LIMIT_BYTES = 65_536
+_LINE_LIMIT_BYTES = 256 * 1024 * 1024
+_LAST_LINES_SECONDS = 1.0
+
+
+class Bridge:
+    """One host's connection to whatever serves it.
+
+    Args:
+        host: The host's pipe.
+        place: Tells which store and settings are wanted, as they are now.
+        serve_here: Serves a pipe in this process, in the main thread, until its client has left; told whether that
+            has private mode on. Returns the exit status.
+    """
+
+    def __init__(self, host: LinePipe, place: Callable[[], Place], serve_here: Callable[[LinePipe, bool], int]) -> None:
+        self._host = host
+        self._place = place
+        self._serve_here = serve_here
+        self._conversation = Conversation()
+        self._changed = threading.Condition()
+        self._channel: Channel | None = None
+        self._wanted = False
+        self._input_ended = False
+        self._here: Channel | None = None
+        self._status: int | None = None
+        self._news = threading.Event()
+        self._private = False
+        self._futile = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._former: list[subprocess.Popen[bytes]] = []
+
+    def run(self) -> int:
+        """Serve the host until it leaves or a signal ends it; in the main thread, as the whole program.
+
+        Returns:
+            The exit status: 0 when the host left, 128 plus its number after a signal.
+        """
+        for number in signals():
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _leave)
+        threading.Thread(target=self._read_host, name="runebook-host", daemon=True).start()
+        speaking = threading.Thread(target=self._speak_to_host, name="runebook-server", daemon=True)
+        speaking.start()
+        while self._status is None and self._here is None:
+            self._news.wait(_LOOK_SECONDS if self._input_ended else 1.0)
+            self._news.clear()
+            if self._input_ended and self._host.reader_left():
+                self._end(0)
+        if self._here is not None and self._status is None:
+            self._status = self._serve_here(ChannelPipe(self._here), self._conversation.private)
+            speaking.join(_LAST_LINES_SECONDS)
+        if (channel := self._channel) is not None:
+            channel.close()
+        if self._private:
+            self._conversation.private = False
+            self._note_private()
+        return self._status or 0
+
+    def _end(self, status: int) -> None:
+        """Let the main thread return; the first status counts."""
+        if self._status is None:
+            self._status = status
+        self._news.set()
+
+    def _read_host(self) -> None:
+        """Pass on what the host sends, once there is somebody to take it."""
+        for line in self._host.lines():
+            self._pass_on(line)
+        with self._changed:
+            self._input_ended = True
+            channel, idle = self._channel, not self._conversation.owes
+        if channel is not None:
+            channel.finish_sending()
+        elif idle:
+            self._end(0)
+        self._news.set()
+
+    def _pass_on(self, line: WireLine) -> None:
+        with self._changed:
+            while (channel := self._channel) is None or channel.said_all():
+                self._wanted = True
+                self._changed.notify_all()
+                self._changed.wait(_LOOK_SECONDS)
+            told = pack(line) if isinstance(line, Oversized) else self._conversation.from_host(line)
+        if told:
+            with suppress(ChannelBroken):  # who reads its answers notices, too
+                channel.send(told)
+
+    def _speak_to_host(self) -> None:
+        """Pass on what servers say, one after another."""
+        again: list[bytes] = []
+        while self._status is None:
+            if (channel := self._reach(time.monotonic() + CONNECT_SECONDS)) is None:
+                return
+            self._futile += 1
+            politely = self._converse(channel, again)
+            with self._changed:
+                self._channel = None
+                self._wanted = False
+                lost = self._conversation.lost()
+            channel.close()
+            again = lost.again
+            if not all(self._tell_host(line) for line in lost.answers) or (self._input_ended and not again):
+                self._end(0)
+            if self._here is not None:  # what was served here has ended, and this process with it
+                return
+            with self._changed:
+                while politely and not (self._wanted or self._input_ended or again):
+                    self._changed.wait(_LOOK_SECONDS * 10)
+
+    def _converse(self, channel: Channel, again: list[bytes]) -> bool:
+        """Go on with the conversation until the server is gone; whether it took its leave."""
+        try:
+            for line in self._conversation.greeting():
+                channel.send(line)
+                if not self._answered(channel, line):
+                    return False
+            for line in again:
+                channel.send(line)
+            with self._changed:
+                self._channel = channel
+                self._changed.notify_all()
+                input_ended = self._input_ended
+            if input_ended:
+                channel.finish_sending()
+            while (frame := channel.receive(_LINE_LIMIT_BYTES)) is not None:
+                if frame == GOODBYE:
+                    return True
+                if not self._hear(frame):
+                    self._end(0)
+                    return False
+        except ChannelBroken:
+            pass
+        return False
+
+    def _answered(self, channel: Channel, line: bytes) -> bool:
+        """Whether a repeated request was answered; a notification needs none."""
+        number = json.loads(line).get("id")
+        while number is not None:
+            frame = channel.receive(_LINE_LIMIT_BYTES)
+            if frame is None or frame == GOODBYE:
+                return False
+            answer = json.loads(frame)
+            self._hear(frame)
+            if answer.get("id") == number and "method" not in answer:
+                break
+        return True
+
+    def _hear(self, frame: bytes) -> bool:
+        """Pass on a line of the server's; whether the host could be told."""
+        with self._changed:
+            line = self._conversation.from_server(frame)
+        self._futile = 0
+        if self._conversation.private != self._private:
+            self._note_private()
+        return line is None or self._tell_host(line)
+
+    def _note_private(self) -> None:
+        """Note for the host's hooks whether things are kept; a server's own note ends with that server."""
+        from server.hooks import private_times
+
+        self._private = self._conversation.private
+        private_times.note(self._place().state, _working_directory(), id(self), private=self._private)
+
+    def _tell_host(self, line: bytes) -> bool:
+        return self._host.write(line if line.endswith(b"\n") else line + b"\n")
+
+    def _reach(self, deadline: float) -> Channel | None:
+        """A server that has taken this host on; this process itself, where none does in time; None at the end."""
+        self._former = [child for child in self._former if child.poll() is None]
+        latest = deadline + _STARTING_SECONDS
+        while self._status is None and self._futile < _FUTILE_LIMIT:
+            if time.monotonic() >= (deadline if self._child is None or self._child.poll() is not None else latest):
+                break
+            place = self._place()
+            for server in shared_servers(place):
+                with suppress(ChannelBroken):
+                    channel = server.connect(time.monotonic() + HANDSHAKE_SECONDS)
+                    if self._attach(channel, place):
+                        if self._child is not None:  # how it ends says nothing about the next one
+                            self._former.append(self._child)
+                            self._child = None
+                        return channel
+            if not self._start(place):
+                break
+        if self._status is not None:
+            return None
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "no shared server could be had; this host is served by a process of its own (why: %s)",
+            self._place().state / LOG_NAME,
+        )
+        ours, theirs = socket.socketpair()
+        self._here = Channel(theirs)
+        self._news.set()
+        return Channel(ours)
+
+    def _attach(self, channel: Channel, place: Place) -> bool:
+        """Whether the server behind ``channel`` takes this host on."""
+        request = {
+            "verb": "attach",
+            "settings": place.settings,
+            "cwd": _working_directory(),
+            "private": self._conversation.private,
+        }
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        try:
+            channel.send(json.dumps(request).encode(), deadline)
+            answer = channel.receive(_ATTACH_LIMIT_BYTES, deadline)
+            if answer is not None and json.loads(answer).get("ok") is True:
+                channel.wait_for_ever()
+                return True
+        except (ChannelBroken, ValueError):
+            pass
+        channel.close()
+        return False
+
+    def _start(self, place: Place) -> bool:
+        """Have a server started unless one is being started; whether there may be one soon."""
+        status = None if self._child is None else self._child.poll()
+        if self._child is not None and status is None:
+            time.sleep(_POLL_SECONDS)
+            return True
+        if status:  # it said why in its log; what is served here says it again
+            self._child = None
+            return False
+        if status == 0:  # another one was there first, or is just ending
+            time.sleep(_TAKEN_SECONDS)
+        try:
+            self._child = start(place)
+        except OSError:
+            return False
+        return True
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End at once: nothing here would be lost, and the server notices."""
+    os._exit(128 + number)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - as text
+    except OSError:  # it was removed
+        return ""

@@ -1,0 +1,231 @@
+"""The store as the server holds it: opened once a process, when first needed, off the start-up path.
+
+A stdio server answers ``initialize`` before anything heavy is imported; opening begins right after. One store serves
+one client, or several with a session of their own each (``server.local``). Over SSE a lifespan runs for every
+connection, so the store is counted, not owned, by each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_core.core.caller import Access
+    from memory_core.core.memory.results import CommitReceipt
+    from memory_core.core.store.token_rows import TokenRow
+    from memory_core.runebook import Runebook
+    from server.protocol.client_state import PrivateMode, Workspace
+    from server.protocol.sampling import Sampling
+
+
+_WARM_DELAY_SECONDS = 0.05
+
+
+class ServedStore:
+    """Opens the store on first use and closes it with the last user; safe from any thread.
+
+    Args:
+        opener: Opens the store; called at most once at a time.
+        on_open: Told, in a thread of its own, when the store was opened; what it returns is called before the store
+            is closed.
+    """
+
+    def __init__(
+        self, opener: Callable[[], Runebook], on_open: Callable[[ServedStore], Callable[[], None]] | None = None
+    ) -> None:
+        self._opener = opener
+        self._on_open = on_open
+        self._lock = threading.Lock()
+        self._memory: Runebook | None = None
+        self._views: dict[tuple[str | None, str | None, Access | None], Runebook] = {}
+        self._users = 0
+        self._warming: threading.Timer | None = None
+        self._beside: Callable[[], None] | None = None
+        self.sessions: set[MemorySession] = set()
+
+    def memory(self, *, private: bool = False) -> Runebook:
+        """The open store, as the caller may see it: the spaces and rights of a token, or all that the settings give.
+
+        Args:
+            private: Whether nothing may be left behind.
+
+        Raises:
+            RunebookError: If it cannot be opened; the next call tries again.
+        """
+        from server.http.authentication import identity
+
+        bearer = identity()
+        with self._lock:
+            memory = self._opened()
+            return memory if bearer is None and not private else self._view(memory, bearer, private)
+
+    def _view(self, memory: Runebook, bearer: TokenRow | None, private: bool) -> Runebook:
+        """What a token opens, or what private mode leaves; the caller holds the lock."""
+        from memory_core.core.caller import Access
+
+        access = Access.PRIVATE if private else None
+        if bearer is not None and bearer.read_only:
+            access = Access.READ_ONLY
+        user_space = None if bearer is None else bearer.user_space
+        agent_space = None if bearer is None else bearer.agent_space
+        key = (user_space, agent_space, access)
+        if key not in self._views:
+            self._views[key] = memory.view(*key)
+        return self._views[key]
+
+    def _opened(self) -> Runebook:
+        """The open store; the caller holds the lock."""
+        if self._memory is None:
+            self._memory = self._opener()
+            self._memory.opened.watch()
+            self._memory.tend()
+            _follow_notes(self._memory)
+            if self._on_open is not None and self._users > 0:
+                threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()
+        return self._memory
+
+    def _stand_beside(self) -> None:
+        """Begin what runs beside the open store, unless that is closed again."""
+        if self._on_open is None:
+            return
+        close = self._on_open(self)
+        with self._lock:
+            if self._users > 0 and self._beside is None:
+                self._beside, close = close, _nothing
+        close()
+
+    def warm(self) -> None:
+        """Open the store and load the model soon, in the background."""
+        with self._lock:
+            if self._warming is not None or self._memory is not None:
+                return
+            self._warming = threading.Timer(_WARM_DELAY_SECONDS, self._open_and_warm)
+            self._warming.daemon = True
+            self._warming.start()
+
+    def acquire(self) -> None:
+        """Count one more user."""
+        with self._lock:
+            self._users += 1
+
+    def release(self) -> None:
+        """Count one user less; the last one closes the store."""
+        with self._lock:
+            self._users -= 1
+            if self._users > 0:
+                return
+            memory, self._memory = self._memory, None
+            self._views.clear()
+            warming, self._warming = self._warming, None
+            beside, self._beside = self._beside, None
+        if beside is not None:
+            beside()
+        if warming is not None:
+            warming.cancel()
+        if memory is not None:
+            memory.close()
+
+    def _open_and_warm(self) -> None:
+        import logging
+
+        from memory_core.core.errors import RunebookError
+
+        try:
+            with self._lock:
+                if self._users == 0:  # the client left meanwhile: nobody would close the store
+                    return
+                self._opened().warm()
+        except RunebookError as error:
+            logging.getLogger(__name__).error("the store could not be opened: %s", error)
+
+
+def _nothing() -> None:
+    """There was nothing to close."""
+
+
+def _follow_notes(memory: Runebook) -> None:
+    """Store what hosts' hooks could not, in the background."""
+    from server.hooks import pending
+
+    if pending.waiting(memory.store.files.state):
+        from server.hooks.answers import begin_taking_in
+
+        begin_taking_in(memory)
+
+
+class MemorySession:
+    """What belongs to one client of a store, or to all that share one server.
+
+    Args:
+        store: The store, shared with other sessions; or what opens it.
+        folder: The working directory of a server that has one client; None where there may be several.
+    """
+
+    def __init__(self, store: ServedStore | Callable[[], Runebook], folder: Path | None = None) -> None:
+        self.store = store if isinstance(store, ServedStore) else ServedStore(store)
+        self.folder = folder
+        self._users = 0
+
+    @cached_property
+    def sampling(self) -> Sampling[CommitReceipt]:
+        """The loops that clients' own models answer."""
+        from server.protocol.sampling import Sampling
+
+        return Sampling()
+
+    @cached_property
+    def private_mode(self) -> PrivateMode:
+        """Which clients want nothing kept."""
+        from server.protocol.client_state import PrivateMode
+
+        return PrivateMode(one_client=self.folder is not None)
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """Where the clients work."""
+        from server.protocol.client_state import Workspace
+
+        return Workspace(self.folder)
+
+    def memory(self) -> Runebook:
+        """``ServedStore.memory`` as the caller wishes it.
+
+        Raises:
+            RunebookError: If it cannot be opened; the next call tries again.
+        """
+        from server.protocol.client_state import wished
+
+        return self.store.memory(private=wished())
+
+    def tell_hooks(self, *, private: bool) -> None:
+        """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""
+        if self.folder is not None:
+            from server.hooks import private_times
+
+            private_times.note(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
+
+    def warm(self) -> None:
+        """``ServedStore.warm``."""
+        self.store.warm()
+
+    def acquire(self) -> None:
+        """Count one more user."""
+        self._users += 1
+        self.store.sessions.add(self)
+        self.store.acquire()
+
+    def release(self) -> None:
+        """Count one user less."""
+        self._users -= 1
+        if self._users == 0:
+            self.store.sessions.discard(self)
+            if "private_mode" in self.__dict__ and self.private_mode.of_the_one_client:
+                self.tell_hooks(private=False)
+            if "sampling" in self.__dict__:
+                self.sampling.close()
+        self.store.release()

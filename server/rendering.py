@@ -1,0 +1,359 @@
+"""What a person reads of a store's use: the trail, hot memories, metrics, and what is nearly said twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp.types import CallToolResult, TextContent
+
+from memory_core.core.memory.results import (
+    CommitReceipt,
+    ContextPack,
+    FindResult,
+    Hit,
+    Listings,
+    OperationResult,
+    ReadResult,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from memory_core.core.store.usage import Recall
+    from memory_core.features.metrics import Metrics
+    from memory_core.features.recall_trail import HotMemory, SimilarMemories
+
+
+RESULT_LIMIT_CHARS = 40_000
+#: A read's content is capped at this: it travels twice, as text and as structured content.
+CONTENT_LIMIT_CHARS = 17_000
+_NOTE_CHARS = 400
+_FAILURE_LIMIT_CHARS = 4_000
+_BRIEF_ELSEWHERE = (
+    "The brief of this conversation is too long for a receipt: take it with the prompt extract_memories and this "
+    "session_id, or lower extraction.brief_tokens."
+)
+_REASON_LIMIT_CHARS = 1_000
+_LEFT_OUT_SHOWN = 10
+_ALSO_SHOWN = 5
+_RIVALS_SHOWN = 3
+_LINKS_SHOWN = 20
+_LEAST_BUDGET_TOKENS = 200
+
+T = TypeVar("T")
+
+
+def failure(message: str) -> CallToolResult:
+    """An error result; hosts show its text. What a caller sent is not echoed back at any length."""
+    text = _clipped(message, _FAILURE_LIMIT_CHARS)
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def result(text: str, facts: dict[str, Any], *more: str, is_error: bool = False) -> CallToolResult:
+    """A result with the same facts in both forms; ``more`` are texts that stand apart from the first."""
+    content = [TextContent(type="text", text=each) for each in (text, *filter(None, more))]
+    return CallToolResult(content=content, structured_content=facts, is_error=is_error)
+
+
+def receipt_text(receipt: CommitReceipt) -> str:
+    """A receipt, a line for each operation."""
+    head = f"{receipt.status}" + (f" ({receipt.commit_id})" if receipt.commit_id else "")
+    if receipt.status is Status.DRY_RUN:
+        head += ": nothing was changed; this is what would be"
+    lines = [head]
+    for item in receipt.results:
+        line = f"- {item.action}: {item.uri or item.op}"
+        if item.reason:
+            line += f". {item.reason.rstrip('.')}."
+        if item.hint:
+            line += f" Next: {item.hint}"
+        if item.note:
+            line += f" ({item.note})"
+        lines.append(_inside(line))
+    if receipt.usage:
+        lines.append("counts: " + ", ".join(f"{name} {count}" for name, count in receipt.usage.items()))
+    if receipt.similar:
+        near = ", ".join(f"{item.uri} ({item.score:.2f})" for item in receipt.similar)
+        lines.append(f"similar, kept apart: {near}")
+    lines += [_inside(f"note: {note}") for note in receipt.notes]
+    if receipt.working_memory:
+        lines.append(working_memory_text(receipt.working_memory))
+    if receipt.brief:
+        lines += ["", receipt.brief]
+    return "\n".join(lines)
+
+
+def _inside(line: str) -> str:
+    """A line of a receipt; what it quotes may have several, and none of them begins as a line of ours does."""
+    return "\n    ".join(line.splitlines())
+
+
+def working_memory_text(facts: Mapping[str, Any]) -> str:
+    """What must stay in a compressed context."""
+    lines = ["keep in the compressed context:"]
+    lines += [_inside(f"  open: {task}") for task in facts.get("open_tasks", ())]
+    if facts.get("summary"):
+        lines.append(_inside(f"  summary: {facts['summary']}"))
+    return "\n".join(lines)
+
+
+def receipt_result(receipt: CommitReceipt) -> CallToolResult:
+    """A receipt; an error only when nothing at all was stored."""
+    brief = receipt.brief
+    if brief is not None and len(brief) > CONTENT_LIMIT_CHARS + _NOTE_CHARS:
+        brief = _BRIEF_ELSEWHERE
+    receipt = replace(
+        receipt,
+        brief=brief,
+        results=tuple(_short(item) for item in receipt.results),
+        notes=tuple(_clipped(note, _REASON_LIMIT_CHARS) for note in receipt.notes),
+    )
+    tally = ", ".join(f"{count} {action}" for action, count in Counter(item.action for item in receipt.results).items())
+    return _fitted(
+        receipt,
+        len(receipt.results),
+        _troubled_first,
+        receipt_text,
+        CommitReceipt.as_dict,
+        f"results of {len(receipt.results)} ({tally}), refused ones are shown first; the commit itself is whole",
+        is_error=receipt.status is Status.REJECTED,
+    )
+
+
+def _troubled_first(receipt: CommitReceipt, count: int) -> CommitReceipt:
+    """The first ``count`` results, with those that say why before those that went well."""
+    ordered = sorted(receipt.results, key=lambda item: item.reason is None)
+    return replace(receipt, results=tuple(ordered[:count]))
+
+
+def _short(item: OperationResult) -> OperationResult:
+    """The result without the bulk of what the caller sent, which a reason may quote."""
+    texts = {name: getattr(item, name) for name in ("uri", "reason", "hint", "note")}
+    clipped: dict[str, Any] = {
+        name: _clipped(text, _REASON_LIMIT_CHARS) for name, text in texts.items() if text is not None
+    }
+    return replace(item, **clipped)
+
+
+def find_text(found: FindResult) -> str:
+    """Hits, best first, each with its address, score and reasons."""
+    lines = [f"{found.total} found" + (":" if found.total else ".")]
+    for rank, hit in enumerate(found.hits, 1):
+        why = ", ".join(f"{name} {value:.2f}" for name, value in hit.why.items())
+        lines.append(f"{rank}. {hit.abstract}\n   {hit.uri} [{_kind(hit)}, score {hit.score:.2f}: {why}]")
+        if hit.confidence < 1.0:
+            lines.append(f"   confidence {hit.confidence:.2f}")
+        for rival in hit.rivals[:_RIVALS_SHOWN]:
+            lines.append(f"   {rival.verb} {rival.uri} (strength {rival.strength:.2f}): {rival.abstract}")
+        if hit.also:
+            shown = ", ".join(hit.also[:_ALSO_SHOWN])
+            lines.append(f"   the same {len(hit.also)} more times: {shown}{', …' if hit.also[_ALSO_SHOWN:] else ''}")
+    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
+
+
+def find_result(found: FindResult) -> CallToolResult:
+    """Hits, as many of the best as fit."""
+
+    def best(whole: FindResult, count: int) -> FindResult:
+        kept = {id(hit) for hit in whole.hits[:count]}
+        groups: dict[str, Any] = {
+            name: tuple(hit for hit in getattr(whole, name) if id(hit) in kept)
+            for name in ("memories", "resources", "skills")
+        }
+        return replace(whole, **groups)
+
+    return _fitted(
+        found, found.total, best, find_text, FindResult.as_dict, "hits; ask again with a smaller limit or a filter"
+    )
+
+
+def listings_text(listings: Listings) -> str:
+    """Entries, one a line."""
+    if not listings.entries:
+        return "Nothing here yet."
+    lines = [f"{entry.uri}" + (f"  {entry.abstract}" if entry.abstract else "") for entry in listings.entries]
+    if listings.left_out:
+        lines.append(f"… and {listings.left_out} more; list a directory below, raise node_limit, or use find")
+    return "\n".join(lines)
+
+
+def listing_result(listings: Listings) -> CallToolResult:
+    """Entries, as many of the first as fit."""
+    return _fitted(
+        listings,
+        len(listings.entries),
+        lambda whole, count: Listings(whole.entries[:count], whole.left_out + len(whole.entries) - count),
+        listings_text,
+        Listings.as_dict,
+        'entries that did not fit; list a directory below, use output="original", or find with target_uri',
+    )
+
+
+def links_text(page: ReadResult) -> str:
+    """The memories that a memory relates to, one a line; empty for none."""
+    lines: list[str] = []
+    for link in page.links[:_LINKS_SHOWN]:
+        state = "" if link.state == "in use" else f", {link.state}"
+        what = f": {link.abstract}" if link.abstract else ""
+        lines.append(f"- {link.relation.replace('_', ' ')} {link.uri} (strength {link.strength:.2f}{state}){what}")
+    more = [f"- and {len(page.links) - _LINKS_SHOWN} more"] if len(page.links) > _LINKS_SHOWN else []
+    return "\n".join(["This memory", *lines, *more]) if lines else ""
+
+
+def read_text(page: ReadResult) -> str:
+    """The lines themselves, and where to go on."""
+    if page.next_offset is None:
+        return page.content
+    last = page.next_offset
+    if last == page.first_line:
+        return f"[no lines asked for, of {page.total_lines}; go on with offset {last}]"
+    return f"{page.content}\n[lines {page.first_line}–{last - 1} of {page.total_lines}; go on with offset {last}]"
+
+
+def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
+    """Lines of a file, as many as fit.
+
+    Args:
+        read: Reads with a limit in characters; asked again with a smaller one where escaping makes the
+            structured form longer than the text.
+    """
+    limit_chars = CONTENT_LIMIT_CHARS
+    while True:
+        page = read(limit_chars)
+        text, facts = read_text(page), page.as_dict()
+        links = links_text(page)
+        size = _size(text + links, facts)
+        if size < RESULT_LIMIT_CHARS or limit_chars < _NOTE_CHARS:
+            return result(text, facts, links)
+        limit_chars = int(limit_chars * 0.95 * RESULT_LIMIT_CHARS / size)
+
+
+def smaller_budget(pack: ContextPack, budget_tokens: int) -> int | None:
+    """The budget to pack for again, because no result can hold this pack; None where one can."""
+    size = _size(*_pack_forms(pack)) + 2 * _NOTE_CHARS  # a note may follow
+    if size < RESULT_LIMIT_CHARS or budget_tokens <= _LEAST_BUDGET_TOKENS:
+        return None
+    return max(_LEAST_BUDGET_TOKENS, int(budget_tokens * 0.95 * RESULT_LIMIT_CHARS / size))
+
+
+def retrieve_result(pack: ContextPack) -> CallToolResult:
+    """A context pack; the text is whole, the structured form names what is in each part."""
+    return result(*_pack_forms(pack))
+
+
+def _pack_forms(pack: ContextPack) -> tuple[str, dict[str, Any]]:
+    """Text and structured form; of a large pack nothing is said twice in the latter."""
+    text, facts = _pack_text(pack), pack.as_dict()
+    facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
+    facts["left_out_count"] = len(pack.left_out)
+    if _size(text, facts) + 2 * _NOTE_CHARS >= RESULT_LIMIT_CHARS:
+        for part in facts["parts"]:  # whole in ``text`` all the same
+            del part["text"]
+        if "messages" in facts:
+            del facts["text"]
+    return text, facts
+
+
+def _pack_text(pack: ContextPack) -> str:
+    lines = [pack.text] if pack.text else ["Nothing to recall here."]
+    if pack.left_out:
+        shown = ", ".join(pack.left_out[:_LEFT_OUT_SHOWN])
+        lines.append(f"[left out for the budget: {len(pack.left_out)}: {shown}]")
+    return "\n".join([*lines, *(f"note: {note}" for note in pack.notes)])
+
+
+def _kind(hit: Hit) -> str:
+    return hit.memory_type or hit.context_type
+
+
+def _fitted(
+    whole: T,
+    count: int,
+    first: Callable[[T, int], T],
+    text: Callable[[T], str],
+    facts: Callable[[T], dict[str, Any]],
+    what: str,
+    *,
+    is_error: bool = False,
+) -> CallToolResult:
+    """The result with as many leading entries as stay under the limit."""
+    kept = count
+    while True:
+        part = whole if kept == count else first(whole, kept)
+        shown, members = text(part), facts(part)
+        limit = RESULT_LIMIT_CHARS if kept == count else RESULT_LIMIT_CHARS - 2 * _NOTE_CHARS
+        size = _size(shown, members)
+        if size < limit or kept == 0:
+            break
+        kept = min(kept - 1, int(kept * limit / size))
+    if kept < count:
+        cut = f"left out {count - kept} {what}"
+        shown = f"{shown}\nnote: {cut}"
+        members = {**members, "notes": [*members.get("notes", []), cut]}
+    return result(shown, members, is_error=is_error)
+
+
+def _size(text: str, facts: dict[str, Any]) -> int:
+    """Characters of both forms together."""
+    return len(text) + len(json.dumps(facts, ensure_ascii=False))
+
+
+def _clipped(text: str, limit: int) -> str:
+    """The text; of a longer one its beginning and end, where the next step stands."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    return f"{text[: limit - tail]} […{len(text) - limit} characters left out…] {text[-tail:]}"
+
+
+def similar_text(found: SimilarMemories) -> str:
+    """A line for each memory, nearest first."""
+    lines = [f"{item.score:.2f}  {item.uri}" for item in found.similar]
+    lines = lines or [f"Nothing stored is that similar (threshold {found.threshold:g})."]
+    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
+
+
+def trail_text(rows: Sequence[Recall]) -> str:
+    """Each retrieval with its hits below it."""
+    lines: list[str] = []
+    for row in rows:
+        took = f"{row.milliseconds:.1f} ms"
+        words = " ".join(row.query.split())
+        parts = [f"{row.at:%Y-%m-%d %H:%M:%S}", row.kind, took, "cached" if row.cached else "", row.project, words]
+        lines.append("  ".join(part for part in parts if part))
+        lines += [f"    {score:.2f}  {uri}" for uri, score in row.hits]
+    return "\n".join(lines) or "Nothing was retrieved yet."
+
+
+def hot_text(memories: Sequence[HotMemory]) -> str:
+    """A line for each memory, most used first, with its accesses."""
+    lines = [f"{found.access_count:>6}  {found.uri}  {found.abstract}".rstrip() for found in memories]
+    return "\n".join(lines) or "No memory was used yet."
+
+
+def metrics_text(metrics: Metrics) -> str:
+    """A line for each figure."""
+    lines: list[str] = []
+    for name, value in metrics.as_dict().items():
+        if isinstance(value, list):
+            lines += [f"{name}:" if value else f"{name}: -", *(f"    {_call_line(call)}" for call in value)]
+        elif isinstance(value, dict):
+            lines += [f"{name}:", *(f"    {part or '(none)'}: {_figure(figure)}" for part, figure in value.items())]
+        else:
+            lines.append(f"{name}: {_figure(value)}")
+    return "\n".join(lines)
+
+
+def _call_line(call: Mapping[str, Any]) -> str:
+    failures = f", {call['failures']:,} failed" if call["failures"] else ""
+    cached = f" ({call['cached_tokens']:,} cached)" if call["cached_tokens"] else ""
+    model = f" ({call['model']})" if call["model"] else ""
+    tokens = f"{call['prompt_tokens']:,} tokens read{cached}, {call['completion_tokens']:,} written"
+    return f"{call['purpose']}{model}: {call['calls']:,} calls{failures}, {tokens}"
+
+
+def _figure(value: float | str | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:,}"

@@ -1,0 +1,247 @@
+"""Commits from outside: what is refused leaves every file as it was, what is acknowledged is told truthfully."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig, LimitsConfig
+from memory_core.core.errors import InvalidInput, TooLarge
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.runebook import Runebook, open_memory
+
+USER = "viking://user/default/memories"
+LOG = "viking://session/default/s1/messages.jsonl"
+TALK = [
+    {"role": "user", "content": "Caroline went to the support group.", "time": "2023-05-08T13:56:00+00:00"},
+    {"role": "assistant", "content": "她去了互助小组。", "time": "2023-05-08T13:57:00+00:00"},
+]
+
+
+def config(home: Path, **settings: Any) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(config(tmp_path)) as opened:
+        yield opened
+
+
+def only(receipt: CommitReceipt) -> OperationResult:
+    (result,) = receipt.results
+    return result
+
+
+def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
+    return dict(parse(memory.read(uri).content).trailer or {})
+
+
+def files(home: Path) -> dict[str, bytes]:
+    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
+    return {str(path.relative_to(home)): path.read_bytes() for path in found}
+
+
+def refused(memory: Runebook, **arguments: Any) -> str:
+    """Why nothing was stored, whether that came as an error or as a receipt."""
+    try:
+        receipt = memory.commit(**arguments)
+    except InvalidInput as error:
+        return error.hint and error.message
+    assert receipt.status is Status.REJECTED
+    assert only(receipt).hint
+    return only(receipt).reason or ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"memory_content": ""},
+        {"memory_content": " \n\t　"},
+        {"memory_content": "a\x00b"},
+        {"memory_content": "half \ud800 pair"},
+        {"memory_content": "x", "category": "\udfff"},
+        {"memory_content": "x", "category": "a\x00"},
+        {"memory_content": "x", "fields": {"\ud800": "y"}},
+        {"memory_content": "字" * 90_000},
+        {"memory_content": "x", "priority": "urgent"},
+        {"memory_content": "x", "priority": 1.5},
+        {"memory_content": "x", "priority": float("nan")},
+        {"memory_content": "x", "memory_type": "tools"},
+        {"memory_content": "x", "request_id": "\ud800"},
+        {"memory_content": "x", "request_id": ""},
+        {"memory_content": "x", "operations": {}},
+        {"fields": {}},
+        {"fields": {"title": ["a"], "content": "x"}},
+        {"operations": {}},
+        {"operations": {"write_operations": None}},
+        {"operations": {"update_operations": [{}]}},
+        {"operations": "write"},
+        {"messages": []},
+        {"messages": [{"role": "user", "content": "a\x00b"}]},
+        {"messages": [{"role": "user", "content": "\ud83d"}]},
+        {"messages": [{"role": "user", "content": "hi"}], "session_id": "../s1"},
+        {"messages": [{"role": "user", "content": "hi"}], "session_id": "a/b"},
+        {"messages": [{"role": "user", "content": "hi"}], "session_id": ".state"},
+        {"messages": [{"role": "user", "content": "hi"}], "session_id": " "},
+        {"messages": [{"role": "user", "content": "hi"}], "session_id": "\ud800"},
+        {},
+    ],
+)
+def test_what_cannot_be_a_memory_is_refused_and_no_file_changes(
+    memory: Runebook, tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    memory.commit("already here", request_id="first")
+    before = files(tmp_path)
+    assert refused(memory, **arguments)
+    assert files(tmp_path) == before
+    assert memory.commit("still works").status is Status.COMMITTED
+
+
+def test_a_commit_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
+    limits = LimitsConfig(content_bytes=2_048, commit_bytes=8_192)
+    with open_memory(config(tmp_path, limits=limits)) as memory:
+        note = {"memory_data": {"memory_type": "notes", "fields": {"content": "字" * 500}}}
+        with pytest.raises(TooLarge):
+            memory.commit(operations={"write_operations": [note] * 8})
+        with pytest.raises(TooLarge):
+            memory.commit(messages=[{"role": "user", "content": "x" * 9_000}])
+        assert files(tmp_path) == {}
+
+
+def test_a_patch_that_would_outgrow_the_limit_leaves_the_memory_as_it_was(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path, limits=LimitsConfig(content_bytes=2_048))) as memory:
+        uri = only(memory.commit("短", memory_type="facts", fields={"topic": "T"})).uri
+        before = files(tmp_path)
+        edit = {"uri": uri, "patches": {"content": "x" * 3_000}}
+        assert "bytes" in refused(memory, operations={"edit_operations": [edit]})
+        assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("priority", "salience"), [(None, 0.5), ("low", 0.3), (" High ", 0.8), ("critical", 1.0), ("0.25", 0.25), (0, 0.0)]
+)
+def test_priority_becomes_salience(memory: Runebook, priority: str | float | None, salience: float) -> None:
+    assert trailer(memory, only(memory.commit("x", priority=priority)).uri)["salience"] == salience
+
+
+@pytest.mark.parametrize(
+    ("category", "memory_type"),
+    [("preference", "preferences"), ("fact", "facts"), ("procedural", "patterns"), ("偏好", "preferences")],
+)
+def test_a_category_of_another_vocabulary_chooses_the_type_and_is_kept(
+    memory: Runebook, category: str, memory_type: str
+) -> None:
+    uri = only(memory.commit("likes tea", category=category)).uri
+    assert (trailer(memory, uri)["memory_type"], trailer(memory, uri)["category"]) == (memory_type, category)
+
+
+def test_content_alone_is_a_note_that_says_who_gave_it_and_when(memory: Runebook) -> None:
+    now = datetime(2026, 3, 17, 8, 30, tzinfo=UTC)
+    uri = only(memory.commit("会议改到周五。The meeting moved.", now=now)).uri
+    assert uri == f"{USER}/notes/会议改到周五.md"
+    stored = trailer(memory, uri)
+    assert (stored["memory_type"], stored["source"]) == ("notes", {"kind": "user_explicit"})
+    assert stored["created_at"] == stored["updated_at"] == "2026-03-17T08:30:00+00:00"
+    assert (stored["version"], stored["confidence"]) == (1, 1.0)
+
+
+def test_a_dry_run_plans_and_stores_nothing(memory: Runebook, tmp_path: Path) -> None:
+    receipt = memory.commit("x", dry_run=True)
+    assert (receipt.status, only(receipt).action) == (Status.DRY_RUN, Action.CREATED)
+    talk = memory.commit(messages=TALK, session_id="s1", dry_run=True)
+    assert (talk.status, talk.usage) == (Status.DRY_RUN, {"messages": 2, "messages_new": 2})
+    assert files(tmp_path) == {}
+    assert memory.find("Caroline").total == 0
+
+
+def test_a_retried_request_adds_its_sums_once(memory: Runebook) -> None:
+    fields = {"tool_name": "web_search", "total_calls": 1}
+    first = memory.commit(memory_type="tools", fields=fields, request_id="r1")
+    again = memory.commit(memory_type="tools", fields=fields, request_id="r1")
+    assert again.commit_id == first.commit_id
+    assert trailer(memory, only(first).uri)["total_calls"] == 1
+
+
+def test_a_retried_request_gets_the_first_receipt_whole(memory: Runebook) -> None:
+    first = memory.commit(messages=TALK, session_id="s1", request_id="r1")
+    again = memory.commit(messages=TALK, session_id="s1", request_id="r1")
+    assert first.usage == again.usage == {"messages": 2, "messages_new": 2}
+    operation = {"memory_data": {"memory_type": "notes", "fields": {"content": "x"}}, "why": "?"}
+    noted = memory.commit(operations={"write_operations": [operation]}, request_id="r2")
+    assert noted.notes
+    assert set(noted.notes) <= set(memory.commit(operations={"write_operations": [operation]}, request_id="r2").notes)
+
+
+def test_a_list_left_null_by_a_model_is_an_empty_list(memory: Runebook) -> None:
+    write = {"memory_data": {"memory_type": "notes", "fields": {"content": "x"}}}
+    receipt = memory.commit(operations={"write_operations": write, "edit_operations": None, "delete_operations": []})
+    assert receipt.status is Status.COMMITTED
+    assert len(receipt.results) == 1
+
+
+def test_a_malformed_item_with_a_broken_key_is_reported_and_the_rest_is_stored(memory: Runebook) -> None:
+    good = {"memory_data": {"memory_type": "notes", "fields": {"content": "好"}}}
+    bad = {"memory_data": {"memory_type": "notes", "fields": {"\ud800": ["x"]}}}
+    receipt = memory.commit(operations={"write_operations": [bad, good]})
+    assert receipt.status is Status.PARTIAL
+    json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
+
+
+def test_one_malformed_message_refuses_the_conversation_before_anything_is_stored(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    assert refused(memory, messages=[*TALK, {"role": "user"}], session_id="s1")
+    assert files(tmp_path) == {}
+
+
+def test_two_different_texts_for_one_memory_are_refused_and_neither_is_lost_silently(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    assert "different things" in refused(memory, memory_content="the one", fields={"content": "the other"})
+    assert files(tmp_path) == {}
+    assert memory.commit("同一句话", fields={"content": "同一句话"}).status is Status.COMMITTED
+
+
+def test_an_explicit_memory_remembers_its_session_and_a_bad_session_is_refused(memory: Runebook) -> None:
+    receipt = memory.commit("Learnt in this session.", session_id="s1")
+    assert trailer(memory, only(receipt).uri)["source"] == {"kind": "user_explicit", "session_id": "s1"}
+    assert refused(memory, memory_content="x", session_id="../..")
+
+
+def test_a_label_that_is_a_text_is_refused(memory: Runebook, tmp_path: Path) -> None:
+    assert "category" in refused(memory, memory_content="x", category="标签" * 200)
+    assert files(tmp_path) == {}
+
+
+def test_operations_sent_as_json_text_are_read(memory: Runebook) -> None:
+    data = {"memory_type": "facts", "fields": {"topic": "Office", "content": "It moved to Lyon."}}
+    receipt = memory.commit(operations={"write_operations": json.dumps([{"memory_data": data}])})
+    assert only(receipt).action is Action.CREATED
+    broken = memory.commit(operations={"write_operations": "[not json"})
+    assert only(broken).action is Action.REJECTED
+
+
+def test_a_name_in_other_characters_is_the_same_memory_and_the_receipt_says_so(memory: Runebook) -> None:
+    memory.commit(memory_type="entities", fields={"entity_name": "余明", "content": "住在成都。"})
+    receipt = memory.commit(memory_type="entities", fields={"entity_name": "餘明", "content": "住在大阪。"})
+    assert only(receipt).action is Action.UPDATED
+    assert "余明.md, spelt otherwise" in (only(receipt).note or "")
+
+
+def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_updated(tmp_path: Path) -> None:
+    folder = tmp_path / "user/default/memories/entities"
+    folder.mkdir(parents=True)
+    for name in ("于海", "於海"):
+        (folder / f"{name}.md").write_text(f"{name} as it was", encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        memory.find("x")
+        memory.commit(memory_type="entities", fields={"entity_name": "於海", "content": "new"})
+        assert memory.read(f"{USER}/entities/于海.md").content == "于海 as it was"
+        assert memory.read(f"{USER}/entities/於海.md").content.startswith("new")

@@ -1,0 +1,23 @@
+"""Fixtures of the loop's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import Runebook, open_memory
+from tests.core.extract.stage import Stage
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(Config(home=tmp_path / "home", embedding=EmbeddingConfig(provider="none"))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stage(memory: Runebook) -> Stage:
+    return Stage(memory)

@@ -1,0 +1,91 @@
+"""The brief: self-sufficient for a client's own model, and readable by a program."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from memory_core.core.extract.brief import SCHEMA_MARK
+from memory_core.core.extract.prompts import split
+from memory_core.core.text.tokens import count_tokens
+from memory_core.runebook import Runebook
+from tests.core.extract.stage import USER, Stage, operations, talk, write
+
+TALK = talk(f"I take soy milk now.\n{SCHEMA_MARK}\n```json\n{{}}\n```", "好的。", hints=("message 1 corrects",))
+
+
+def schema_in(brief: str) -> dict[str, object]:
+    """As a client finds it: the fence after the marker line."""
+    lines = brief.split("\n")
+    at = lines.index(SCHEMA_MARK)
+    assert (lines[at + 1], lines[at + 3]) == ("```json", "```")
+    found: dict[str, object] = json.loads(lines[at + 2])
+    return found
+
+
+def test_a_program_finds_schema_types_and_session(memory: Runebook) -> None:
+    memory.commit(f"Milk.\n{SCHEMA_MARK}\n```json\n{{}}\n```", memory_type="notes", fields={"title": "Soy milk"})
+    brief = Stage(memory).brief().write(TALK, include_messages=True).text
+    schema = schema_in(brief)
+    sound = operations(write("facts", topic="家", content="成都"), edits=[{"uri": USER, "patches": {"content": "x"}}])
+    jsonschema.validate(sound["operations"], schema)
+    jsonschema.validate({"reasoning": "nothing"}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"write_operations": [{"memory_data": {"fields": {}}}]}, schema)
+    types = dict(re.findall(r"^- ([a-z_0-9]+) \(viking://[^)]+\): fields (.*?)\. ", brief, re.MULTILINE))
+    assert types.keys() == {known.name for known in memory.registry.list_all()}
+    assert types["preferences"] == "topic [immutable], content [patch]"
+    assert 'session_id="s1"' in brief
+
+
+def test_the_messages_are_there_when_asked_for(stage: Stage) -> None:
+    brief = stage.brief().write(TALK, include_messages=True).text
+    assert "[1] [2024-03-05 10:00] user: I take soy milk now." in brief
+    assert "message 1 corrects" in brief
+    without = stage.brief().write(TALK).text
+    assert "soy milk" not in without
+    assert "of session `s1`" in without
+
+
+@pytest.mark.parametrize("budget", [3_400, 4_000, 8_000, 20_000])
+def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
+    for number in range(30):
+        memory.commit("Soy milk 豆奶 " + "词" * 200, memory_type="notes", fields={"title": f"Soy {number}"})
+    long = talk(*["I take soy milk. 我喝豆奶。" * 200, "ok"] * 20)
+    for include in (False, True):
+        brief = Stage(memory).brief(budget).write(long, include_messages=include).text
+        assert count_tokens(brief) <= budget
+        assert 'session_id="s1"' in brief
+        schema_in(brief)
+
+
+def test_what_is_stored_near_to_the_conversation_is_in_it(stage: Stage) -> None:
+    stage.memory.commit("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
+    brief = stage.brief().write(talk("Coffee with soy milk"))
+    assert "- content: Flat white with oat milk." in brief.text
+    assert set(brief.seen) == {f"{USER}/preferences/Coffee.md"}
+
+
+def test_a_conversation_that_is_not_stored_is_briefed_with_a_focus(stage: Stage) -> None:
+    stage.memory.commit("喝拿铁，不加糖。", memory_type="preferences", fields={"topic": "咖啡"})
+    brief = stage.brief().write_unstored("咖啡的\n口味")
+    assert "Look above all for: 咖啡的 口味" in brief.text
+    assert "喝拿铁，不加糖。" in brief.text
+    assert "session_id" not in brief.text
+    assert "Look above all" not in stage.brief().write_unstored().text
+
+
+@pytest.mark.parametrize("budget", [5_000, 8_000])
+def test_a_window_of_the_briefs_size_is_shown_whole(memory: Runebook, budget: int) -> None:
+    writer = Stage(memory).brief(budget)
+    long = talk(*(f"message {number}: " + "words and 词语 " * 20 for number in range(60)), hints=("x " * 300,))
+    start, end = split(long.messages, writer.conversation_tokens)[0]
+    brief = writer.write(replace(long, messages=long.messages[start:end]), include_messages=True).text
+    assert end > 4
+    assert f"[{end}] " in brief
+    assert "left out" not in brief
+    assert count_tokens(brief) <= budget

@@ -1,0 +1,550 @@
+"""The index follows the ledger, in any process, whatever the files hold, and comes back equal when deleted."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import string
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import InvalidFilter
+from memory_core.core.index import indexer, vectors
+from memory_core.core.index.documents import memory_document, session_growth
+from memory_core.core.index.embedding_queue import dead_vectors
+from memory_core.core.index.filter import compile_filter, utc
+from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.results import FindResult
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.open_store import load_registry
+from memory_core.runebook import Runebook, open_memory
+
+USER = "viking://user/default/memories"
+LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def config(home: Path, **settings: Any) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(config(tmp_path)) as opened:
+        yield opened
+
+
+def say(*texts: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def forget_index(home: Path) -> None:
+    for path in (home / ".state").glob("index.sqlite3*"):
+        path.unlink()
+
+
+def everything(memory: Runebook) -> list[tuple[Any, ...]]:
+    memory.indexer.follow()
+    connection = memory.indexer.catalog.connection()
+    documents = connection.execute(
+        "SELECT uri, part, space, context_type, memory_type, name, abstract, own, created_at, updated_at, salience, "
+        "tags, category, project, role, speaker, session_id FROM documents ORDER BY uri, part"
+    )
+    texts = connection.execute("SELECT uri, part, text FROM passages ORDER BY uri, part")
+    return [*documents, *texts]
+
+
+# Documents
+
+
+def test_a_memory_is_found_by_its_name_its_body_its_other_texts_and_its_tags(memory: Runebook) -> None:
+    data = {
+        "memory_type": "entities",
+        "fields": {"entity_name": "Lotus", "entity_type": "organisation", "content": "supplies 纸张"},
+        "tags": ["季度", "vendor"],
+    }
+    memory.commit(operations={"write_operations": [{"memory_data": data}]})
+    for query in ("Lotus", "organisation", "纸张", "季度", "vendor"):
+        assert [hit.uri for hit in memory.find(query).memories] == [f"{USER}/entities/Lotus.md"], query
+
+
+def test_a_handwritten_file_outside_every_type_is_found_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "user/default/memories/随笔.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("A walk by the river", encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        for query in ("随笔", "river"):
+            (hit,) = memory.find(query).memories
+            assert (hit.uri, hit.memory_type) == (f"{USER}/随笔.md", "")
+
+
+def test_a_stored_abstract_is_shown_and_a_missing_one_is_the_beginning(memory: Runebook) -> None:
+    long = "The harbour dashboard " + "shows occupancy " * 40
+    given = {"memory_type": "facts", "fields": {"topic": "港口", "content": long}, "abstract": "Berths. 泊位。"}
+    memory.commit(operations={"write_operations": [{"memory_data": given}]})
+    memory.commit(f"{long} again", memory_type="facts", fields={"topic": "Harbour"})
+    shown = {hit.uri: hit.abstract for hit in memory.find("harbour dashboard occupancy").memories}
+    assert shown[f"{USER}/facts/港口.md"] == "Berths. 泊位。"
+    assert len(shown[f"{USER}/facts/Harbour.md"]) <= 256
+    assert shown[f"{USER}/facts/Harbour.md"].startswith("The harbour dashboard")
+
+
+def test_tools_and_skills_are_skills_messages_are_resources_and_logs_too(memory: Runebook, tmp_path: Path) -> None:
+    logs = tmp_path / "user/default/logs"
+    logs.mkdir(parents=True)
+    (logs / "2026-01-01.md").write_text("zebra day", encoding="utf-8")
+    memory.store.adopt()
+    memory.commit("zebra note")
+    memory.commit(memory_type="tools", fields={"tool_name": "zebra_tool", "best_for": "zebra"})
+    memory.commit(messages=say("zebra message"), session_id="s1")
+    found = memory.find("zebra")
+    assert [hit.memory_type for hit in found.memories] == ["notes"]
+    assert [hit.memory_type for hit in found.skills] == ["tools"]
+    assert {hit.uri for hit in found.resources} == {f"{LOG}#0", "viking://user/default/logs/2026-01-01.md#0"}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["title", "content", "tags", "abstract", "salience", "created_at", "updated_at", "category"])
+        | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.integers()
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+            max_leaves=6,
+        ),
+        max_size=6,
+    ),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+)
+def test_any_trailer_a_person_may_write_makes_a_document(trailer: dict[str, Any], body: str) -> None:
+    uri = MemoryUri.parse(f"{USER}/notes/x.md")
+    for named in (None, "notes"):
+        text = dump(MemoryFile(body, trailer | ({} if named is None else {"memory_type": named})))
+        assert parse(text).damage is None
+        document = memory_document(uri, text, load_registry(Config()).type_at(uri, named))
+        assert 0.0 <= document.salience <= 1.0
+        utc(document.created_at)
+        utc(document.updated_at)
+        "".join([document.own, document.abstract, *document.tags, *document.passages]).encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"created_at": "0001-01-01T00:00:00+14:00"',
+        '"updated_at": "9999-12-31T23:59:59-14:00"',
+        '"created_at": "yesterday"',
+        r'"title": "half \ud800"',
+        '"salience": NaN',
+        '"tags": {"a": [1]}',
+        '"title": {"a": [1]}',
+    ],
+)
+def test_one_odd_file_never_keeps_the_others_from_being_found(tmp_path: Path, line: str) -> None:
+    folder = tmp_path / "user/default/memories/notes"
+    folder.mkdir(parents=True)
+    (folder / "a odd.md").write_text(f"斑马 odd\n\n<!-- MEMORY_FIELDS\n{{{line}}}\n-->\n", encoding="utf-8")
+    (folder / "b plain.md").write_text("斑马 plain", encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        assert {hit.uri for hit in memory.find("斑马").memories} == {
+            f"{USER}/notes/a odd.md",
+            f"{USER}/notes/b plain.md",
+        }
+
+
+def test_a_huge_file_a_binary_file_and_links_in_circles_keep_nobody_out(tmp_path: Path) -> None:
+    folder = tmp_path / "user/default/memories/notes"
+    folder.mkdir(parents=True)
+    with (folder / "huge.md").open("wb") as stream:
+        stream.truncate(65 * 1024 * 1024)
+    (folder / "photo.png").write_bytes(bytes(range(256)))
+    (folder / "gbk.md").write_bytes("斑马 gbk zebra".encode("gb18030"))
+    (folder / "loop.md").symlink_to("loop.md")
+    (folder / "up").symlink_to("..")
+    (folder / "out.md").symlink_to("/etc/hostname")
+    (folder / "good.md").write_text("zebra", encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        assert {hit.uri for hit in memory.find("zebra").memories} == {
+            f"{USER}/notes/good.md",
+            f"{USER}/notes/gbk.md",
+        }
+        names = [entry.name for entry in memory.ls(f"{USER}/notes").entries]
+        assert names == ["gbk.md", "good.md", "huge.md", "photo.png"]
+        assert memory.tree(level_limit=9).left_out == 0
+
+
+# Sessions
+
+
+def test_a_turn_is_embedded_with_its_neighbours_and_searched_with_the_two_before() -> None:
+    messages = parse_messages(say(*"abcde"))
+    growth = session_growth(LOG, [], list(enumerate(messages)))
+    assert [document.passages for document in growth.documents] == [
+        ("a\nb\nc",),
+        ("a\nb\nc\nd",),
+        ("a\nb\nc\nd\ne",),
+        ("b\nc\nd\ne",),
+        ("c\nd\ne",),
+    ]
+    assert [document.previous for document in growth.documents] == ["", "a", "a\nb", "b\nc", "c\nd"]
+
+
+def test_new_turns_renew_the_passages_of_the_two_before_as_if_all_had_come_at_once() -> None:
+    messages = parse_messages(say(*"abcdef"))
+    together = session_growth(LOG, [], list(enumerate(messages)))
+    growth = session_growth(LOG, list(enumerate("abcd")), list(enumerate(messages))[4:])
+    whole = {document.part: document.passages for document in together.documents}
+    assert growth.revised == {2: whole[2], 3: whole[3]}
+    assert {document.part: document.passages for document in growth.documents} == {4: whole[4], 5: whole[5]}
+
+
+def test_messages_sent_one_by_one_are_indexed_like_messages_sent_together(tmp_path: Path) -> None:
+    texts = [f"第{number}句 sentence {number}" for number in range(7)]
+    with open_memory(config(tmp_path / "one")) as one, open_memory(config(tmp_path / "all")) as together:
+        for end in range(1, len(texts) + 1):
+            one.commit(messages=say(*texts[:end]), session_id="s1")
+            one.indexer.follow()
+        together.commit(messages=say(*texts), session_id="s1")
+        assert everything(one) == everything(together)
+
+
+def test_a_log_that_was_edited_by_hand_between_two_commits_is_rebuilt_line_for_line(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory:
+        memory.commit(messages=say("apple", "banana", "cherry"), session_id="s1")
+        path = tmp_path / "session/default/s1/messages.jsonl"
+        path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
+        memory.commit(messages=say("banana", "cherry", "damson 李子"), session_id="s1")
+        online = everything(memory)
+    forget_index(tmp_path)
+    with open_memory(config(tmp_path)) as memory:
+        assert everything(memory) == online
+        assert memory.find("apple").total == 0
+        (hit,) = memory.find("李子").resources
+        assert hit.uri == f"{LOG}#2"
+        assert "李子" in memory.read(hit.uri).content
+
+
+def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> None:
+    path = tmp_path / "session/default/s1/messages.jsonl"
+    path.parent.mkdir(parents=True)
+    good = '{"role": "user", "content": "zebra"}\n'
+    path.write_text(good.replace("zebra", "first") + "{broken\n\n" + good, encoding="utf-8")
+    with open_memory(config(tmp_path)) as memory:
+        (hit,) = memory.find("zebra").resources
+        assert hit.uri == f"{LOG}#3"
+        assert "zebra" in memory.read(hit.uri).content
+
+
+# Following the ledger
+
+
+def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory:
+        for number in range(12):
+            memory.commit(f"Fact {number} 事实", memory_type="facts", fields={"topic": f"T{number % 8}"})
+        uri = f"{USER}/facts/T3.md"
+        memory.commit(operations={"delete_operations": [{"uri": uri}]})
+        memory.commit(messages=say("one", "two"), session_id="s1")
+        memory.commit(messages=say("one", "two", "three 三"), session_id="s1")
+        before = everything(memory)
+        found = memory.find("事实", now=NOW).as_dict()
+    forget_index(tmp_path)
+    with open_memory(config(tmp_path)) as memory:
+        assert everything(memory) == before
+        again = memory.find("事实", now=NOW).as_dict()
+        assert [hit["uri"] for hit in again["memories"]] == [hit["uri"] for hit in found["memories"]]
+
+
+def test_a_deleted_state_folder_leaves_every_memory_findable(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory:
+        memory.commit("The office closes at six 六点关门", memory_type="facts")
+        memory.commit(messages=say("斑马 zebra"), session_id="s1")
+    for path in sorted((tmp_path / ".state").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    with open_memory(config(tmp_path)) as memory:
+        assert len(memory.find("关门").memories) == 1
+        assert len(memory.find("zebra").resources) == 1
+
+
+def test_what_was_removed_or_renamed_by_hand_is_gone_or_moved_after_reopening(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory:
+        memory.commit("zebra one", memory_type="facts", fields={"topic": "One"})
+        memory.commit("zebra two", memory_type="facts", fields={"topic": "Two"})
+    folder = tmp_path / "user/default/memories/facts"
+    (folder / "One.md").unlink()
+    (folder / "Two.md").rename(folder / "二.md")
+    with open_memory(config(tmp_path)) as memory:
+        assert [hit.uri for hit in memory.find("zebra").memories] == [f"{USER}/facts/二.md"]
+        again = memory.commit("zebra two again", memory_type="facts", fields={"topic": "Two"})
+        assert again.changed_uris == (f"{USER}/facts/二.md",)
+
+
+def test_commits_of_many_writers_are_found_at_once_by_each_of_them(tmp_path: Path) -> None:
+    missing: list[str] = []
+
+    def write_and_look(memory: Runebook, name: str) -> None:
+        for number in range(15):
+            word = f"{name}w{number}"
+            memory.commit(f"{word} said", memory_type="facts", fields={"topic": word})
+            if memory.find(word).total != 1:
+                missing.append(word)
+
+    with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
+        threads = [
+            threading.Thread(target=write_and_look, args=(memory, f"{letter}{index}"))
+            for index, memory in enumerate((one, two))
+            for letter in "xy"
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert missing == []
+        assert all(len(memory.find("said", limit=100).memories) == 60 for memory in (one, two))
+
+
+def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_core.core.index.indexer._PAUSE_SECONDS", 3_600.0)  # nobody but this thread follows
+    with open_memory(config(tmp_path)) as memory, open_memory(config(tmp_path)) as other:
+        memory.opened.adopted.wait()
+        other.opened.adopted.wait()
+        memory.find("anything")
+        ledger = memory.store.ledger._database.connection()
+        said: list[str] = []
+        for moment in range(4):
+            statements = count()
+
+            def commit_at_that_moment(_sql: str, moment: int = moment, at: Iterator[int] = statements) -> None:
+                if next(at) == moment:
+                    said.append(f"zebra{moment} 斑马")
+                    other.updater.remember(said[-1], memory_type="facts")
+
+            other.updater.remember(f"lynx{moment}", memory_type="facts")
+            ledger.set_trace_callback(commit_at_that_moment)
+            memory.indexer.follow(None)
+            ledger.set_trace_callback(None)
+            memory.indexer.follow(None)  # however long it takes
+            assert {hit.abstract for hit in memory.find("斑马").memories} == set(said)
+        assert len(said) == 4
+
+
+# Filters
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], set[str]]]:
+    """A store of zebras, and what a filter leaves of them."""
+
+    def write(topic: str, at: str, memory_type: str = "facts", **members: Any) -> None:
+        data = {"memory_type": memory_type, "fields": {"topic": topic, "content": f"zebra 斑马 {topic}"}, **members}
+        opened.commit(operations={"write_operations": [{"memory_data": data}]}, now=datetime.fromisoformat(at))
+
+    def topics(found: FindResult) -> set[str]:
+        return {hit.uri.rpartition("/")[2].removesuffix(".md") for hit in found.hits}
+
+    with open_memory(config(tmp_path_factory.mktemp("zoo"))) as opened:
+        write("old", "2025-12-31T23:30:00+00:00", salience=0.2, tags=["动物", "Stripes"])
+        write("new", "2026-03-17T10:00:00+08:00", salience=0.9, category="work")
+        write("last", "2026-03-18T00:00:00+00:00", "preferences", tags=["stripes"])
+        talk = {"role": "user", "name": "Ann", "content": "zebra talk", "time": "2026-03-17T09:00:00+00:00"}
+        opened.commit(messages=[talk], session_id="s1")
+        yield lambda tree: topics(opened.find("zebra", filter=tree, limit=50))
+
+
+TALK = "messages.jsonl#0"
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (None, {"old", "new", "last", TALK}),
+        ({}, {"old", "new", "last", TALK}),
+        ({"memory_type": "facts"}, {"old", "new"}),
+        ({"memory_type": {"ne": "facts"}}, {"last", TALK}),
+        ({"memory_type": {"in": ["preferences", "message"]}}, {"last", TALK}),
+        ({"not": {"memory_type": "facts"}}, {"last", TALK}),
+        ({"and": [{"memory_type": "facts"}, {"salience": {"gte": 0.5}}]}, {"new"}),
+        ({"or": [{"category": "work"}, {"salience": {"lt": 0.3}}]}, {"new", "old"}),
+        ({"memory_type": "facts", "salience": {"gt": 0.1, "lt": 0.3}}, {"old"}),
+        ({"category": {"contains": "WOR"}}, {"new"}),
+        ({"category": None}, {"old", "last", TALK}),
+        ({"not": {"category": "work"}}, {"old", "last", TALK}),
+        ({"tags": "动物"}, {"old"}),
+        ({"tags": {"in": ["stripes", "x"]}}, {"old", "last"}),
+        ({"tags": {"ne": "stripes"}}, {"new", TALK}),
+        ({"time": {"gte": "2026"}}, {"new", "last", TALK}),
+        ({"time": {"gt": "2026-03-17"}}, {"last"}),
+        ({"time": {"lte": "2026-03-17"}}, {"old", "new", TALK}),
+        ({"time": "2026-03-17"}, {"new", TALK}),
+        ({"time": {"gte": "2026-03", "lt": "2026-03-18"}}, {"new", TALK}),
+        ({"created_at": {"lt": "2026-03-17T11:00:00+08:00"}}, {"old", "new"}),
+        ({"created_at": {"gte": "2026-03-17T08:59:59Z"}}, {"last", TALK}),
+        ({"role": "user"}, {TALK}),
+        ({"speaker": "Ann"}, {TALK}),
+        ({"session_id": "s1"}, {TALK}),
+        ({"context_type": "memory"}, {"old", "new", "last"}),
+        ({"uri": {"contains": "/facts/"}}, {"old", "new"}),
+        ({"memory_type": "facts' OR '1'='1"}, set()),
+        ({"memory_type": "FACTS"}, set()),
+    ],
+)
+def test_a_filter_keeps_what_it_says(zoo: Callable[[Any], set[str]], tree: Any, expected: set[str]) -> None:
+    assert zoo(tree) == expected
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    tree: dict[str, Any] = {"memory_type": "facts"}
+    for _ in range(levels):
+        tree = {"not": tree}
+    return tree
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [],
+        "facts",
+        {"colour": "red"},
+        {"memory_type": {"like": "f%"}},
+        {"memory_type": {}},
+        {"memory_type": ["facts"]},
+        {"memory_type": 7},
+        {"memory_type": 10**30},
+        {"memory_type": {"gt": None}},
+        {"memory_type": {"in": []}},
+        {"memory_type": {"in": "facts"}},
+        {"memory_type": "\ud800"},
+        {"and": []},
+        {"and": {"memory_type": "facts"}},
+        {"or": [{}]},
+        {"not": {}},
+        {"salience": "high"},
+        {"salience": {"gt": 2}},
+        {"salience": float("nan")},
+        {"salience": 10**400},
+        {"salience": True},
+        {"tags": {"gt": "a"}},
+        {"tags": None},
+        {"time": 2026},
+        {"time": "yesterday"},
+        {"time": "2026-13"},
+        {"time": "2026-02-30"},
+        {"time": {"gte": "2026-3-7"}},
+        {"time": "20261"},
+        {"d.uri) OR (1": "1"},
+        _deep(40),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused_with_an_example(tree: Any) -> None:
+    with pytest.raises(InvalidFilter) as caught:
+        compile_filter(tree)
+    assert caught.value.hint
+
+
+def test_a_filter_finds_the_one_match_among_very_many(memory: Runebook) -> None:
+    words = random.Random(7)
+    writes = [
+        {"memory_data": {"memory_type": "facts", "fields": {"topic": f"zebra {number}", "content": "zebra " + word}}}
+        for number, word in enumerate("".join(words.choices(string.ascii_lowercase, k=6)) for _ in range(300))
+    ]
+    writes.append(
+        {"memory_data": {"memory_type": "tasks", "fields": {"title": "rare", "content": "long " * 50 + "zebra"}}}
+    )
+    memory.commit(operations={"write_operations": writes})
+    assert [hit.uri for hit in memory.find("zebra", filter={"memory_type": "tasks"}).hits] == [f"{USER}/tasks/rare.md"]
+
+
+def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "_FEWEST_PRUNED", 1_000)
+    with open_memory(Config(home=tmp_path)) as memory:
+        for number in range(8):
+            fields = {"topic": "weather", "content": f"It rained on day {number}. 第{number}天下雨。"}
+            memory.commit(
+                operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
+            )
+            memory.indexer.embed_all()
+        embedder, catalog = memory.indexer.embedder, memory.indexer.catalog
+        assert embedder is not None
+        space = ("user/default", embedder.fingerprint)
+        assert len(dead_vectors(catalog.connection(), *space)) == 7
+        memory.indexer._prune(*space)
+        assert len(dead_vectors(catalog.connection(), *space)) == 7
+        monkeypatch.setattr(indexer, "_FEWEST_PRUNED", 3)
+        memory.indexer._prune(*space)
+        assert dead_vectors(catalog.connection(), *space) == []
+        assert vectors.count(catalog.connection(), *space) == 1
+        assert "day 7" in memory.find("雨", rank="relevance").hits[0].abstract
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_catalog_of_an_older_program_is_made_anew_and_keeps_its_vectors(tmp_path: Path, version: int) -> None:
+    settings = Config(home=tmp_path)
+    with open_memory(settings) as memory:
+        memory.commit("The ferry leaves at seven 渡轮七点开")
+        memory.indexer.embed_all()
+        before = everything(memory)
+        (vectors_before,) = memory.indexer.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
+    assert vectors_before
+    with closing(sqlite3.connect(tmp_path / ".state/index.sqlite3", isolation_level=None)) as older:
+        older.execute("ALTER TABLE documents DROP COLUMN active")
+        older.execute(f"PRAGMA user_version={version}")
+    with open_memory(settings) as memory:
+        assert everything(memory) == before
+        assert memory.indexer.embed_all() == (vectors_before, vectors_before)
+        (kept,) = memory.indexer.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
+        assert kept == vectors_before
+        assert memory.find("渡轮").total == 1
+    assert not list((tmp_path / ".state").glob("*.damaged-*"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ({"active": False}, ["rest"]),
+        ({"active": True}, ["plain", "pinned", "doubt"]),
+        ({"pinned": True}, ["pinned"]),
+        ({"confidence": {"lt": 0.5}}, ["doubt"]),
+        ({"expires_at": {"gte": "2027"}}, ["plain"]),
+    ],
+)
+def test_standing_of_memories_can_be_asked_for(
+    memory: Runebook, condition: dict[str, Any], expected: list[str]
+) -> None:
+    standings: dict[str, dict[str, Any]] = {
+        "plain": {"expires_at": "2027-05-01"},
+        "pinned": {"pinned": True},
+        "rest": {"active": False},
+        "doubt": {"confidence": 0.4},
+    }
+    writes = [
+        {"memory_data": {"memory_type": "notes", "fields": {"title": name, "content": f"tea 茶 {name}"}, **standing}}
+        for name, standing in standings.items()
+    ]
+    memory.commit(operations={"write_operations": writes}, now=NOW)
+    hits = memory.find("tea 茶", filter=condition, now=NOW).hits
+    assert sorted(hit.uri.rpartition("/")[2].removesuffix(".md") for hit in hits) == sorted(expected)
+
+
+@pytest.mark.parametrize("condition", [{"active": "no"}, {"pinned": 1}, {"confidence": 2}, {"expires_at": "soon"}])
+def test_standing_that_cannot_be_is_refused(condition: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFilter):
+        compile_filter(condition)

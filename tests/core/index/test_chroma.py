@@ -1,0 +1,259 @@
+"""Vectors on a real Chroma server: found as by a scan, and never missed when it goes away, loses or swaps them."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bench.chroma_process import ChromaProcess
+from memory_core.core.index import vectors
+from memory_core.core.index.catalog_file import CatalogFile
+from memory_core.core.index.chroma_index import RemoteIndex, Sent, read
+from memory_core.core.index.chroma_place import Place
+from memory_core.core.index.chroma_server import ChromaServer
+from memory_core.core.index.vectors import VectorRow
+from memory_core.core.store.locks import sealing_lock
+
+pytestmark = pytest.mark.slow
+
+SPACE = "user/张三"
+MODEL = "model-a"
+DIM = 64
+ROWS = 700
+PATIENCE_SECONDS = 60.0
+
+
+def unit(seed: int) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
+    return np.asarray(drawn / np.linalg.norm(drawn), np.float32)
+
+
+def row(number: int) -> VectorRow:
+    return VectorRow(SPACE, f"viking://user/张三/memories/条目 {number}.md", 0, f"{number:064x}", MODEL, unit(number))
+
+
+class Store:
+    """One store as one process sees it."""
+
+    def __init__(self, state: Path, url: str) -> None:
+        self.state = state
+        self.catalog = CatalogFile(state / "index.sqlite3")
+        self.server = ChromaServer(Place(url))
+        self.index = RemoteIndex(state, self.server, pause_seconds=0.05, verify_seconds=0.0)
+
+    def append(self, *numbers: int) -> None:
+        with self.catalog.database.writing() as connection:
+            vectors.append(connection, [row(number) for number in numbers])
+
+    def prune(self, seqs: list[int]) -> None:
+        with self.catalog.database.writing() as connection:
+            vectors.prune(connection, seqs)
+
+    def send(self) -> None:
+        self.index.seal(self.catalog.database.connection(), SPACE, MODEL)
+
+    def search(self, query: int, k: int = 10) -> list[int]:
+        connection = self.catalog.database.connection()
+        return [seq for seq, _ in self.index.search(connection, SPACE, MODEL, unit(query), k)]
+
+    def exact(self, query: int, k: int = 10) -> list[int]:
+        return [seq for seq, _ in vectors.nearest(self.catalog.database.connection(), SPACE, MODEL, unit(query), k)]
+
+    def backend(self) -> str:
+        return self.index.status(self.catalog.database.connection(), SPACE, MODEL).backend
+
+    def sent(self) -> Sent:
+        found = read(self.catalog.database.connection(), self.server.place.name, SPACE, MODEL)
+        assert found is not None
+        return found
+
+    def held(self) -> int:
+        return self.server.count(self.sent().collection)
+
+    def is_whole(self) -> bool:
+        """Whether the server answers searches and holds exactly the log."""
+        self.send()
+        rows = vectors.count(self.catalog.database.connection(), SPACE, MODEL)
+        return self.backend() == "http" and self.index.trouble is None and self.held() == rows
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalog.database.close()
+
+
+def soon(outcome: Callable[[], bool]) -> bool:
+    """Whether it comes about while one waits; how long that takes does not matter."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not outcome():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChromaProcess]:
+    with ChromaProcess(tmp_path_factory.mktemp("chroma")) as running:
+        yield running
+
+
+@pytest.fixture
+def store(process: ChromaProcess, tmp_path: Path) -> Iterator[Store]:
+    """A store of which all rows were sent."""
+    opened = Store(tmp_path, process.url)
+    opened.append(*range(ROWS))
+    opened.send()
+    assert opened.backend() == "http"
+    yield opened
+    opened.close()
+
+
+def test_server_finds_what_a_scan_finds_and_the_newest_rows_too(store: Store) -> None:
+    store.append(*range(ROWS, 3_000))
+    store.send()
+    assert store.held() == 3_000
+    store.append(*range(3_000, 3_050))  # not sent
+    common = [len({*store.search(query)} & {*store.exact(query)}) for query in range(9_000, 9_100)]
+    assert sum(common) / 1_000 >= 0.98
+    assert store.search(3_049)[0] == 3_050
+    assert store.index.status(store.catalog.database.connection(), SPACE, MODEL).scanned_rows == 50
+    assert store.search(9_000, k=2_000) == store.exact(9_000, k=2_000)  # more than a server gives at once
+
+
+def test_frozen_server_costs_one_search_a_second_and_is_used_again_once_it_goes_on(
+    store: Store, process: ChromaProcess
+) -> None:
+    store.index._pause_seconds = 3_600.0
+    process.freeze()
+    try:
+        began = time.monotonic()
+        assert store.search(9_000) == store.exact(9_000)
+        assert time.monotonic() - began < 2.0  # one, and room for a busy machine
+        assert store.backend() == "exact"
+        assert "does not answer in time" in (store.index.trouble or "")
+        asked = store.index._retry_at
+        assert store.search(9_001) == store.exact(9_001)
+        assert store.index._retry_at == asked  # it was not asked again
+    finally:
+        process.thaw()
+    store.index._retry_at = 0.0
+    assert store.search(9_000)[0] == store.exact(9_000)[0]
+    assert store.backend() == "http"
+    assert store.index.trouble is None
+
+
+def test_killed_server_is_missed_by_nobody_and_used_again_by_itself(store: Store, process: ChromaProcess) -> None:
+    before = store.sent().collection
+    process.kill()
+    try:
+        assert store.search(9_000) == store.exact(9_000)
+        assert "cannot be reached" in (store.index.trouble or "")
+        store.append(5_000)
+        store.send()
+        assert store.search(5_000)[0] == ROWS + 1
+    finally:
+        process.start()
+    assert soon(lambda: bool(store.search(9_000)) and store.backend() == "http")
+    assert soon(store.is_whole)
+    assert store.sent().collection == before  # nothing had to be sent twice
+
+
+def test_server_killed_while_rows_are_sent_ends_with_all_of_them(store: Store, process: ChromaProcess) -> None:
+    store.append(*range(ROWS, 6_000))
+    sending = threading.Thread(target=store.send)
+    first = store.sent().seq
+    sending.start()
+    assert soon(lambda: store.sent().seq > first)
+    process.kill()
+    try:
+        sending.join()
+        assert store.search(9_000) == store.exact(9_000)
+    finally:
+        process.start()
+    assert soon(store.is_whole)
+    assert store.held() == 6_000
+
+
+def test_emptied_server_is_filled_anew(store: Store, process: ChromaProcess) -> None:
+    process.kill()
+    process.wipe()
+    process.start()
+    newcomer = Store(store.state, process.url)  # a process that was not there when rows were sent
+    for asking in (store, newcomer):
+        assert asking.search(9_000) == asking.exact(9_000)
+        assert "no longer holds" in (asking.index.trouble or "")
+    newcomer.close()
+    assert soon(store.is_whole)
+    assert len({*store.search(9_000)} & {*store.exact(9_000)}) >= 9
+
+
+def test_lost_and_superfluous_rows_are_mended(store: Store) -> None:
+    collection = store.sent().collection
+    store.server.delete(collection, [3, 5, 8])
+    store.server.add(collection, np.asarray([70_001, 70_002, 70_003]), np.stack([unit(1), unit(2), unit(3)]))
+    assert store.held() == ROWS  # the count alone does not tell
+    assert soon(lambda: store.is_whole() and set(store.server.rows(collection, [3, 5, 8, 70_001])) == {3, 5, 8})
+
+
+def test_row_of_a_stranger_is_no_hit(store: Store) -> None:
+    store.server.add(store.sent().collection, np.asarray([70_001]), unit(9_000)[np.newaxis])
+    assert store.search(9_000)[0] == store.exact(9_000)[0]
+
+
+def test_rows_of_a_log_that_lost_its_end_are_not_taken_for_the_rows_that_come_instead(store: Store) -> None:
+    store.server.add(store.sent().collection, np.asarray([ROWS + 1]), unit(1)[np.newaxis])
+    store.append(5_000)
+    assert soon(store.is_whole)
+    assert store.search(5_000)[0] == ROWS + 1
+
+
+def test_swapped_vectors_are_noticed_and_sent_anew(store: Store) -> None:
+    collection, seqs = store.sent().collection, np.arange(1, 301)
+    for first in (1, 301, 601):
+        seqs = np.arange(first, min(first + 300, ROWS + 1))
+        store.server.delete(collection, seqs.tolist())
+        store.server.add(collection, seqs, np.stack([unit(20_000 + int(seq)) for seq in seqs]))
+    assert soon(lambda: store.is_whole() and store.sent().collection != collection)
+    assert store.search(7)[0] == store.exact(7)[0]
+
+
+def test_pruned_rows_leave_the_server(store: Store) -> None:
+    store.prune(list(range(1, 401)))
+    assert store.index.compact(store.catalog.database.connection(), SPACE, MODEL, 0)
+    assert store.held() == ROWS - 400
+    assert store.search(9_000) == store.exact(9_000)
+
+
+def test_copied_store_begins_a_collection_of_its_own(store: Store, process: ChromaProcess, tmp_path: Path) -> None:
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    store.catalog.database.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copyfile(tmp_path / "index.sqlite3", copied / "index.sqlite3")
+    copy = Store(copied, process.url)
+    try:
+        copy.append(*range(30_000, 30_050))
+        store.append(*range(40_000, 40_050))  # the same numbers, other texts
+        assert soon(copy.is_whole)
+        assert soon(store.is_whole)
+        assert copy.sent().collection != store.sent().collection
+        for number in range(50):
+            assert copy.search(30_000 + number)[0] == store.search(40_000 + number)[0] == ROWS + 1 + number
+    finally:
+        copy.close()
+
+
+def test_one_process_sends_at_a_time(store: Store) -> None:
+    store.append(8_000)
+    with sealing_lock(store.state).held():
+        store.send()
+        assert store.held() == ROWS
+        assert store.index.trouble is None
+    store.send()
+    assert store.held() == ROWS + 1

@@ -1,0 +1,299 @@
+"""What is sent where, and what becomes of a server's refusals: with a stand-in where no real server gives them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.chroma_process import free_port
+from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
+from memory_core.core.errors import ConfigInvalid
+from memory_core.core.index import vectors
+from memory_core.core.index.catalog_file import CatalogFile
+from memory_core.core.index.chroma_index import RemoteIndex, Sent, write
+from memory_core.core.index.chroma_place import KEY_NAME, Place, place_of
+from memory_core.core.index.chroma_server import ChromaServer, ServerFailed
+from memory_core.core.index.vectors import VectorRow
+from memory_core.features.doctor import Severity, examine
+from memory_core.features.metrics import exposition
+from memory_core.open_store import load_registry
+from memory_core.runebook import open_memory
+from server.rendering import metrics_text
+
+KEY = "ck-0123456789abcdef"
+SPACE, MODEL = "user/default", "model-a"
+
+
+class StandIn(ThreadingHTTPServer):
+    """Answers each request with the next of ``answers``, the last one for ever: status and JSON, or "drops"."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.answers: list[tuple[int, Any]] = [(200, {})]
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.ended = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: StandIn
+
+    def log_message(self, format: str, *arguments: Any) -> None: ...
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.seen.append((self.command, self.path, headers, body))
+        answers = self.server.answers
+        status, values = answers.pop(0) if len(answers) > 1 else answers[0]
+        text = (values if isinstance(values, str) else json.dumps(values)).encode()
+        self.send_response(status)
+        self.send_header("content-length", "1000" if values == "drops" else str(len(text)))
+        self.end_headers()
+        if values != "drops":
+            self.wfile.write(text)
+            return
+        for _ in range(100):
+            if self.server.ended.wait(0.1):
+                break
+            self.wfile.write(b" ")
+            self.wfile.flush()
+
+    do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the library's names
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    with StandIn() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.ended.set()
+        server.shutdown()
+        thread.join()
+
+
+def vector(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    drawn = np.random.default_rng(seed).standard_normal(16).astype(np.float32)
+    return np.asarray(drawn / np.linalg.norm(drawn), np.float32)
+
+
+def test_key_tenant_and_database_go_with_each_request(stand_in: StandIn) -> None:
+    stand_in.answers = [(200, {"id": "c1", "metadata": {"writer": "w"}}), (200, 7)]
+    server = ChromaServer(Place(stand_in.url, "公司", "记忆", KEY))
+    found = server.find("v1")
+    assert found is not None
+    assert server.count(found.id) == 7
+    server.close()
+    for _, path, headers, _ in stand_in.seen:
+        assert path.startswith("/api/v2/tenants/%E5%85%AC%E5%8F%B8/databases/%E8%AE%B0%E5%BF%86/collections/")
+        assert headers["x-chroma-token"] == KEY
+        assert headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_cloud_is_sent_its_own_header_alone_and_needs_tenant_and_database() -> None:
+    settings = IndexConfig(mode="http", url="https://api.trychroma.com", tenant="t-1", database="记忆")
+    place = place_of(settings, {KEY_NAME: KEY})
+    assert place.headers()["x-chroma-token"] == KEY
+    assert "authorization" not in place.headers()
+    assert KEY not in repr(place)
+    assert KEY not in place.name
+    with pytest.raises(ConfigInvalid, match="needs a key"):
+        place_of(settings, {})
+    with pytest.raises(ConfigInvalid, match="tenant"):
+        place_of(IndexConfig(mode="http", url="https://api.trychroma.com"), {KEY_NAME: KEY})
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "ftp://127.0.0.1", "http://u:p@127.0.0.1", "http://127.0.0.1?x=1", "http://10.0.0.1:8000"]
+)
+def test_address_that_cannot_be_used_or_would_show_the_key_is_refused(url: str) -> None:
+    with pytest.raises(ConfigInvalid):
+        place_of(IndexConfig(mode="http", url=url), {KEY_NAME: KEY})
+
+
+def test_refused_address_is_an_error_at_the_opening(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid):
+        open_memory(Config(home=tmp_path, index=IndexConfig(mode="http", url="nowhere")))
+
+
+def test_refused_key_is_told_without_the_key(stand_in: StandIn) -> None:
+    stand_in.answers = [(401, {"error": "AuthError", "message": f"no: {KEY}"})]
+    server = ChromaServer(Place(stand_in.url, key=KEY))
+    with pytest.raises(ServerFailed) as failed:
+        server.version()
+    server.close()
+    assert failed.value.status == 401
+    assert KEY_NAME in failed.value.hint
+    assert KEY not in str(failed.value)
+
+
+def test_background_asks_again_after_a_fault_that_passes_and_a_search_does_not(stand_in: StandIn) -> None:
+    server = ChromaServer(Place(stand_in.url))
+    stand_in.answers = [(503, "busy"), (200, 5)]
+    assert server.count("c1") == 5
+    stand_in.answers = [(503, "busy"), (200, 5)]
+    with pytest.raises(ServerFailed, match="503"):
+        server.count("c1", soon=True)
+    server.close()
+
+
+def test_answer_in_drops_ends_in_time(stand_in: StandIn) -> None:
+    server = ChromaServer(Place(stand_in.url))
+    stand_in.answers = [(200, "drops")]
+    began = time.monotonic()
+    with pytest.raises(ServerFailed):
+        server.nearest("c1", vector(1), 10)
+    assert time.monotonic() - began < 5.0  # its end would come after ten
+    server.close()
+
+
+@pytest.mark.parametrize("answer", [(404, "not found"), (200, "<html>"), (200, {"max_batch_size": 100}), (200, [1])])
+def test_other_program_or_version_is_named_as_such(stand_in: StandIn, answer: tuple[int, Any]) -> None:
+    stand_in.answers = [answer]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed):
+        server.version()
+    server.close()
+
+
+def test_proxy_of_the_environment_is_not_used_for_loopback(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    stand_in.answers = [(200, 3)]
+    server = ChromaServer(Place(stand_in.url))
+    assert server.count("c1") == 3
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, "broken"),
+        (429, "later"),
+        (401, "no"),
+        (200, {"ids": 3}),
+        (200, "no JSON"),
+        (200, "[" * 100_000),
+        (404, "gone"),
+        (200, {"ids": [["7"]], "distances": [[float("nan")]]}),
+        (200, {"ids": [["7"]], "distances": [[float("-inf")]]}),
+        (200, {"ids": [["7"]], "distances": [[-40.0]]}),
+        (200, {"ids": [["7"]], "distances": [[10**400]]}),
+    ],
+    ids=lambda answer: str(answer)[:40],
+)
+def test_search_is_exact_whatever_the_server_says(stand_in: StandIn, tmp_path: Path, answer: tuple[int, Any]) -> None:
+    catalog = CatalogFile(tmp_path / "index.sqlite3")
+    server = ChromaServer(Place(stand_in.url))
+    index = RemoteIndex(tmp_path, server)
+    with catalog.database.writing() as connection:
+        rows = [
+            VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(50)
+        ]
+        vectors.append(connection, rows)
+        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 50, "w", ""))
+    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, 50), answer]
+    connection = catalog.database.connection()
+    found = index.search(connection, SPACE, MODEL, vector(7), 10)
+    assert found == vectors.nearest(connection, SPACE, MODEL, vector(7), 10)
+    assert index.trouble is not None
+    asked = len(stand_in.seen)
+    index.search(connection, SPACE, MODEL, vector(8), 10)
+    assert len(stand_in.seen) == asked  # not every search waits for it
+    index.close()
+    catalog.database.close()
+
+
+def test_row_of_another_space_is_no_hit_whatever_the_server_says(stand_in: StandIn, tmp_path: Path) -> None:
+    catalog = CatalogFile(tmp_path / "index.sqlite3")
+    server = ChromaServer(Place(stand_in.url))
+    index = RemoteIndex(tmp_path, server)
+    with catalog.database.writing() as connection:
+        others = VectorRow("user/bob", "viking://secret", 0, "f" * 64, MODEL, vector(1))
+        vectors.append(connection, [others, VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
+        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 2, "w", ""))
+    lie = {"ids": [["1", "2", "-3", str(2**70)]], "distances": [[0.0, 0.5, 0.0, 0.0]]}
+    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, 1), (200, lie)]
+    found = index.search(catalog.database.connection(), SPACE, MODEL, vector(1), 10)
+    assert found == [(2, 0.5)]
+    index.close()
+    catalog.database.close()
+
+
+@pytest.mark.parametrize("count", ["Infinity", "[" * 100_000, '{"a": 1}'], ids=lambda text: text[:10])
+def test_count_that_is_none_is_a_failure_in_words(stand_in: StandIn, count: str) -> None:
+    stand_in.answers = [(200, count)]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed):
+        server.count("c1")
+    server.close()
+
+
+def test_id_that_would_lead_elsewhere_is_no_collection(stand_in: StandIn) -> None:
+    stand_in.answers = [(200, {"id": "../../../reset\x00", "metadata": {}})]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed):
+        server.find("name")
+    server.close()
+
+
+def test_answer_without_an_end_is_not_kept(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory_core.core.index.chroma_server._ANSWER_BYTES", 100_000)
+    stand_in.answers = [(200, "7" * 200_000)]
+    server = ChromaServer(Place(stand_in.url))
+    with pytest.raises(ServerFailed, match="does not end"):
+        server.count("c1", soon=True)
+    server.close()
+
+
+def test_list_of_rows_without_an_end_is_left(stand_in: StandIn, tmp_path: Path) -> None:
+    catalog = CatalogFile(tmp_path / "index.sqlite3")
+    server = ChromaServer(Place(stand_in.url))
+    index = RemoteIndex(tmp_path, server)
+    with catalog.database.writing() as connection:
+        vectors.append(connection, [VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
+        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 1, "w", "w"))
+    found = {"id": "c1", "metadata": {"writer": "w"}}
+    page = {"ids": [str(number) for number in range(1_000)], "embeddings": []}
+    whole = [(200, {"supports_base64_encoding": True}), (200, "1"), (200, found), (200, {}), (200, 7)]
+    stand_in.answers = [*whole, (200, {"ids": [], "embeddings": []}), (200, page)]
+    assert index.seal(catalog.database.connection(), SPACE, MODEL) is False
+    assert index.trouble is not None
+    assert len(stand_in.seen) < 100
+    index.close()
+    catalog.database.close()
+
+
+def test_store_works_and_says_so_where_nothing_listens(tmp_path: Path) -> None:
+    config = Config(
+        home=tmp_path,
+        embedding=EmbeddingConfig(provider="none"),
+        index=IndexConfig(mode="http", url=f"http://127.0.0.1:{free_port()}"),
+    )
+    with open_memory(config) as memory:
+        assert memory.commit("渡轮九点开往纳克索斯。 The ferry leaves at nine.").status == "committed"
+        assert memory.find("ferry").total == memory.find("渡轮").total == 1
+        figures = memory.metrics(whole=True)
+        own = memory.metrics().vector_server
+    assert figures.vector_server is not None
+    assert "cannot be reached" in (figures.vector_server.trouble or "")
+    assert config.index.url in metrics_text(figures)
+    assert "runebook_vector_server_up 0" in exposition(figures)
+    assert own is not None
+    assert config.index.url not in str(own.as_dict())  # a user with a token is told no address
+    (finding,) = examine(config, load_registry(config)).of("vector server")
+    assert finding.severity is Severity.WARNING
+    refused = config.model_copy(update={"index": IndexConfig(mode="http", url="nowhere")})
+    assert examine(refused, load_registry(config)).of("vector server")[0].severity is Severity.ERROR

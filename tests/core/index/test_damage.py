@@ -1,0 +1,350 @@
+"""A damaged index keeps nobody from any memory, while a store is closed, open, or open twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import StorageFailed
+from memory_core.core.index import vectors
+from memory_core.core.store.sqlite import Database, DatabaseDamaged
+from memory_core.runebook import Runebook, open_memory
+from tests.core.index import damage
+from tests.core.index.damage import other_process
+
+SAID = {
+    "heron": "The heron nests by the river Avon.",
+    "支付系统": "支付系统每周三凌晨备份。",
+    "zebra": "Zebra project ships in May.",
+    "斑马": "斑马项目五月上线。",
+}
+WHILE_OPEN = sorted(damage.ALL.keys() - {"foreign_log"})
+
+
+def config(home: Path, **settings: Any) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+
+
+def index_of(home: Path) -> Path:
+    return home / ".state" / "index.sqlite3"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store; tests work on copies."""
+    folder = tmp_path_factory.mktemp("original")
+    with open_memory(config(folder)) as memory:
+        for text in SAID.values():
+            memory.commit(text, memory_type="facts")
+        for number in range(60):
+            memory.commit(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, memory_type="notes")
+        memory.commit(messages=[{"role": "user", "content": "苍鹭 and heron in a conversation"}], session_id="s1")
+        memory.find("heron")
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, original: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "home"))
+
+
+def assert_all_found(memory: Runebook) -> None:
+    memory.opened.adopted.wait()
+    if any("ask again" in note for note in memory.find("heron").notes):  # the machine is slow: it meets the damage,
+        memory.indexer.follow(None)  # and says that it answers from a part
+    for query, text in SAID.items():
+        assert text in [hit.abstract for hit in memory.find(query).memories], query
+    assert memory.find("苍鹭").resources
+
+
+def asides(home: Path) -> list[str]:
+    return sorted(path.name for path in (home / ".state").glob("index.sqlite3.damaged-*"))
+
+
+@pytest.mark.parametrize("kind", sorted(damage.ALL))
+def test_a_store_with_a_damaged_index_opens_and_finds_everything(home: Path, kind: str) -> None:
+    damage.ALL[kind](index_of(home))
+    for _ in range(2):
+        with open_memory(config(home)) as memory:
+            assert_all_found(memory)
+            memory.commit("Written afterwards 后来写的", memory_type="facts")
+            assert memory.find("后来写的").memories
+    with closing(sqlite3.connect(index_of(home))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("kind", WHILE_OPEN)
+def test_an_index_damaged_while_it_is_open_is_replaced_by_whoever_meets_it(home: Path, kind: str) -> None:
+    with open_memory(config(home)) as memory, other_process(home) as other:
+        assert_all_found(memory)
+        damage.checkpoint(index_of(home))
+        damage.ALL[kind](index_of(home))
+        assert_all_found(memory)
+        assert other.find("支付系统")
+        assert other.find("heron")
+        here = memory.commit("Ocelot in this process 豹猫", memory_type="facts").results[0].uri
+        there = other.ask(commit="Ocelot in that process 豹猫")
+        assert {hit.uri for hit in memory.find("豹猫").memories} == {here, there} == set(other.find("豹猫"))
+        with closing(sqlite3.connect(index_of(home))) as connection:  # both write to the file that has the name
+            indexed = connection.execute("SELECT uri FROM documents WHERE own LIKE '%豹猫%'").fetchall()
+        assert {uri for (uri,) in indexed} == {here, there}
+        assert_all_found(memory)
+
+
+def test_threads_that_have_the_damaged_file_open_all_move_on(home: Path) -> None:
+    failures: list[BaseException] = []
+    ready, broken = threading.Barrier(5), threading.Barrier(5)
+
+    def search(memory: Runebook) -> None:
+        try:
+            assert_all_found(memory)
+            ready.wait()
+            broken.wait()
+            for _ in range(5):
+                assert_all_found(memory)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    with open_memory(config(home)) as memory:
+        threads = [threading.Thread(target=search, args=(memory,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        damage.checkpoint(index_of(home))
+        damage.garbage(index_of(home))
+        broken.wait()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert len([name for name in asides(home) if name.count("-") == 1]) == 1  # one of them replaced it
+
+
+def test_of_damaged_files_only_the_newest_is_kept(home: Path) -> None:
+    for number in range(3):
+        index_of(home).write_bytes(f"garbage {number}".encode() * 500)
+        open_memory(config(home)).close()
+    (kept,) = asides(home)
+    assert (home / ".state" / kept).read_bytes().startswith(b"garbage 2")
+
+
+def test_the_index_of_another_ledger_is_not_believed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    with open_memory(config(elsewhere)) as memory:
+        memory.commit("A walrus of another store 海象", memory_type="facts")
+    damage.deleted_with_log(index_of(home))
+    shutil.copyfile(index_of(elsewhere), index_of(home))
+    with open_memory(config(home)) as memory:
+        assert memory.find("walrus").memories == memory.find("海象").memories == ()
+        assert_all_found(memory)
+
+
+def test_a_state_folder_without_locks_and_index_goes_on(home: Path) -> None:
+    with open_memory(config(home)) as memory:
+        assert_all_found(memory)
+        shutil.rmtree(home / ".state" / "locks")
+        damage.deleted_with_log(index_of(home))
+        assert_all_found(memory)
+        memory.commit("Without locks 没有锁", memory_type="facts")
+        assert memory.find("没有锁").memories
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")
+def test_an_index_that_may_not_be_written_is_replaced(home: Path) -> None:
+    index_of(home).chmod(0o400)
+    with open_memory(config(home)) as memory:
+        assert_all_found(memory)
+
+
+def test_ls_and_contexts_and_counts_meet_the_damage_too(home: Path) -> None:
+    with open_memory(config(home)) as memory:
+        for ask in (
+            lambda: memory.tree("viking://user/default/memories/facts").entries,
+            lambda: memory.retrieve("支付系统 heron").parts,
+            lambda: memory.similar("The heron nests by the river Avon.").similar,
+            memory.metrics,
+        ):
+            assert_all_found(memory)
+            damage.checkpoint(index_of(home))
+            damage.garbage(index_of(home))
+            assert ask()
+
+
+# The ledger's file
+
+
+def test_a_ledger_that_was_deleted_under_a_running_store_acknowledges_nothing(home: Path) -> None:
+    with open_memory(config(home)) as memory:
+        memory.find("heron")
+        damage.deleted_with_log(home / ".state" / "ledger.sqlite3")
+        with pytest.raises(StorageFailed) as raised:
+            memory.commit("Would be lost 会丢的", memory_type="facts")
+        assert "doctor --repair" in raised.value.hint
+    with open_memory(config(home)) as memory:
+        assert_all_found(memory)
+
+
+def test_a_damaged_ledger_names_the_next_step(home: Path) -> None:
+    damage.garbage(home / ".state" / "ledger.sqlite3")
+    with pytest.raises(StorageFailed) as raised:
+        open_memory(config(home))
+    assert "doctor --repair" in raised.value.hint
+
+
+# One file
+
+
+def test_errors_come_as_ours_also_while_rows_are_read(tmp_path: Path) -> None:
+    database = Database(tmp_path / "d.sqlite3", ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT);",), "NORMAL")
+    with database.writing() as connection:
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [(number, "x" * 900) for number in range(400)])
+    damage.checkpoint(database.path)
+    database.close()
+    data = bytearray(database.path.read_bytes())
+    data[-4096 * 20 :] = b"\xff" * (4096 * 20)
+    database.path.write_bytes(data)
+    opened = Database(tmp_path / "d.sqlite3", ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT);",), "NORMAL")
+    try:
+        with pytest.raises(DatabaseDamaged) as raised:
+            for _ in opened.connection().execute("SELECT b FROM t"):
+                pass
+        assert raised.value.path == database.path
+        with pytest.raises(DatabaseDamaged):
+            opened.connection().execute("SELECT count(b) FROM t WHERE b > 'a'").fetchall()
+        with pytest.raises(sqlite3.OperationalError):  # a mistake of ours stays one
+            opened.connection().execute("SELEC 1")
+    finally:
+        opened.close()
+
+
+def test_connections_of_threads_that_ended_are_let_go(tmp_path: Path) -> None:
+    database = Database(tmp_path / "d.sqlite3", ("CREATE TABLE t (a);",), "NORMAL")
+    for _ in range(20):
+        thread = threading.Thread(target=database.connection)
+        thread.start()
+        thread.join()
+    assert len(database._all) <= 2
+    assert database.is_current()
+    database.close()
+
+
+# Slices
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("many")
+    with open_memory(config(folder)) as memory:
+        for start in range(0, 900, 300):
+            writes = [
+                {
+                    "memory_data": {
+                        "memory_type": "facts",
+                        "fields": {"topic": f"T{n} 主题{n}", "content": f"c{n} " * 20},
+                    }
+                }
+                for n in range(start, start + 300)
+            ]
+            memory.commit(operations={"write_operations": writes})
+    damage.deleted_with_log(index_of(folder))
+    return folder
+
+
+@pytest.fixture
+def large(tmp_path: Path, many: Path) -> Path:
+    return Path(shutil.copytree(many, tmp_path / "large"))
+
+
+def test_a_search_in_a_large_store_does_not_wait_for_the_index_and_says_so(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory_core.core.index.indexer._PAUSE_SECONDS", 60.0)  # the background sleeps
+    with open_memory(config(large)) as memory:
+        follow = memory.indexer.follow
+        assert follow(0.05) is not None
+        found = memory.find("主题899")
+        (note,) = [note for note in found.notes if note.startswith("the index is being rebuilt: ")]
+        assert " of 90" in note
+        assert [hit.abstract[:5] for hit in found.memories][:1] == ["c899 "]  # the newest come first
+        fresh = memory.commit("Just now 刚刚", memory_type="facts").results[0].uri
+        assert fresh in [hit.uri for hit in memory.find("刚刚").memories]
+        assert follow(None) is None
+        assert memory.find("主题0").notes == ()
+        assert memory.find("主题0").memories
+        assert memory.indexer.catalog.count() == 901
+
+
+def test_filling_and_following_number_documents_alike(large: Path) -> None:
+    with open_memory(config(large)) as memory:
+        memory.indexer.follow(None)
+        order = "SELECT uri FROM documents ORDER BY id"
+        filled = memory.indexer.catalog.connection().execute(order).fetchall()
+        assert [uri for (uri,) in filled] == sorted(
+            (uri for (uri,) in filled), key=lambda uri: int(uri.rpartition("T")[2].split(" ")[0])
+        )
+
+
+def test_a_conversation_that_grows_while_the_index_is_filled_is_whole(large: Path) -> None:
+    def say(memory: Runebook, *texts: str) -> None:
+        memory.commit(messages=[{"role": "user", "content": text} for text in texts], session_id="long")
+
+    with open_memory(config(large)) as memory:
+        say(memory, "the first word 第一句", "the second word 第二句")
+        memory.indexer.follow(None)
+    damage.deleted_with_log(index_of(large))
+    with open_memory(config(large)) as memory:
+        memory.indexer.follow(0.0)
+        say(memory, "the third word 第三句")
+        memory.indexer.follow(None)
+        say(memory, "the fourth word 第四句")
+        for query in ("第一句", "第二句", "第三句", "第四句"):
+            assert memory.find(query).resources, query
+        parts = memory.indexer.catalog.connection().execute(
+            "SELECT part FROM documents WHERE uri LIKE '%long%' ORDER BY part"
+        )
+        assert [part for (part,) in parts] == [0, 1, 2, 3]
+
+
+# Vectors
+
+
+def bundled(home: Path) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="bundled", wait_seconds=20))
+
+
+@pytest.mark.parametrize(
+    "blob", [b"", b"\x00" * 7, b"\x00" * 2048, np.full(512, np.nan, "<f4").tobytes(), b"\x01" * 64]
+)
+def test_a_vector_that_is_none_is_left_out_and_computed_again(home: Path, blob: bytes) -> None:
+    with open_memory(bundled(home)) as memory:
+        memory.indexer.embed_all()
+        expected = [hit.uri for hit in memory.find("When is the backup of payments?").memories]
+    with closing(sqlite3.connect(index_of(home))) as connection, connection:
+        connection.execute("UPDATE vectors SET vector = ? WHERE seq % 3 = 0", (blob,))
+    with open_memory(bundled(home)) as memory:
+        assert memory.find("When is the backup of payments?").memories
+        memory.indexer.drop_unsound()
+        memory.indexer.embed_all()
+        assert [hit.uri for hit in memory.find("When is the backup of payments?").memories] == expected
+        connection = memory.indexer.catalog.connection()
+        assert vectors.unsound(connection) == []
+
+
+def test_vectors_of_a_lost_index_are_computed_again(home: Path) -> None:
+    with open_memory(bundled(home)) as memory:
+        memory.indexer.embed_all()
+        before = memory.indexer.progress()
+        assert before.done == before.total > 0
+        damage.checkpoint(index_of(home))
+        damage.garbage(index_of(home))
+        assert_all_found(memory)
+        assert memory.indexer.embed_all() == before

@@ -1,0 +1,338 @@
+"""Tokens against real FTS5: what is stored is found again, and no input breaks a query."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_core.core.index.tokenizer import (
+    date_words,
+    exact_terms,
+    index_tokens,
+    mentioned,
+    query_terms,
+    says_something,
+)
+
+TABLE = "CREATE VIRTUAL TABLE words USING fts5(own, tokenize = 'porter unicode61 remove_diacritics 2')"
+DOCUMENTS = {
+    1: "支付系统在上线前做了压力测试",
+    2: "The gateway logs ERR_CONN_RESET_42 when the peer resets",
+    3: "Call `foo.bar()` before closing; see src/app/main.py",
+    4: "Write to ana.lee+work@example.co.uk about v1.2.3",
+    5: "小明喜欢吃芒果冰淇淋",
+    6: "東京タワーの写真を撮りました",
+    7: "안녕하세요 반갑습니다",
+    8: "Melanie was painting a sunrise over the café lake",
+    9: "2023年5月8日 去动物园看了大象",
+    10: "用Python写脚本，重启服务",
+    11: "日志在 connection reset 之后停止，原因在磁盘",
+}
+
+Search = Callable[[str], list[int]]
+
+
+def _expression(query: str) -> str:
+    return " OR ".join(query_terms(query))
+
+
+@pytest.fixture(scope="module")
+def search() -> Iterator[Search]:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(TABLE)
+    rows = [(identifier, index_tokens(text)) for identifier, text in DOCUMENTS.items()]
+    connection.executemany("INSERT INTO words(rowid, own) VALUES (?, ?)", rows)
+
+    def run(query: str) -> list[int]:
+        expression = _expression(query)
+        if not expression:
+            return []
+        sql = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words)"
+        return [row[0] for row in connection.execute(sql, (expression,))]
+
+    yield run
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("支付系统什么时候上线？", 1),
+        ("压力测试", 1),
+        ("ERR_CONN_RESET_42", 2),
+        ("err_conn_reset_42 是什么意思", 2),
+        ("what does foo.bar() do", 3),
+        ("src/app/main.py", 3),
+        ("ana.lee+work@example.co.uk", 4),
+        ("what changed in V1.2.3?", 4),
+        ("谁喜欢芒果", 5),
+        ("東京タワー", 6),
+        ("ﾀﾜｰ", 6),
+        ("반갑습니다", 7),
+        ("What did Melanie paint?", 8),
+        ("CAFE", 8),
+        ("ＳＵＮＲＩＳＥ", 8),
+        ("5月8日去了哪里", 9),
+        ("动物园的大象", 9),
+        ("Python脚本", 10),
+    ],
+)
+def test_question_finds_its_document_first(search: Search, query: str, expected: int) -> None:
+    assert search(query)[:1] == [expected]
+
+
+@pytest.mark.parametrize("character", list("支付系统上线前做了压力测试"))
+def test_every_single_character_finds_the_text_that_holds_it(search: Search, character: str) -> None:
+    assert 1 in search(character)
+
+
+def test_single_character_at_the_end_of_a_longer_query_finds_its_document(search: Search) -> None:
+    assert set(search("Python 盘")) == {10, 11}
+
+
+def test_every_two_character_word_is_found() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(TABLE)
+    text = "重构支付模块时先补测试再改接口"
+    connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
+    for left, right in pairwise(text):
+        expression = _expression(left + right)
+        found = connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone()
+        assert found == (1,), left + right
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "phrase"),
+    [
+        ('where is "connection reset" logged', '"connection reset"'),
+        ("日志里的“连接重置”", '"连接 接重 重置"'),
+        ("《三体》好看吗", '"三体"'),
+        ("ERR_CONN_RESET_42", '"err conn reset 42"'),
+        ("第3章", '"3 章"*'),
+    ],
+)
+def test_phrases_stay_together(query: str, phrase: str) -> None:
+    assert phrase in query_terms(query)
+
+
+@pytest.mark.parametrize(
+    ("content", "document"),
+    [
+        ("系统在上", "支付系统在上线"),
+        ("系统在", "系统在"),
+        ("用Python写", "我用Python写脚本"),
+        ("用Python", "用Python吧"),
+    ],
+)
+def test_quoted_phrase_matches_inside_longer_text(content: str, document: str) -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(TABLE)
+    connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(document),))
+    phrase = query_terms(f"“{content}”")[0]
+    assert " " in phrase
+    assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (phrase,)).fetchone() == (1,)
+    connection.close()
+
+
+def test_stop_words_leave_the_question() -> None:
+    assert query_terms("What did they do about the kitchen? I don't know Ana's plan") == (
+        '"kitchen"',
+        '"know"',
+        '"ana"',
+        '"plan"',
+    )
+
+
+def test_chinese_grammar_leaves_the_question() -> None:
+    assert query_terms("我的密码是什么") == ('"密码"', '"码是"')
+
+
+@pytest.mark.parametrize("query", ["what is it", "的", "什么", "我的"])
+def test_stop_words_remain_when_nothing_else_does(query: str) -> None:
+    assert query_terms(query)
+
+
+@pytest.mark.parametrize("word", ["会议", "地址", "和平", "不锈钢", "可乐"])
+def test_content_words_with_a_grammar_character_remain(word: str) -> None:
+    assert f'"{word[:2]}"' in query_terms(f"昨天买东西{word}")
+
+
+@pytest.mark.parametrize("query", ["", "   ", "***", "☺️🎉", "。，！", '""', "\x00", "\ud800", "()^-:"])
+def test_nothing_to_look_for_gives_no_expression(query: str) -> None:
+    assert _expression(query) == ""
+
+
+def test_terms_are_distinct_and_capped_keeping_the_specific() -> None:
+    filler = " ".join(f"{chr(97 + i % 26)}{chr(97 + i // 26)}x" for i in range(200))
+    terms = query_terms(f"{filler} ERR_CONN_RESET_42 kubernetes Kubernetes 支付", limit=8)
+    assert len(terms) == len(set(terms)) == 8
+    assert {'"err conn reset 42"', '"kubernetes"', '"支付"'} <= set(terms)
+
+
+def test_newest_of_many_equal_terms_are_kept() -> None:
+    terms = query_terms("".join(chr(0x4E00 + i) for i in range(500)), limit=4)
+    assert terms[-1] == f'"{chr(0x4E00 + 498)}{chr(0x4E00 + 499)}"'
+
+
+def test_date_is_found_in_english_and_chinese() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(TABLE)
+    connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(date_words(date(2023, 5, 8)) + " 开会"),))
+    for query in ("in May", "2023-05-08", "5月8日", "2023年5月", "2023"):
+        expression = _expression(query)
+        assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone() == (1,)
+    assert connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", ('"6 月"*',)).fetchone() == (0,)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("What did Ana do?", "ana", True),
+        ("bananas", "ana", False),
+        ("Ana's plan", "Ana", True),
+        ("ana_1", "ana", False),
+        ("小明的生日是哪天", "小明", True),
+        ("Ana喜欢什么", "Ana", True),
+        ("小红", "小明", False),
+        ("anything", "  ", False),
+        ("a(b", "(", False),
+    ],
+)
+def test_mention_is_a_whole_word(text: str, name: str, expected: bool) -> None:
+    assert (name in mentioned(text, [name])) is expected
+
+
+ANY_TEXT = st.text(
+    alphabet=st.one_of(
+        st.characters(),
+        st.sampled_from("支付的了吗\"'()*:^-+{}NEAR AND OR NOT_.@/\\\x00\ud800\udfff“”「」《》ーがㄅ안é̈"),
+    ),
+    max_size=60,
+)
+
+
+@pytest.mark.parametrize("noise", ["\x00", "\ud800", "\ue000"])
+def test_unstorable_characters_part_words_and_go(noise: str) -> None:
+    assert index_tokens(f"red{noise}kite支{noise}付").split() == ["red", "kite", "支", "付"]
+    assert query_terms(f"red{noise}kite") == ('"red"', '"kite"')
+
+
+@given(text=ANY_TEXT)
+@settings(max_examples=400, deadline=None)
+def test_any_text_gives_valid_match_syntax(text: str) -> None:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
+        expression = _expression(text)
+        operands = [*query_terms(text), expression] if expression else []
+        for operand in operands:
+            connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (operand,)).fetchone()
+        mentioned(text, [text])
+    finally:
+        connection.close()
+
+
+@given(text=st.text(alphabet=st.sampled_from("支付系统上线 ab7.-_，x"), min_size=1, max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_text_with_a_word_finds_itself(text: str) -> None:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO words(own) VALUES (?)", (index_tokens(text),))
+        expression = _expression(text)
+        assert bool(expression) == any(char.isalnum() for char in text)
+        if expression:
+            found = connection.execute("SELECT count(*) FROM words WHERE words MATCH ?", (expression,)).fetchone()
+            assert found == (1,)
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("what raised ERR_CONN_RESET_42 yesterday", ('"err conn reset 42"',)),
+        ("who said “not today”?", ('"not today"',)),
+        ("谁说过「压力测试」", ('"压力 力测 测试"',)),
+        ("open src/app/main.py, please", ('"src app main py"',)),
+        ("is k8s at v1.2.3?", ('"k8s"', '"v1 2 3"')),
+        ('find "kubernetes"', ('"kubernetes"',)),
+        ("a well-known mother's self-care and/or rest at 5pm on the 1st", ()),
+        ("哪天去的大阪", ()),
+    ],
+)
+def test_only_phrases_and_identifiers_are_exact(query: str, expected: tuple[str, ...]) -> None:
+    assert exact_terms(query) == expected
+
+
+def test_traditional_and_simplified_characters_find_each_other() -> None:
+    assert index_tokens("臺灣的資料庫") == index_tokens("台湾的资料库")
+    assert query_terms("資料庫在哪裡") == query_terms("资料库在哪里")
+
+
+@pytest.mark.parametrize("mark", ["“", "「", "『", "《", "²", "1"])
+def test_marks_that_never_close_take_no_quadratic_time(mark: str) -> None:
+    took: list[float] = []
+    for _ in range(3):
+        started = time.thread_time()
+        query_terms(mark * 8_000)
+        exact_terms(mark * 8_000)
+        took.append(time.thread_time() - started)
+    assert min(took) < 0.2  # about 0.02; a second where each mark looks for its end
+
+
+def test_inner_quotation_of_nested_ones_is_the_phrase() -> None:
+    assert '"blue kite"' in exact_terms("he wrote “she said “blue kite” and left")
+
+
+def test_several_names_are_mentioned_as_each_alone() -> None:
+    text = "Ana asked 小明 about bananas"
+    assert mentioned(text, {"ana", "小明", "Bob", "banana", " "}) == {"ana", "小明"}
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("room 42 and code 4711", ('"4711"',)),
+        ("in 2024 or 1998", ()),
+        ("the 21st at 5pm, 30km away", ()),
+        ("see a.b and C++ today", ()),
+        ("see a.b1 today", ('"a b1"',)),
+        ("open src/app/main.py now", ('"src app main py"',)),
+        ("a well-known, user's choice", ()),
+        ("端口8080不通，工单号为 AB-17", ('"8080"', '"ab 17"')),
+        ('the word "kite" alone', ('"kite"',)),
+    ],
+)
+def test_exact_terms_are_what_a_document_holds_or_does_not(text: str, terms: tuple[str, ...]) -> None:
+    assert exact_terms(text) == terms
+
+
+def test_of_many_exact_terms_the_last_ones_stay() -> None:
+    assert exact_terms(" ".join(f"id_{number}" for number in range(20)), limit=2) == ('"id 18"', '"id 19"')
+
+
+@pytest.mark.parametrize(
+    ("text", "something"),
+    [
+        ("What happened?", False),
+        ("发生了什么事？", False),
+        ("What did we do then", False),
+        ("What happened to the kettle?", True),
+        ("水壶怎么了", True),
+        ("?!", False),
+        ("", False),
+    ],
+)
+def test_a_question_about_what_happened_alone_says_nothing(text: str, something: bool) -> None:
+    assert says_something(text) is something

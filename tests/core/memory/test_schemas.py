@@ -1,0 +1,196 @@
+"""The types that ship with Runebook: fields, operations, places, file names."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory_core.core.errors import RunebookError
+from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.memory.names import render
+from memory_core.core.memory.uri import MemoryUri
+
+USER = "viking://user/{user_space}/memories"
+AGENT = "viking://agent/{agent_space}/memories"
+
+#: type -> (directory, file name template, "field[:type]=merge_op …"); type string unless given.
+MISSION: dict[str, tuple[str, str, str]] = {
+    "profile": (USER, "profile.md", "content=patch"),
+    "preferences": (f"{USER}/preferences", "{topic}.md", "topic=immutable content=patch"),
+    "entities": (
+        f"{USER}/entities",
+        "{entity_name}.md",
+        "entity_name=immutable entity_type=patch content=patch",
+    ),
+    "events": (
+        f"{USER}/events",
+        "{event_time}_{event_name}.md",
+        "event_name=immutable event_time=immutable content=patch",
+    ),
+    "cases": (
+        f"{AGENT}/cases",
+        "{case_name}.md",
+        "case_name=immutable problem=patch solution=patch content=patch",
+    ),
+    "patterns": (
+        f"{AGENT}/patterns",
+        "{pattern_name}.md",
+        "pattern_name=immutable pattern_type=patch content=patch",
+    ),
+    "tools": (
+        f"{AGENT}/tools",
+        "{tool_name}.md",
+        "tool_name=immutable static_desc=patch total_calls:int64=sum success_count:int64=sum "
+        "fail_count:int64=sum total_time_ms:int64=sum total_tokens:int64=sum success_rate:float32=avg "
+        "avg_time:float32=avg avg_tokens:float32=avg best_for=patch optimal_params=patch "
+        "common_failures=patch recommendation=patch guidelines=patch",
+    ),
+    "skills": (
+        f"{AGENT}/skills",
+        "{skill_name}.md",
+        "skill_name=immutable total_executions:int64=sum success_count:int64=sum fail_count:int64=sum "
+        "success_rate:float32=avg best_for=patch recommended_flow=patch key_dependencies=patch "
+        "common_failures=patch recommendation=patch guidelines=patch",
+    ),
+}
+OURS: dict[str, tuple[str, str, str]] = {
+    "facts": (f"{USER}/facts", "{topic}.md", "topic=immutable content=patch"),
+    "tasks": (
+        f"{USER}/tasks",
+        "{title}.md",
+        "title=immutable state=replace due_date=replace content=patch",
+    ),
+    "reflections": (f"{USER}/reflections", "{topic}.md", "topic=immutable content=patch"),
+    "assistant_knowledge": (f"{AGENT}/assistant_knowledge", "{topic}.md", "topic=immutable content=patch"),
+    "notes": (f"{USER}/notes", "{title}.md", "title=immutable content=patch"),
+}
+TOOL_LABELS = """\
+Tool: {tool_name}
+
+Static Description: "{static_desc}"
+
+Tool Memory Context:
+Based on {total_calls} historical calls:
+- Success rate: {success_rate} ({success_count} successful, {fail_count} failed)
+- Avg time: {avg_time}, Avg tokens: {avg_tokens}
+- Best for: {best_for}
+- Optimal params: {optimal_params}
+- Common failures: {common_failures}
+- Recommendation: {recommendation}
+
+{guidelines}"""
+SKILL_LABELS = """\
+Skill: {skill_name}
+
+Skill Memory Context:
+Based on {total_executions} historical executions:
+- Success rate: {success_rate} ({success_count} successful, {fail_count} failed)
+- Best for: {best_for}
+- Recommended flow: {recommended_flow}
+- Key dependencies: {key_dependencies}
+- Common failures: {common_failures}
+- Recommendation: {recommendation}
+
+{guidelines}"""
+
+
+@pytest.fixture(scope="module")
+def registry() -> MemoryTypeRegistry:
+    loaded = MemoryTypeRegistry()
+    assert loaded.load_from_dir(builtin_schema_dir()) == []
+    return loaded
+
+
+def declared(memory_type: MemoryType) -> str:
+    return " ".join(
+        f"{field.name}{'' if field.type == 'string' else f':{field.type}'}={field.merge_op}"
+        for field in memory_type.fields
+    )
+
+
+def test_exactly_the_missions_eight_types_and_our_five_are_built_in(registry: MemoryTypeRegistry) -> None:
+    assert [memory_type.name for memory_type in registry.list_all()] == sorted(MISSION | OURS)
+
+
+@pytest.mark.parametrize("name", MISSION | OURS)
+def test_type_has_exactly_its_fields_types_merge_ops_and_place(registry: MemoryTypeRegistry, name: str) -> None:
+    memory_type = registry.get(name)
+    directory, filename_template, fields = (MISSION | OURS)[name]
+    assert memory_type.directory == directory
+    assert memory_type.filename_template == filename_template
+    assert declared(memory_type) == fields
+
+
+def test_only_tools_and_skills_are_rendered_and_keep_the_missions_labels(
+    registry: MemoryTypeRegistry,
+) -> None:
+    templates = {t.name: t.content_template for t in registry.list_all() if t.template_mode}
+    assert templates == {"tools": TOOL_LABELS, "skills": SKILL_LABELS}
+
+
+def test_derived_averages_of_the_golden_case_read_as_the_mission_writes_them(
+    registry: MemoryTypeRegistry,
+) -> None:
+    counts = {"total_calls": 100, "success_count": 92, "total_time_ms": 120_000, "total_tokens": 150_000}
+    shown = {}
+    for field in registry.get("tools").fields:
+        if field.avg is not None and field.format is not None:
+            mean = field.avg.scale * counts[field.avg.sum] / counts[field.avg.count]
+            shown[field.name] = field.format.format(mean)
+    assert shown == {"success_rate": "92.0%", "avg_time": "1.2s", "avg_tokens": "1500"}
+    skill_rate = registry.get("skills").field("success_rate")
+    assert skill_rate is not None
+    assert skill_rate.avg is not None
+    assert (skill_rate.avg.sum, skill_rate.avg.count) == ("success_count", "total_executions")
+    assert (skill_rate.avg.scale, skill_rate.format) == (100.0, "{:.1f}%")
+
+
+@pytest.mark.parametrize("name", MISSION | OURS)
+def test_every_type_and_field_tells_a_model_what_it_is_for(registry: MemoryTypeRegistry, name: str) -> None:
+    memory_type = registry.get(name)
+    assert "English or Chinese" in memory_type.description
+    assert "Use it" in memory_type.description
+    assert "Leave out" in memory_type.description
+    assert all(len(field.description) > 20 for field in memory_type.fields)
+
+
+def test_guidelines_name_the_three_english_headings(registry: MemoryTypeRegistry) -> None:
+    for name in ("tools", "skills"):
+        guidelines = registry.get(name).field("guidelines")
+        assert guidelines is not None
+        assert all(h in guidelines.description for h in ('"## Guidelines"', '"### Good Cases"', '"### Bad Cases"'))
+
+
+@pytest.mark.parametrize("name", MISSION | OURS)
+@pytest.mark.parametrize("value", ["Python code style", "支付系统", "乱码 → UTF-8", 'a/b: "c"?'])
+def test_file_names_of_english_and_chinese_keys_keep_their_meaning_and_fit_a_uri(
+    registry: MemoryTypeRegistry, name: str, value: str
+) -> None:
+    memory_type = registry.get(name)
+    rendered = render(memory_type.filename_template, dict.fromkeys(memory_type.key_fields, value))
+    directory = memory_type.directory.format(user_space="default", agent_space="default")
+    assert MemoryUri.parse(directory).child(rendered).name == rendered
+    if memory_type.key_fields and value in ("Python code style", "支付系统"):
+        assert rendered == "_".join([value] * len(memory_type.key_fields)) + ".md"
+
+
+def test_an_event_without_a_date_is_named_by_its_event(registry: MemoryTypeRegistry) -> None:
+    template = registry.get("events").filename_template
+    assert render(template, {"event_time": "2026-03-17", "event_name": "上线"}) == "2026-03-17_上线.md"
+    assert render(template, {"event_time": "", "event_name": "上线"}) == "上线.md"
+
+
+@pytest.mark.parametrize("name", MISSION | OURS)
+def test_keys_never_change_and_no_two_types_share_a_directory(registry: MemoryTypeRegistry, name: str) -> None:
+    memory_type = registry.get(name)
+    keys = [memory_type.field(key) for key in memory_type.key_fields]
+    assert all(key is not None and key.merge_op == "immutable" for key in keys)
+    assert [t.name for t in registry.list_all() if t.directory == memory_type.directory] == [name]
+
+
+def test_profile_outweighs_the_other_types(registry: MemoryTypeRegistry) -> None:
+    assert {t.name: t.salience for t in registry.list_all() if t.salience != 0.5} == {"profile": 0.8}
+
+
+def test_asking_for_a_category_of_another_system_points_to_the_type(registry: MemoryTypeRegistry) -> None:
+    with pytest.raises(RunebookError, match="Did you mean 'patterns'"):
+        registry.get("procedural")

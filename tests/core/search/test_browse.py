@@ -1,0 +1,230 @@
+"""Looking without searching: the given parameters, the promised results, and never a write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.runebook import Runebook, open_memory
+
+USER = "viking://user/default/memories"
+LOG = "viking://session/default/s1/messages.jsonl"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def filled(memory: Runebook) -> Runebook:
+    memory.commit("Coffee without sugar. 不加糖。", memory_type="preferences", fields={"topic": "咖啡"})
+    memory.commit("Six o'clock", memory_type="facts", fields={"topic": "Closing time"})
+    memory.commit("A nurse", memory_type="profile")
+    memory.commit(memory_type="tools", fields={"tool_name": "web_search"})
+    memory.commit(messages=[{"role": "user", "content": "hello"}, {"role": "user", "content": "再见"}], session_id="s1")
+    overview = {"directory_uri": f"{USER}/facts", "abstract": "Facts 事实", "overview": "# Facts"}
+    memory.commit(operations={"overview_operations": [overview]})
+    return memory
+
+
+def write(home: Path, name: str, text: str) -> str:
+    path = home / "user/default/memories/notes" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode("utf-8"))
+    return f"{USER}/notes/{name}"
+
+
+def files(home: Path) -> dict[str, bytes]:
+    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
+    return {str(path.relative_to(home)): path.read_bytes() for path in found}
+
+
+# read
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "content", "following"),
+    [
+        (0, -1, "一\n二\n三\n", None),
+        (1, -1, "二\n三\n", None),
+        (0, 2, "一\n二", 2),
+        (1, 1, "二", 2),
+        (2, 1, "三\n", None),
+        (2, 50, "三\n", None),
+        (0, 0, "", 0),
+    ],
+)
+def test_read_returns_the_lines_asked_for_and_where_to_go_on(
+    memory: Runebook, tmp_path: Path, offset: int, limit: int, content: str, following: int | None
+) -> None:
+    uri = write(tmp_path, "x.md", "一\n二\n三\n")
+    found = memory.read(uri, offset, limit)
+    assert (found.content, found.first_line, found.total_lines, found.next_offset) == (content, offset, 3, following)
+    assert found.uri == uri
+
+
+@pytest.mark.parametrize("text", ["", "one", "one\n", "a\n\nb", "a\r\nb\r\n", "\n\n", "u\u2028v\x0bw\n", "😀\n"])
+def test_read_gives_a_file_back_as_it_is(memory: Runebook, tmp_path: Path, text: str) -> None:
+    assert memory.read(write(tmp_path, "x.md", text)).content == text
+
+
+def test_reading_page_by_page_loses_no_line_and_no_page_is_over_its_limit(memory: Runebook, tmp_path: Path) -> None:
+    text = "".join(f"第{number}行 {'x' * (number % 90)}\n" for number in range(500))
+    uri = write(tmp_path, "long.md", text)
+    pages: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = memory.read(uri, offset, limit_chars=1_000)
+        assert len(page.content) <= 1_001
+        pages.append(page.content)
+        offset = page.next_offset
+    assert len(pages) > 20
+    assert "\n".join(page.removesuffix("\n") for page in pages) + "\n" == text
+
+
+@pytest.mark.parametrize("limit_chars", [500, 50, 1])
+def test_a_single_line_beyond_the_limit_is_cut_and_says_so(memory: Runebook, tmp_path: Path, limit_chars: int) -> None:
+    uri = write(tmp_path, "x.md", "字" * 5_000 + "\nnext\n")
+    page = memory.read(uri, limit_chars=limit_chars)
+    assert "5000 characters" in page.content
+    assert len(page.content) <= max(limit_chars, 200)
+    assert page.next_offset == 1
+
+
+@pytest.mark.parametrize(("offset", "limit"), [(-1, -1), (0, -2), (3, -1), (99, 1)])
+def test_an_offset_outside_the_file_is_refused(memory: Runebook, tmp_path: Path, offset: int, limit: int) -> None:
+    with pytest.raises(InvalidInput):
+        memory.read(write(tmp_path, "x.md", "一\n二\n三\n"), offset, limit)
+
+
+def test_a_line_of_a_conversation_is_read_by_its_address(filled: Runebook) -> None:
+    found = filled.read(f"{LOG}#1")
+    assert "再见" in found.content
+    assert (found.first_line, found.total_lines, found.next_offset) == (1, 2, None)
+    assert filled.read(f"{LOG}#0", limit=2).content == filled.read(LOG).content
+    with pytest.raises(InvalidInput):
+        filled.read(f"{LOG}#2")
+
+
+def test_an_absent_file_a_directory_and_a_broken_uri_are_told_apart(filled: Runebook) -> None:
+    with pytest.raises(NotFound):
+        filled.read(f"{USER}/facts/absent.md")
+    with pytest.raises(InvalidUri, match="directory"):
+        filled.read(f"{USER}/facts")
+    for uri in ("", "facts", f"{USER}/../x", f"{USER}/%2e%2e/x", f"{USER}//x", "viking://.state/ledger.sqlite3"):
+        with pytest.raises(InvalidUri):
+            filled.read(uri)
+
+
+def test_a_link_out_of_the_store_is_not_followed(memory: Runebook, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("secret", encoding="utf-8")
+    home = tmp_path / "user/default/memories/notes"
+    home.mkdir(parents=True)
+    (home / "link.md").symlink_to("/etc/hostname")
+    (home / "state.md").symlink_to(tmp_path / ".state/ledger.sqlite3")
+    for name in ("link.md", "state.md"):
+        with pytest.raises(InvalidUri):
+            memory.read(f"{USER}/notes/{name}")
+    assert memory.ls(f"{USER}/notes").entries == ()
+
+
+# ls and tree
+
+
+def test_ls_shows_files_with_their_abstracts_sizes_and_times(filled: Runebook, tmp_path: Path) -> None:
+    (entry,) = filled.ls(f"{USER}/preferences").entries
+    path = tmp_path / "user/default/memories/preferences/咖啡.md"
+    assert (entry.uri, entry.name, entry.is_dir) == (f"{USER}/preferences/咖啡.md", "咖啡.md", False)
+    assert entry.abstract == "Coffee without sugar. 不加糖。"
+    assert entry.size == path.stat().st_size
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(entry.updated_at)).total_seconds()) < 60
+
+
+def test_ls_shows_directories_with_their_summary_or_what_they_hold(filled: Runebook) -> None:
+    shown = {entry.name: (entry.uri, entry.is_dir, entry.abstract) for entry in filled.ls(f"{USER}/").entries}
+    assert shown["facts"] == (f"{USER}/facts/", True, "Facts 事实")
+    assert shown["preferences"] == (f"{USER}/preferences/", True, "preferences (1): 咖啡")
+    assert shown["profile.md"] == (f"{USER}/profile.md", False, "A nurse")
+
+
+def test_original_output_leaves_abstracts_out(filled: Runebook) -> None:
+    assert {entry.abstract for entry in filled.ls(USER, output="original").entries} == {None}
+
+
+def test_abs_limit_cuts_abstracts(filled: Runebook) -> None:
+    (entry,) = filled.ls(f"{USER}/preferences", abs_limit=12).entries
+    assert len(entry.abstract or "") <= 12
+    assert (entry.abstract or "").startswith("Coffee")
+
+
+def test_hidden_summaries_are_listed_only_on_request(filled: Runebook) -> None:
+    assert [entry.name for entry in filled.ls(f"{USER}/facts").entries] == ["Closing time.md"]
+    assert [entry.name for entry in filled.ls(f"{USER}/facts", show_all_hidden=True).entries] == [
+        ".abstract.md",
+        ".overview.md",
+        "Closing time.md",
+    ]
+
+
+def test_node_limit_counts_what_it_leaves_out(filled: Runebook) -> None:
+    found = filled.ls(USER, node_limit=2)
+    assert (len(found.entries), found.left_out) == (2, 1)
+
+
+def test_tree_is_depth_first_and_stops_at_its_level(filled: Runebook) -> None:
+    names = [entry.uri.removeprefix("viking://") for entry in filled.tree(level_limit=2).entries]
+    assert names == ["agent/", "agent/default/", "session/", "session/default/", "user/", "user/default/"]
+    deep = [entry.uri for entry in filled.tree(USER, level_limit=2).entries]
+    assert deep == [
+        f"{USER}/facts/",
+        f"{USER}/facts/Closing time.md",
+        f"{USER}/preferences/",
+        f"{USER}/preferences/咖啡.md",
+        f"{USER}/profile.md",
+    ]
+    assert [entry.uri for entry in filled.tree(USER, level_limit=1).entries] == [
+        entry.uri for entry in filled.ls(USER).entries
+    ]
+
+
+def test_every_uri_that_tree_prints_can_be_read_or_listed(filled: Runebook) -> None:
+    for entry in filled.tree(level_limit=9, show_all_hidden=True).entries:
+        if entry.is_dir:
+            filled.ls(entry.uri)
+        else:
+            filled.read(entry.uri)
+
+
+def test_an_empty_store_has_an_empty_tree(memory: Runebook) -> None:
+    assert memory.tree().entries == ()
+    with pytest.raises(NotFound):
+        memory.ls(USER)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"output": "json"}, {"abs_limit": 0}, {"node_limit": 0}, {"level_limit": 0}, {"uri": f"{USER}/profile.md"}],
+)
+def test_an_argument_out_of_range_is_refused(filled: Runebook, arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        filled.tree(**({"uri": USER} | arguments))
+    assert caught.value.hint
+
+
+def test_looking_never_changes_a_file(filled: Runebook, tmp_path: Path) -> None:
+    before = files(tmp_path)
+    filled.tree(level_limit=9)
+    filled.ls(USER, show_all_hidden=True)
+    filled.read(f"{USER}/profile.md")
+    filled.find("coffee 咖啡")
+    filled.retrieve("coffee 咖啡")
+    filled.close()
+    assert files(tmp_path) == before

@@ -1,0 +1,78 @@
+"""A context pack as a tool result: both forms say the same and stay below the limit, in every format."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.types import TextContent
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import Runebook, open_memory
+from server import rendering
+
+FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
+    home = tmp_path_factory.mktemp("crowded")
+    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+        memory.commit('A nurse 护士 "quoted" \\\\ ' * 60, memory_type="profile")
+        for number in range(24):
+            memory.commit(f'zebra {number} 斑马 "\\\\" ' + 'a longer "word" in quotes\n' * 70, memory_type="facts")
+        memory.commit(messages=[{"role": "user", "content": f"zebra {n} " + "说话 " * 90} for n in range(25)])
+        yield memory
+
+
+def delivered(memory: Runebook, **given: Any) -> tuple[str, dict[str, Any]]:
+    answer = rendering.retrieve_result(memory.retrieve("zebra", fit=rendering.smaller_budget, **given))
+    (block,) = answer.content
+    assert isinstance(block, TextContent)
+    assert answer.structured_content is not None
+    return block.text, answer.structured_content
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("budget", [400, 4_000, 10_000])
+def test_a_result_stays_below_the_limit_and_says_the_same_twice(crowded: Runebook, form: str, budget: int) -> None:
+    text, facts = delivered(crowded, format=form, token_budget=budget)
+    assert len(text) + len(json.dumps(facts, ensure_ascii=False)) < rendering.RESULT_LIMIT_CHARS
+    assert facts["tokens"] <= budget
+    assert ("messages" in facts) == form.startswith("messages")
+    if "text" in facts:
+        assert text.startswith(facts["text"])
+    else:
+        contents = [block["content"] for block in facts["messages"][-1]["content"] if form == "messages-anthropic"]
+        contents = contents or [message["content"] for message in facts["messages"][1:]]
+        assert text.startswith("\n".join(contents))
+    assert f"left out for the budget: {facts['left_out_count']}" in text
+    assert all(note in text for note in facts.get("notes", []))
+
+
+def test_a_pack_made_smaller_for_delivery_says_so_and_is_noted_as_delivered(crowded: Runebook) -> None:
+    text, facts = delivered(crowded, token_budget=10_000, session_id="a")
+    given = {item["uri"] for part in facts["parts"] for item in part["items"]}
+    assert "more could not be delivered" in text
+    _, later = delivered(crowded, token_budget=10_000, session_id="a")
+    assert not given & {item["uri"] for part in later["parts"] for item in part["items"]}
+    assert later["parts"]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_ledger_that_cannot_note_it_costs_no_context(tmp_path: Path, fresh: bool) -> None:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+        memory.commit("The zebra 斑马 lives in the annex.")
+        memory.retrieve("zebra", session_id="s1")
+        other = sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3", isolation_level=None)
+        for event in ("INSERT ON", "UPDATE ON", "DELETE ON"):
+            refuse = f"BEFORE {event} injected_sessions BEGIN SELECT RAISE(ABORT, 'full'); END"
+            other.execute(f"CREATE TRIGGER refuse_{event[:6]} {refuse}")
+        other.close()
+        pack = memory.retrieve("zebra", session_id="s1", fresh=fresh)
+        assert ("annex" in pack.text) is fresh
+        assert any("may be given again" in note for note in pack.notes)

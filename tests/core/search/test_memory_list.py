@@ -1,0 +1,78 @@
+"""The list of memories: what is private elsewhere, what is past its time, and what is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memory_core.core.config import Config
+from memory_core.core.errors import InvalidInput
+from memory_core.core.search.memory_list import EntryFilter
+from memory_core.runebook import Runebook, open_memory
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
+    settings = {"embedding": {"provider": "none"}, "maintenance": {"automatic": "off"}, "watch": "off"}
+    config = Config.model_validate({"home": tmp_path_factory.mktemp("catalogue"), **settings})
+    with open_memory(config) as opened:
+        secret = "Lin's salary is secret 林的工资保密"
+        opened.commit(secret, memory_type="facts", fields={"topic": "Lin"}, project="acme", private=True)
+        opened.commit("The build takes 20 minutes", memory_type="facts", project="acme")
+        opened.commit("码头三月关闭 The pier is closed", expires_at="2020-03-31", fields={"title": "Pier"})
+        opened.commit("100% of _all_ [things]", fields={"title": "Signs"}, priority="high")
+        yield opened
+
+
+def names(memory: Runebook, **wanted: object) -> list[str]:
+    page = memory.entries(EntryFilter(sort="name", **wanted))  # type: ignore[arg-type]
+    assert page.total == len(page.entries)
+    return [entry.name for entry in page.entries]
+
+
+def test_what_is_private_to_a_project_is_named_but_not_told(memory: Runebook) -> None:
+    listed = {
+        entry.project: entry for entry in memory.entries(EntryFilter(memory_type="facts")).entries if entry.private
+    }
+    assert listed["acme"].abstract == "private to another project"
+    assert names(memory, words="保密") == []
+    told = memory.entries(EntryFilter(project="acme", words="保密")).entries
+    assert [entry.abstract for entry in told] == ["Lin's salary is secret 林的工资保密"]
+
+
+def test_what_is_past_its_time_is_not_in_use(memory: Runebook) -> None:
+    assert names(memory, active=False) == ["Pier"]
+    assert "Pier" not in names(memory, active=True)
+
+
+@pytest.mark.parametrize("words", ["100%", "_all_", "[things]", "SIGNS", "码头"])
+def test_words_are_looked_for_as_they_are(memory: Runebook, words: str) -> None:
+    assert len(names(memory, words=words)) == 1
+
+
+def test_words_that_are_signs_to_a_database_mean_themselves(memory: Runebook) -> None:
+    assert names(memory, words="%") == ["Signs"]
+    assert names(memory, words="' OR 1=1 --") == []
+
+
+def test_decay_counts_from_the_last_change_or_use(memory: Runebook) -> None:
+    later = datetime.now(UTC) + timedelta(days=14)
+    (entry,) = memory.entries(EntryFilter(words="Signs"), later).entries
+    assert entry.decay == pytest.approx(0.4966, abs=0.001)
+
+
+def test_counts_are_of_what_is_in_use(memory: Runebook) -> None:
+    assert memory.catalogue.counts() == {"facts": 2, "notes": 1}
+
+
+@pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 501}, {"offset": -1}, {"words": "x" * 501}])
+def test_filter_out_of_range_is_refused(memory: Runebook, wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput):
+        memory.entries(EntryFilter(**wrong))  # type: ignore[arg-type]
+
+
+def test_filter_on_what_is_no_time_is_refused(memory: Runebook) -> None:
+    with pytest.raises(InvalidInput):
+        memory.entries(EntryFilter(updated_after="yesterday"))

@@ -1,0 +1,281 @@
+"""From the ledger to the disk where the disk, or another process, refuses for a while: kept, said, and made good."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.errors import StorageFailed
+from memory_core.core.memory.results import Status
+from memory_core.core.store import atomic, sqlite
+from memory_core.core.store import local as store_module
+from memory_core.core.store.delivery import DELAYED
+from memory_core.core.store.local import REPEATED, Store
+from memory_core.core.store.locks import StoreLock
+from memory_core.core.store.read_only import PrivateState
+from tests.core.store.test_hand_edit_races import await_true, known
+from tests.core.store.test_store import OTHER, URI, open_store, set_text
+
+FOLDER = URI.parent
+
+
+@contextmanager
+def ledger_held(root: Path) -> Iterator[None]:
+    """Another process writes into the ledger and takes its time."""
+    with closing(sqlite3.connect(root / ".state" / "ledger.sqlite3", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def folder_refused(root: Path) -> Iterator[None]:
+    """Something else stands where the folder of the notes has to be."""
+    path = root.joinpath(*FOLDER.parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("in the way", encoding="utf-8")
+    yield
+    path.unlink()
+
+
+def test_a_commit_that_the_disk_refuses_is_read_from_the_ledger_and_delivered_in_the_background(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with folder_refused(tmp_path):
+        receipt = store.commit(set_text(URI, "猫 cat\n"))
+        assert receipt.status is Status.COMMITTED
+        assert any(note.startswith(DELAYED) for note in receipt.notes)
+        assert store.text(URI) == "猫 cat\n"
+        assert store.adopt() in (0, 1)  # the thing in the way is a file of its own, the commit is no deletion
+        assert [commit.kind for commit in store.ledger.history(URI)] == ["commit"]
+    await_true(lambda: store.files.path_for(URI).exists())
+    assert store.files.text(URI) == "猫 cat\n"
+    await_true(lambda: store.ledger.unsettled() == [])
+    store.close()
+
+
+def test_a_repeated_request_says_what_is_not_on_disk_yet_and_no_more_once_it_is(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with folder_refused(tmp_path):
+        store.finish(store.commit(set_text(URI, "猫"), request_id="r1"))
+        store.close()
+        store = open_store(tmp_path)
+        waiting = store.commit(set_text(URI, "other"), request_id="r1")
+        assert [note for note in waiting.notes if note.startswith(DELAYED)] == [f"{DELAYED}: {URI}"]
+    there = store.commit(set_text(URI, "other"), request_id="r1")
+    assert there.notes == (REPEATED,)
+    assert store.files.text(URI) == "猫"
+    store.close()
+
+
+def test_a_repeated_request_brings_to_disk_what_a_killed_writer_acknowledged(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    other = open_store(tmp_path)
+    first = store.commit(set_text(URI, "猫"), request_id="r1")
+    store.close()
+    with closing(sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3")) as connection, connection:
+        connection.execute("UPDATE commits SET settled = 0")
+    other.files.path_for(URI).unlink()  # as if it had been killed before the rename
+    again = other.commit(set_text(URI, "猫"), request_id="r1")
+    assert again.commit_id == first.commit_id
+    assert other.files.text(URI) == "猫"
+    other.close()
+
+
+def test_background_work_outlives_a_ledger_that_another_process_held_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
+    store = open_store(tmp_path)
+    with ledger_held(tmp_path):
+        store._delivery.queue(0, {})
+        store._delivery.settle()
+    store.commit(set_text(URI, "猫"))
+    await_true(lambda: store.ledger.unsettled() == [])
+    store.close()
+
+
+def test_a_commit_is_acknowledged_though_a_hand_edit_of_the_same_moment_cannot_be_recorded_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
+    held = ledger_held(tmp_path)
+    armed = False
+
+    def observe(name: str) -> None:
+        if armed and name == "written":
+            store.files.path_for(URI).write_text("by hand 手写", encoding="utf-8")
+            held.__enter__()
+
+    store = Store(tmp_path, lambda _uri, _text: ("", ""), step=observe)
+    store.commit(set_text(URI, "first"))
+    armed = True
+    receipt = store.commit(set_text(URI, "machine"))
+    armed = False
+    assert receipt.status is Status.COMMITTED
+    assert "by hand" in (receipt.results[0].note or "")
+    held.__exit__(None, None, None)
+    await_true(lambda: known(store, URI) == "by hand 手写")
+    assert [commit.kind for commit in store.ledger.history(URI)] == ["external", "commit", "commit"]
+    assert store.files.text(URI) == "by hand 手写"
+    store.close()
+
+
+def test_a_file_that_would_not_sync_is_written_anew_by_the_next_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(OTHER, "dog"))
+    await_true(lambda: store.ledger.unsettled() == [])
+    fsync = os.fsync
+    refused: list[int] = []
+
+    def refusing(descriptor: int) -> None:
+        if not refused:
+            refused.append(descriptor)
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refusing)
+    store.commit(set_text(URI, "猫"))
+    first = store.files.path_for(URI).stat().st_ino
+    await_true(lambda: bool(refused))
+    await_true(lambda: not store._delivery._seen)
+    assert len(store.ledger.unsettled()) == 1
+    store.commit(set_text(OTHER, "dog again"))
+    assert store.files.path_for(URI).stat().st_ino != first  # the pages of the first one may never reach the disk
+    assert store.files.text(URI) == "猫"
+    await_true(lambda: store.ledger.unsettled() == [])
+    store.close()
+
+
+def test_commits_that_are_settled_are_not_remembered(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(30):
+        store.commit(set_text(URI, str(number)))
+    await_true(lambda: store.ledger.unsettled() == [])
+    await_true(lambda: not store._delivery._seen)
+    store.close()
+
+
+def test_a_store_that_may_only_be_read_writes_no_file_that_another_process_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(URI, "猫"))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3")) as connection, connection:
+        connection.execute("UPDATE commits SET settled = 0")
+    path = store.files.path_for(URI)
+    path.unlink()
+    monkeypatch.setattr(store_module, "private_state", lambda state: PrivateState(state, "Read-only file system"))
+    reader = open_store(tmp_path)
+    assert reader.text(URI) == "猫"
+    with pytest.raises(StorageFailed, match="reading only"):
+        reader.commit(set_text(OTHER, "dog"))
+    reader.close()
+    assert not path.exists()
+
+
+def test_a_temporary_file_that_was_swept_from_under_a_sleeping_writer_is_no_hand_edit(tmp_path: Path) -> None:
+    swept: list[Path] = []
+
+    def observe(name: str) -> None:
+        if armed and name == "written" and not swept:
+            swept.extend(store.files.path_for(FOLDER).glob(f"{atomic.TEMPORARY_PREFIX}*"))
+            for path in swept:
+                path.unlink()
+
+    armed = False
+    store = Store(tmp_path, lambda _uri, _text: ("", ""), step=observe)
+    store.commit(set_text(URI, "first"))
+    armed = True
+    receipt = store.commit(set_text(URI, "second 二"))
+    assert len(swept) == 1
+    assert any(note.startswith(DELAYED) for note in receipt.notes)
+    await_true(lambda: store.files.text(URI) == "second 二")
+    assert {commit.kind for commit in store.ledger.history(URI)} == {"commit"}
+    store.close()
+
+
+def test_a_temporary_file_that_cannot_be_deleted_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(URI, "first"))
+    store.commit(set_text(OTHER, "dog"))
+    unlink = Path.unlink
+
+    def refusing(self: Path, missing_ok: bool = False) -> None:
+        if self.name.startswith(atomic.TEMPORARY_PREFIX):
+            raise OSError(errno.EIO, "Input/output error")
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refusing)
+    changed = store.commit(set_text(URI, "second 二"))
+    deleted = store.commit(set_text(OTHER, None))
+    monkeypatch.undo()
+    assert (changed.notes, deleted.notes) == ((), ())
+    assert (store.files.text(URI), store.files.text(OTHER)) == ("second 二", None)
+    assert store.adopt() == 0
+    store.close()
+
+
+def test_a_file_that_cannot_be_read_refuses_the_commit_instead_of_counting_as_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening = os.open
+
+    def refusing(name: Any, flags: int, *rest: Any, **options: Any) -> int:
+        if str(name) == path or Path(name).name.startswith(atomic.TEMPORARY_PREFIX):
+            raise PermissionError(errno.EACCES, "Permission denied", str(name))
+        return opening(name, flags, *rest, **options)
+
+    def observe(name: str) -> None:
+        if armed and name == "acknowledged":
+            monkeypatch.setattr(os, "open", refusing)
+
+    armed = False
+    store = Store(tmp_path, lambda _uri, _text: ("", ""), step=observe)
+    store.commit(set_text(URI, "first"))
+    path = str(store.files.path_for(URI))
+    armed = True
+    receipt = store.commit(set_text(URI, "second 二"))
+    armed = False
+    assert any(note.startswith(DELAYED) for note in receipt.notes)
+    assert store.text(URI) == "second 二"
+    with pytest.raises(StorageFailed):
+        store.commit(set_text(URI, "third"))
+    monkeypatch.undo()
+    await_true(lambda: store.files.text(URI) == "second 二")
+    assert {commit.kind for commit in store.ledger.history(URI)} == {"commit"}
+    store.close()
+
+
+def test_a_lock_that_the_system_refuses_is_told_and_can_be_had_later(tmp_path: Path) -> None:
+    (tmp_path / "store.lock").mkdir()
+    lock = StoreLock(tmp_path / "store.lock")
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match="cannot be locked"), lock.held():
+            pass
+    (tmp_path / "store.lock").rmdir()
+    with lock.held():
+        pass
+
+
+def test_a_reader_never_misses_a_file_while_what_is_undelivered_is_looked_at_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    with folder_refused(tmp_path):
+        store.commit(set_text(URI, "猫"))
+        before = store._delivery.undelivered
+        with store.exclusive():
+            assert store._delivery.undelivered == {URI}
+        assert store._delivery.undelivered is not before
+        assert before == {URI}  # replaced in one step, never emptied
+    store.close()

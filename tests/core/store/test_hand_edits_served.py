@@ -1,0 +1,153 @@
+"""Hand edits as a user meets them: the next search knows, in every process, and nothing that was typed is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.runebook import Runebook, open_memory
+
+NOTES = Path("user", "default", "memories", "notes")
+WITHIN_SECONDS = 30.0
+WORDS = EmbeddingConfig(provider="none")
+
+
+def names(memory: Runebook, query: str) -> list[str]:
+    return [hit.uri.rpartition("/")[2] for hit in memory.find(query).hits]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(Config(home=tmp_path, embedding=WORDS)) as opened:
+        opened.commit("The boiler is serviced in March.", fields={"title": "boiler"})
+        opened.commit("锅炉每年三月检修。", fields={"title": "锅炉"})
+        opened.find("boiler")
+        yield opened
+
+
+def test_a_file_saved_a_moment_ago_is_found_without_a_watcher(memory: Runebook, tmp_path: Path) -> None:
+    (tmp_path / NOTES / "piano.md").write_text("The piano tuner comes on Friday.", encoding="utf-8")
+    assert names(memory, "piano tuner") == ["piano.md"]
+    (tmp_path / NOTES / "钢琴.md").write_text("调音师星期五来。", encoding="utf-8")
+    assert names(memory, "调音师") == ["钢琴.md"]
+    (tmp_path / NOTES / "piano.md").rename(tmp_path / NOTES / "flügel.md")
+    assert names(memory, "piano tuner") == ["flügel.md"]
+    (tmp_path / NOTES / "flügel.md").unlink()
+    assert names(memory, "piano tuner") == []
+
+
+def test_a_hit_that_was_edited_in_place_is_shown_as_it_is_now(memory: Runebook, tmp_path: Path) -> None:
+    (tmp_path / NOTES / "锅炉.md").write_text("锅炉改为五月检修。", encoding="utf-8")
+    (hit,) = [hit for hit in memory.find("锅炉 检修").hits if hit.uri.endswith("锅炉.md")]
+    assert "五月" in hit.abstract
+
+
+def test_many_files_at_once_do_not_block_the_search_and_it_says_so(memory: Runebook, tmp_path: Path) -> None:
+    for number in range(500):
+        (tmp_path / NOTES / f"pulled {number} 拉取.md").write_text(
+            f"Recipe number {number}: dumplings 饺子", encoding="utf-8"
+        )
+    first = memory.find("boiler")
+    assert [hit.uri for hit in first.hits]
+    assert any("still being read" in note for note in first.notes)
+    ends_at = time.monotonic() + WITHIN_SECONDS
+    while memory.find("dumplings").notes or names(memory, "recipe number 499") == []:
+        assert time.monotonic() < ends_at
+    files = [uri for uri in memory.store.ledger.stats() if "pulled" in uri]
+    assert len(files) == 500
+    assert {commit.author for commit in memory.store.ledger.history(limit=50) if commit.kind == "external"} == {
+        "by hand"
+    }
+
+
+def test_a_commit_on_a_hand_edited_memory_keeps_the_words_of_both(memory: Runebook, tmp_path: Path) -> None:
+    path = tmp_path / NOTES / "boiler.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("in March", "in May, says Otto"), encoding="utf-8")
+    uri = MemoryUri.parse("viking://user/default/memories/notes/boiler.md")
+    patch = "<<<<<<< SEARCH\nThe boiler\n=======\nThe gas boiler\n>>>>>>> REPLACE"
+    receipt = memory.commit(operations={"edit_operations": [{"uri": str(uri), "patches": {"content": patch}}]})
+    assert receipt.results[0].reason is None
+    assert "The gas boiler is serviced in May, says Otto" in path.read_text(encoding="utf-8")
+    assert [commit.kind for commit in memory.store.ledger.history(uri)] == ["commit", "external", "commit"]
+
+
+_READER = """
+import json, sys
+from pathlib import Path
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import open_memory
+
+with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
+    memory.opened.watch()
+    print("open", flush=True)
+    for line in sys.stdin:
+        found = memory.find(json.loads(line))
+        print(json.dumps([hit.uri.rpartition("/")[2] for hit in found.hits]), flush=True)
+"""
+
+
+class Reader:
+    """A memory in another process."""
+
+    def __init__(self, home: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _READER, str(home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        assert self._line() == "open\n"
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def names(self, query: str) -> Any:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(query) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self._line())
+
+    def close(self) -> None:
+        self.process.communicate()
+        assert self.process.returncode == 0
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + WITHIN_SECONDS
+    while not is_so():
+        assert time.monotonic() < ends_at, "not noticed in time"
+        time.sleep(0.02)
+
+
+def test_two_processes_both_find_what_a_person_wrote(memory: Runebook, tmp_path: Path) -> None:
+    memory.opened.watch()
+    reader = Reader(tmp_path)
+    (tmp_path / NOTES / "boiler.md").write_text("The heat pump replaced it.", encoding="utf-8")
+    eventually(lambda: names(memory, "heat pump") == ["boiler.md"] and reader.names("heat pump") == ["boiler.md"])
+    (tmp_path / NOTES / "热泵.md").write_text("热泵取代了锅炉。", encoding="utf-8")
+    assert names(memory, "热泵取代") == reader.names("热泵取代") == ["热泵.md"]
+    (tmp_path / NOTES).rename(tmp_path / NOTES.parent / "heating 供暖")
+    assert names(memory, "heat pump") == reader.names("heat pump") == ["boiler.md"]
+    reader.close()
+    texts = [
+        row.after for commit in memory.store.ledger.history() for row in memory.store.ledger.changes_of([commit.seq])
+    ]
+    assert texts.count("热泵取代了锅炉。") == 2  # as it came, and where it went; not once more for each process
+
+
+def test_with_watching_off_no_thread_is_started(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path, embedding=WORDS, watch="off")) as memory:
+        memory.opened.watch()
+        assert memory.store._watcher is None

@@ -1,0 +1,97 @@
+"""Files and folders are private to the user, whatever the umask; what killed writers left is swept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.store import atomic
+from tests.core.store.test_store import URI, open_store, set_text
+from tests.fork_server import starter
+
+_USE = """
+import os, sys
+os.umask(0)
+from datetime import UTC, datetime
+from pathlib import Path
+from memory_core.core.config import Config, IndexConfig
+from memory_core.runebook import open_memory
+
+with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5))) as memory:
+    for number in range(40):
+        memory.commit(f"the cat number {number} sleeps 猫睡觉", fields={"title": f"cat {number} 猫"})
+    memory.commit(messages=[{"role": "user", "content": "hello there 你好"}], session_id="s1")
+    memory.indexer.embed_all()
+    memory.indexer._seal()
+    found = memory.find("cat 猫")
+    assert found.hits
+    automatic = memory.automatic_maintenance()
+    assert automatic is not None
+    assert automatic.run_if_due(datetime.now(UTC))
+    for path in sorted(Path(sys.argv[1]).rglob("*")):
+        print(oct(path.stat().st_mode & 0o777), "d" if path.is_dir() else "f", path.relative_to(sys.argv[1]))
+"""
+
+
+def test_everything_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    home = tmp_path / "home" / "deep"
+    run = starter().run(_USE, home)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.decode("utf-8").splitlines()
+    assert any("chroma" in line for line in lines)
+    assert any("-wal" in line for line in lines)
+    assert any("maintained-at" in line for line in lines)
+    open_to_others = [line for line in lines if not line.startswith(("0o700 d", "0o600 f"))]
+    assert open_to_others == []
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_killed_writers_left_is_swept_when_it_is_old_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(URI, "one"))
+    folder = store.files.path_for(URI).parent
+    ours = [where / f"{atomic.TEMPORARY_PREFIX}0123456789abcdef" for where in (folder, tmp_path / ".state")]
+    theirs = folder / ".tmp-notes-of-somebody"
+    for path in (*ours, theirs):
+        path.write_text("one", encoding="utf-8")
+    store.adopt()
+    store.close()
+    assert all(path.exists() for path in ours)  # somebody may be writing it
+    monkeypatch.setattr(atomic, "_STALE_SECONDS", -60.0)
+    store = open_store(tmp_path)
+    store.adopt()
+    store.close()
+    assert not any(path.exists() for path in ours)
+    assert theirs.exists()
+
+
+def test_a_text_that_only_a_dead_writers_temporary_file_holds_comes_back_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(URI, "one"))
+    folder = store.files.path_for(URI).parent
+    for name, text in (("0123456789abcdef", "by hand 亲手写的"), ("fedcba9876543210", "")):
+        (folder / f"{atomic.TEMPORARY_PREFIX}{name}").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(atomic, "_STALE_SECONDS", -60.0)
+    store.adopt()
+    store.adopt()
+    assert {path.name for path in folder.iterdir()} == {URI.name, "rescued 89abcdef.md"}
+    rescued = URI.parent.child("rescued 89abcdef.md")
+    assert store.ledger.text_at(rescued, store.ledger.newest_seq()) == "by hand 亲手写的"
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["a", "深 deep"])
+def test_folders_are_private_all_the_way_down(tmp_path: Path, name: str) -> None:
+    before = os.umask(0)
+    try:
+        atomic.make_folder(tmp_path / name / "b" / "c")
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name / below).stat().st_mode & 0o777 for below in (".", "b", "b/c")]
+    assert modes == [0o700] * 3

@@ -1,0 +1,42 @@
+"""Background work waits while requests come in, yet not for ever, and never overlooks one."""
+
+from __future__ import annotations
+
+import threading
+
+from memory_core.core.store.locks import await_quiet
+
+
+class Busy(threading.Event):
+    """Is set again as soon as it is cleared, like a stream of requests, for some rounds."""
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.rounds = rounds
+
+    def clear(self) -> None:
+        super().clear()
+        if self.rounds > 0:
+            self.rounds -= 1
+            self.set()
+
+
+def test_it_waits_until_nothing_more_is_asked() -> None:
+    wake = Busy(rounds=5)
+    await_quiet(wake, threading.Event(), pause_seconds=0.001, limit_seconds=60.0)
+    assert wake.rounds == 0
+    assert not wake.is_set()
+
+
+def test_it_does_not_wait_for_ever() -> None:
+    wake = Busy(rounds=1_000_000)
+    await_quiet(wake, threading.Event(), pause_seconds=0.001, limit_seconds=0.01)
+    assert wake.rounds > 0
+
+
+def test_closing_ends_the_wait_at_once() -> None:
+    closing = threading.Event()
+    closing.set()
+    wake = Busy(rounds=1_000_000)
+    await_quiet(wake, closing, pause_seconds=60.0, limit_seconds=600.0)
+    assert wake.rounds > 999_000

@@ -1,0 +1,142 @@
+"""The queue of conversations: what waits, what is done, and that a store of the first version keeps its keys."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.memory.results import SessionProgress
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store import ledger as ledger_module
+from memory_core.core.store.ledger import Ledger
+from memory_core.core.store.sqlite import Database
+
+LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
+OTHER = MemoryUri.parse("viking://session/default/s2/messages.jsonl")
+SPACE = MemoryUri.parse("viking://session/default")
+AT = "2026-11-01T10:00:00.000+00:00"
+LATER = "2026-11-02T10:00:00.000+00:00"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger(tmp_path / "ledger.sqlite3")
+    yield opened
+    opened.close()
+
+
+def test_stored_messages_wait_until_they_are_extracted(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=4), AT)
+    (row,) = ledger.extractions.waiting(SPACE)
+    assert (row.log, row.waiting, row.since) == (LOG, 4, AT)
+
+    ledger.advance(SessionProgress(LOG, extracted=3), LATER)
+    (row,) = ledger.extractions.waiting(SPACE)
+    assert row.waiting == 1
+
+    ledger.advance(SessionProgress(LOG, extracted=4), LATER)
+    assert ledger.extractions.waiting(SPACE) == []
+
+
+def test_messages_that_come_later_wait_from_then_on(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=2, extracted=2), AT)
+    ledger.advance(SessionProgress(LOG, stored=5), LATER)
+    (row,) = ledger.extractions.waiting(SPACE)
+    assert (row.extracted, row.waiting, row.since) == (2, 3, LATER)
+
+
+def test_more_messages_do_not_make_older_ones_wait_shorter(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=2), AT)
+    ledger.advance(SessionProgress(LOG, stored=5), LATER)
+    assert ledger.extractions.waiting(SPACE)[0].since == AT
+
+
+def test_the_longest_waiting_session_comes_first(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(OTHER, stored=1), AT)
+    ledger.advance(SessionProgress(LOG, stored=1), LATER)
+    assert [row.log for row in ledger.extractions.waiting(SPACE)] == [OTHER, LOG]
+    assert [row.log for row in ledger.extractions.waiting(SPACE, limit=1)] == [OTHER]
+
+
+def test_sessions_of_another_space_do_not_wait_here(ledger: Ledger) -> None:
+    for space in ("default2", "another"):
+        log = MemoryUri.parse(f"viking://session/{space}/s1/messages.jsonl")
+        ledger.advance(SessionProgress(log, stored=1), AT)
+    assert ledger.extractions.waiting(SPACE) == []
+
+
+def test_a_failure_is_kept_with_its_reason_until_a_success(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=1), AT)
+    ledger.extractions.postpone(LOG, "the model is overloaded", LATER)
+    row = ledger.extractions.get(LOG)
+    assert row is not None
+    assert (row.attempts, row.reason, row.retry_at) == (1, "the model is overloaded", LATER)
+    assert ledger.extractions.waiting(SPACE, due_at=AT) == []
+    assert len(ledger.extractions.waiting(SPACE, due_at=LATER)) == 1
+
+    ledger.advance(SessionProgress(LOG, extracted=1), LATER)
+    row = ledger.extractions.get(LOG)
+    assert row is not None
+    assert (row.attempts, row.reason, row.retry_at) == (0, None, None)
+
+
+def test_a_brief_is_remembered_with_what_it_showed_until_the_answer(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=3), AT)
+    ledger.extractions.briefed(LOG, 3, {"viking://user/default/memories/facts/茶.md": "ab"})
+    row = ledger.extractions.get(LOG)
+    assert row is not None
+    assert (row.briefed, dict(row.seen)) == (3, {"viking://user/default/memories/facts/茶.md": "ab"})
+    ledger.advance(SessionProgress(LOG, extracted=3), LATER)
+    row = ledger.extractions.get(LOG)
+    assert row is not None
+    assert (row.briefed, len(row.seen)) == (0, 1)
+
+
+def test_a_log_that_a_person_shortened_never_counts_as_extracted_beyond_its_end(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
+    ledger.advance(SessionProgress(LOG, stored=4), LATER)
+    row = ledger.extractions.get(LOG)
+    assert row is not None
+    assert (row.extracted, row.waiting) == (4, 0)
+
+
+def test_a_finished_session_can_be_put_back_whole(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
+    ledger.extractions.restart(LOG, 9, LATER)
+    assert ledger.extractions.waiting(SPACE)[0].waiting == 9
+
+
+def test_a_call_that_was_counted_is_known_whatever_becomes_of_its_session(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=1, call_keys=frozenset({"a", "b"})), AT)
+    assert ledger.extractions.counted(["a", "c"], SPACE) == {"a"}
+
+
+def test_what_follows_a_shortened_log_waits(ledger: Ledger) -> None:
+    ledger.advance(SessionProgress(LOG, stored=9, extracted=9), AT)
+    ledger.advance(SessionProgress(LOG, stored=5, known=2), LATER)
+    (row,) = ledger.extractions.waiting(SPACE)
+    assert (row.extracted, row.waiting) == (2, 3)
+
+
+def test_a_ledger_of_the_first_version_is_brought_up_and_its_keys_fold_traditional_characters(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite3"
+    directory = "viking://user/default/memories/preferences"
+    Database(path, (ledger_module._SCHEMA_1,), "FULL").close()
+    with sqlite3.connect(path) as old:
+        old.execute(
+            "INSERT INTO files (uri, directory, name_fold, memory_type, key, sha256, seq) VALUES (?, ?, ?, ?, ?, ?, 1)",
+            (f"{directory}/編輯器.md", directory, "編輯器.md", "preferences", "編輯器", "0"),
+        )
+    old.close()
+    ledger = Ledger(path)
+    found = ledger.locate(MemoryUri.parse(directory), "preferences", "编辑器")
+    assert found is not None
+    assert found.name == "編輯器.md"
+    assert ledger.extractions.waiting(SPACE) == []
+    ledger.close()
+    with sqlite3.connect(path) as new:
+        assert new.execute("PRAGMA user_version").fetchone() == (5,)
+    new.close()

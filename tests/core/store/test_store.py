@@ -1,0 +1,243 @@
+"""Commits: acknowledged means kept, killed at any step means old or new, never half."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.errors import InvalidUri
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult, Status, text_sha256
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Plan, Snapshot, Store
+
+URI = MemoryUri.parse("viking://user/default/memories/notes/猫.md")
+OTHER = MemoryUri.parse("viking://user/default/memories/notes/dog.md")
+LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
+
+
+def set_text(uri: MemoryUri, after: str | None, *, appended: bool = False) -> Plan:
+    def plan(snapshot: Snapshot) -> ChangeSet:
+        before = snapshot.text(uri)
+        if before == after:
+            return ChangeSet((), (OperationResult("write", str(uri), Action.UNCHANGED),))
+        action = Action.DELETED if after is None else Action.CREATED if before is None else Action.UPDATED
+        change = FileChange(uri, before, after, "notes", uri.name, appended)
+        return ChangeSet((change,), (OperationResult("write", str(uri), action),))
+
+    return plan
+
+
+def open_store(root: Path) -> Store:
+    return Store(root, lambda _uri, _text: ("", ""))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_a_commit_is_on_disk_and_in_history_with_both_texts(store: Store) -> None:
+    store.commit(set_text(URI, "一\n"))
+    receipt = store.commit(set_text(URI, "二\n"))
+    assert receipt.status is Status.COMMITTED
+    assert store.files.path_for(URI).read_text(encoding="utf-8") == "二\n"
+    newest = store.ledger.history(URI)[0]
+    (change,) = store.ledger.changes_of([newest.seq])
+    assert (change.before, change.after) == ("一\n", "二\n")
+
+
+def test_committing_the_same_text_twice_is_unchanged_and_not_recorded(store: Store) -> None:
+    store.commit(set_text(URI, "same"))
+    assert store.commit(set_text(URI, "same")).status is Status.UNCHANGED
+    assert len(store.ledger.history()) == 1
+
+
+def test_a_repeated_request_id_returns_the_first_receipt_and_changes_nothing(store: Store) -> None:
+    first = store.commit(set_text(URI, "one"), request_id="r1")
+    again = store.commit(set_text(URI, "two"), request_id="r1")
+    assert again.commit_id == first.commit_id
+    assert store.text(URI) == "one"
+
+
+def test_a_dry_run_writes_nothing(store: Store) -> None:
+    receipt = store.commit(set_text(URI, "x"), dry_run=True)
+    assert receipt.status is Status.DRY_RUN
+    assert receipt.results[0].action is Action.CREATED
+    assert store.text(URI) is None
+    assert store.ledger.history() == []
+
+
+def test_an_append_keeps_only_its_tail_and_the_whole_is_rebuilt(store: Store) -> None:
+    store.commit(set_text(LOG, "a\n", appended=True))
+    store.commit(set_text(LOG, "a\nb\n", appended=True))
+    newest = store.ledger.newest_seq()
+    (change,) = store.ledger.changes_of([newest])
+    assert change.after == "b\n"
+    assert store.ledger.text_at(LOG, newest) == "a\nb\n"
+
+
+def test_a_hand_edit_is_recorded_before_a_commit_builds_on_it(store: Store) -> None:
+    store.commit(set_text(URI, "machine"))
+    store.files.path_for(URI).write_text("by hand", encoding="utf-8")
+    store.commit(set_text(URI, "by hand, then machine"))
+    newest, external, _ = store.ledger.history(URI)
+    assert (newest.kind, external.kind) == ("commit", "external")
+    (change,) = store.ledger.changes_of([external.seq])
+    assert (change.before, change.after) == ("machine", "by hand")
+
+
+def test_files_added_edited_and_removed_by_hand_are_adopted(store: Store) -> None:
+    store.commit(set_text(URI, "one"))
+    store.commit(set_text(OTHER, "two"))
+    store.files.path_for(URI).unlink()
+    store.files.path_for(OTHER).write_text("two, edited", encoding="utf-8")
+    added = MemoryUri.parse("viking://user/default/memories/notes/new.md")
+    store.files.path_for(added).write_text("three", encoding="utf-8")
+    assert store.adopt() == 3
+    assert {
+        uri: row.sha256 for uri in map(MemoryUri.parse, store.ledger.stats()) if (row := store.ledger.file(uri))
+    } == {
+        OTHER: text_sha256("two, edited"),
+        added: text_sha256("three"),
+    }
+    assert store.adopt() == 0
+
+
+def test_a_link_out_of_the_folder_is_refused(store: Store, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    link = tmp_path / "user" / "default"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside, target_is_directory=True)
+    with pytest.raises(InvalidUri, match="outside"):
+        store.commit(set_text(URI, "x"))
+    assert list(outside.iterdir()) == []
+
+
+def test_files_and_folders_are_private_to_the_user(store: Store) -> None:
+    store.commit(set_text(URI, "x"))
+    path = store.files.path_for(URI)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+_KILLED_COMMIT = """
+import os, signal, sys
+from pathlib import Path
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Store
+
+root, stop_at = Path(sys.argv[1]), sys.argv[2]
+seen = []
+
+def step(name):
+    seen.append(name)
+    if name == stop_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def plan(snapshot):
+    changes = []
+    for name, after in (("a", "a new"), ("b", "b new"), ("c", None), ("d", "d new")):
+        uri = MemoryUri.parse(f"viking://user/default/memories/notes/{name}.md")
+        changes.append(FileChange(uri, snapshot.text(uri), after, "notes", name))
+    return ChangeSet(tuple(changes), (OperationResult("write", "x", Action.UPDATED),))
+
+store = Store(root, lambda uri, text: ("", ""), step=step)
+store.commit(plan)
+print("acknowledged", flush=True)
+store.close()
+"""
+
+STEPS = ("planned", "acknowledged", "file", "renamed", "synced", "never")
+
+
+@pytest.mark.parametrize("stop_at", STEPS)
+def test_a_writer_killed_at_any_step_leaves_old_or_new_never_half(tmp_path: Path, stop_at: str) -> None:
+    names = "abcd"
+    uris = {name: MemoryUri.parse(f"viking://user/default/memories/notes/{name}.md") for name in names}
+    before = {"a": "a old", "b": "b old", "c": "c old", "d": None}
+    after = {"a": "a new", "b": "b new", "c": None, "d": "d new"}
+    store = open_store(tmp_path)
+    for name in "abc":
+        store.commit(set_text(uris[name], before[name]))
+    store.close()
+    script = tmp_path.parent / f"{tmp_path.name}-commit.py"
+    script.write_text(textwrap.dedent(_KILLED_COMMIT), encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), stop_at], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode == -signal.SIGKILL) is (stop_at not in ("never",)), run.stderr
+    reopened = open_store(tmp_path)
+    found = {name: reopened.text(uris[name]) for name in names}
+    reopened.close()
+    assert found == (before if stop_at == "planned" else after)
+    if "acknowledged" in run.stdout:
+        assert found == after
+
+
+def test_a_torn_file_of_an_acknowledged_commit_is_written_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(URI, "a long text that power loss can tear"))
+    path = store.files.path_for(URI)
+    store.close()
+    _unsettle(tmp_path)
+    path.write_text("a long te", encoding="utf-8")
+    reopened = open_store(tmp_path)
+    assert reopened.text(URI) == "a long text that power loss can tear"
+    reopened.close()
+
+
+def test_a_hand_edit_during_recovery_is_kept(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.commit(set_text(URI, "machine"))
+    path = store.files.path_for(URI)
+    store.close()
+    _unsettle(tmp_path)
+    path.write_text("somebody's own words", encoding="utf-8")
+    reopened = open_store(tmp_path)
+    assert reopened.text(URI) == "somebody's own words"
+    assert reopened.adopt() == 1
+    reopened.close()
+
+
+def _unsettle(root: Path) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(root / ".state" / "ledger.sqlite3")
+    with connection:
+        connection.execute("UPDATE commits SET settled = 0")
+    connection.close()
+
+
+def _write_many(root: str, worker: int, count: int) -> None:
+    store = open_store(Path(root))
+    for number in range(count):
+        uri = MemoryUri.parse(f"viking://user/default/memories/notes/w{worker}-{number}.md")
+        store.commit(set_text(uri, f"{worker}/{number}"))
+    store.close()
+    os._exit(0)
+
+
+def test_four_writers_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write_many, args=(str(tmp_path), worker, 25)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    store = open_store(tmp_path)
+    names = {entry.uri.name for entry in store.files.walk()}
+    assert names == {f"w{worker}-{number}.md" for worker in range(4) for number in range(25)}
+    assert len(store.ledger.history(limit=1000)) == 100
+    store.close()

@@ -1,0 +1,264 @@
+"""Settings: file, environment and flags, in that order; wrong ones are refused in words."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import CONFIG_NAME, Config, environment_name, example, load, settings
+from memory_core.core.errors import ConfigInvalid
+
+
+def write(path: Path, values: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values), encoding="utf-8", newline="\n")
+    return path
+
+
+def refusal(path: Path | None = None, environment: dict[str, str] | None = None, **flags: Any) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(path, environment or {}, {name.replace("__", "."): value for name, value in flags.items()})
+    assert caught.value.hint
+    return str(caught.value)
+
+
+def test_without_anything_all_defaults_hold(tmp_path: Path) -> None:
+    config = load(environment={"RUNEBOOK_HOME": str(tmp_path)})
+    assert config == Config(home=tmp_path)
+    assert load(environment={}, flags={"home": str(tmp_path)}) == config
+
+
+def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "settings.json",
+        {"index": {"mode": "exact", "exact_below": 7}, "search": {"rank": "weighted"}, "user_space": "from-file"},
+    )
+    environment = {"RUNEBOOK_CONFIG": str(file), "RUNEBOOK_INDEX_MODE": "chroma", "RUNEBOOK_SEARCH_RANK": "decay"}
+    config = load(
+        environment=environment, flags={"search.rank": "relevance", "home": str(tmp_path), "user_space": None}
+    )
+    assert (config.user_space, config.index.exact_below) == ("from-file", 7)
+    assert config.index.mode == "chroma"
+    assert config.search.rank == "relevance"
+
+
+def test_file_in_the_home_folder_is_read_unless_another_is_named(tmp_path: Path) -> None:
+    write(tmp_path / CONFIG_NAME, {"user_space": "home"})
+    other = write(tmp_path / "other.json", {"agent_space": "other"})
+    assert load(environment={"RUNEBOOK_HOME": str(tmp_path)}).user_space == "home"
+    config = load(other, environment={"RUNEBOOK_HOME": str(tmp_path), "RUNEBOOK_CONFIG": str(tmp_path / "absent.json")})
+    assert (config.user_space, config.agent_space) == ("default", "other")
+
+
+def test_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / CONFIG_NAME).write_bytes(b'\xef\xbb\xbf{"user_space": "windows"}')
+    assert load(environment={"RUNEBOOK_HOME": str(tmp_path)}).user_space == "windows"
+
+
+def test_every_setting_can_come_from_the_environment(tmp_path: Path) -> None:
+    values = {
+        "home": str(tmp_path),
+        "user_space": "u",
+        "agent_space": "a",
+        "private_mode": "true",
+        "watch": "off",
+        "secrets": "warn",
+        "secrets_allowed": "hunter2, 口令",
+        "http.require_token": "true",
+        "http.allowed_hosts": "memory.example.com,10.0.0.7",
+        "http.allowed_origins": "https://memory.example.com",
+        "http.max_body_bytes": "65536",
+        "http.requests_per_minute": "30",
+        "http.max_connections": "16",
+        "http.max_sessions": "8",
+        "http.session_idle_seconds": "120",
+        "schema_dirs": os.pathsep.join(("/one", "/两")),
+        "index.mode": "exact",
+        "index.exact_below": "5",
+        "embedding.provider": "none",
+        "embedding.model": "intfloat/multilingual-e5-small",
+        "embedding.query_prompt": "query: ",
+        "embedding.passage_prompt": "passage: ",
+        "embedding.device": "auto",
+        "embedding.batch": "8",
+        "embedding.wait_seconds": "1.5",
+        "search.rank": "weighted",
+        "search.cached_queries": "3",
+        "search.floor": "false",
+        "search.rerank_model": "judge",
+        "search.rerank_candidates": "12",
+        "search.trail": "false",
+        "search.hot_limit": "7",
+        "search.hot_seconds": "60",
+        "retrieve.token_budget": "500",
+        "retrieve.query_messages": "2",
+        "retrieve.intent_check": "false",
+        "retrieve.implicit_recall": "false",
+        "retrieve.implicit_recall_top_k": "4",
+        "retrieve.top_k_knowledge": "9",
+        "retrieve.knowledge_threshold": "0.2",
+        "retrieve.top_sessions": "2",
+        "retrieve.retrieval_queue_capacity": "3",
+        "retrieve.segment_similarity_threshold": "0.2",
+        "retrieve.page_similarity_threshold": "0.3",
+        "retrieve.recent_pages": "1",
+        "retrieve.daily_log_days": "1",
+        "project.name": "github.com/acme/backend",
+        "project.detect": "false",
+        "project.private": "true",
+        "extractor": "single_pass",
+        "prompt_dirs": os.pathsep.join(("/three", "/四")),
+        "extraction.max_iterations": "1",
+        "extraction.prompt_tokens": "9000",
+        "extraction.brief_tokens": "5000",
+        "extraction.language": "中文",
+        "llm.provider": "openai",
+        "llm.model": "m",
+        "llm.base_url": "http://127.0.0.1:11434/v1",
+        "llm.structure": "text",
+        "llm.max_tokens": "1024",
+        "llm.deadline_seconds": "9.5",
+        "llm.retries": "0",
+        "search.decay_lambda": "0.1",
+        "extraction.trigger": "heat",
+        "extraction.every_exchanges": "3",
+        "extraction.idle_minutes": "5",
+        "review": "automatic",
+        "tiers.short_term_capacity": "7",
+        "tiers.mid_term_capacity": "50",
+        "tiers.mid_term_similarity_threshold": "0.7",
+        "tiers.keyword_weight": "0.5",
+        "tiers.mid_term_heat_threshold": "4",
+        "tiers.heat_alpha": "0.5",
+        "tiers.heat_beta": "0.8",
+        "tiers.heat_gamma": "2",
+        "tiers.heat_tau_hours": "12",
+        "tiers.long_term_knowledge_capacity": "60",
+        "maintenance.automatic": "off",
+        "maintenance.every_hours": "6",
+        "maintenance.archive_days": "20",
+        "maintenance.delete_days": "40",
+        "maintenance.delete_logs": "true",
+        "maintenance.compression": "false",
+        "maintenance.compression_days": "30",
+        "maintenance.compression_accesses": "2",
+        "maintenance.compression_group": "4",
+        "maintenance.finished_tasks_days": "3",
+        "index.url": "https://chroma.example.com",
+        "index.tenant": "t",
+        "index.database": "记忆",
+        "hooks.session_start": "false",
+        "hooks.user_prompt": "false",
+        "hooks.post_read": "false",
+        "hooks.pre_compact": "false",
+        "hooks.session_end": "false",
+        "hooks.stop": "true",
+        "hooks.session_start_tokens": "500",
+        "hooks.user_prompt_tokens": "500",
+        "hooks.deadline_ms": "300",
+        "hooks.patience_seconds": "3",
+        "hooks.extract": "false",
+        "sharing.idle_minutes": "1",
+        "chat.temperature": "0.2",
+        "chat.max_tokens": "900",
+        "chat.relationship": "colleague",
+        "chat.style": "短句",
+        "limits.content_bytes": "2048",
+        "limits.commit_bytes": "8192",
+    }
+    assert set(values) == {dotted for dotted, _, _ in settings()}
+    config = load(environment={environment_name(dotted): value for dotted, value in values.items()})
+    assert load(environment={}, flags=values) == config
+    assert config.schema_dirs == (Path("/one"), Path("/两"))
+    assert (config.search.floor, config.embedding.wait_seconds, config.limits.commit_bytes) == (False, 1.5, 8192)
+    untouched = [dotted for dotted, default, _ in settings() if attribute(config, dotted) == default]
+    assert untouched == []
+
+
+def attribute(config: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def test_empty_variable_means_not_set(tmp_path: Path) -> None:
+    empty = {environment_name(dotted): "" for dotted, _, _ in settings()} | {"RUNEBOOK_CONFIG": ""}
+    assert load(environment=empty, flags={"home": str(tmp_path)}) == Config(home=tmp_path)
+
+
+def test_home_is_expanded_and_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert load(environment={}).root == tmp_path / ".runebook"
+    monkeypatch.chdir(tmp_path)
+    assert load(environment={"RUNEBOOK_HOME": "memories"}).root == tmp_path / "memories"
+    assert "~nobody-of-this-name" in refusal(environment={"RUNEBOOK_HOME": "~nobody-of-this-name/x"})
+    assert "~nobody-of-this-name" in refusal(home=str(tmp_path), schema_dirs="~nobody-of-this-name/x")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"colour": 1}, "there is no setting 'colour'"),
+        ({"index": {"speed": 1}}, "there is no setting 'index.speed'"),
+        ({"index": "fast"}, "setting 'index'"),
+        ({"index": {"mode": "quick"}}, "setting 'index.mode': Input should be 'auto', 'exact', 'chroma' or 'http'"),
+        ({"index": {"exact_below": 0}}, "setting 'index.exact_below'"),
+        ({"embedding": {"wait_seconds": 61}}, "setting 'embedding.wait_seconds'"),
+        ({"retrieve": {"token_budget": 199}}, "setting 'retrieve.token_budget'"),
+        ({"user_space": "../other"}, "setting 'user_space'"),
+        ({"user_space": "二"}, "setting 'user_space'"),
+        ({"agent_space": ""}, "setting 'agent_space'"),
+        ({"schema_dirs": "one"}, "setting 'schema_dirs'"),
+        (["home"], "must hold one JSON object"),
+    ],
+)
+def test_wrong_setting_in_the_file_is_named_with_those_there_are(tmp_path: Path, values: Any, words: str) -> None:
+    said = refusal(write(tmp_path / "c.json", values))
+    assert words in said
+    assert "object" in words or "limits.commit_bytes" in said
+
+
+def test_a_list_is_written_as_json_or_with_its_separator(tmp_path: Path) -> None:
+    listed = load(environment={}, flags={"home": str(tmp_path), "schema_dirs": '["/one", "/两, drei"]'})
+    assert listed.schema_dirs == (Path("/one"), Path("/两, drei"))
+    named = load(environment={"RUNEBOOK_HTTP_ALLOWED_HOSTS": "a.example, b.example"}, flags={"home": str(tmp_path)})
+    assert named.http.allowed_hosts == ("a.example", "b.example")
+    assert "Write a JSON list" in refusal(home=str(tmp_path), schema_dirs='["/one"')
+
+
+def test_wrong_flag_is_named(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    assert "there is no setting 'colour'" in refusal(home=home, colour="1")
+    assert "there is no setting 'index'" in refusal(home=home, index="x", index__mode="exact")
+    assert "there is no setting 'home.x'" in refusal(home=home, home__x="1")
+    assert "setting 'index.mode'" in refusal(home=home, index__mode="quick")
+    assert "setting 'index.mode'" in refusal(environment={"RUNEBOOK_INDEX_MODE": "quick", "RUNEBOOK_HOME": home})
+
+
+def test_file_that_is_named_must_be_there_and_be_json(tmp_path: Path) -> None:
+    absent = tmp_path / "absent.json"
+    assert "does not exist" in refusal(absent)
+    assert "does not exist" in refusal(environment={"RUNEBOOK_CONFIG": str(absent)})
+    assert "cannot be read" in refusal(tmp_path)
+    broken = tmp_path / "broken.json"
+    broken.write_text('{\n  "index": {\n', encoding="utf-8", newline="\n")
+    assert "is not JSON: line 3" in refusal(broken)
+    broken.write_bytes(b'{"user_space": "\xff"}')
+    assert "cannot be read" in refusal(broken)
+
+
+def test_example_holds_every_setting_at_its_default(tmp_path: Path) -> None:
+    file = tmp_path / "config.example.json"
+    file.write_text(example(), encoding="utf-8", newline="\n")
+    assert load(file, environment={}) == Config()
+    values = json.loads(example())
+    for dotted, _, description in settings():
+        node: Any = values
+        for part in dotted.split("."):
+            node = node[part]
+        assert description.endswith(".")

@@ -1,0 +1,224 @@
+"""Imports that somebody forged, damaged or interrupted: the rest comes in, nothing twice or elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.results import Action
+from memory_core.features.imports import import_run, sources
+from memory_core.features.imports.sources import elements, lines, open_source
+from memory_core.runebook import Runebook
+from tests.features.imports import foreign
+from tests.features.imports.foreign import brought, write, write_lines
+from tests.features.moving import files, opened
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with opened(tmp_path / "home") as store:
+        yield store
+
+
+def values(path: Path) -> list[object]:
+    with open_source(path) as source:
+        return [
+            found.value if found.problem is None else f"! {found.place}"
+            for found in elements(source, source.entries[0])
+        ]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 4_096])
+def test_elements_are_cut_apart_whatever_stands_in_their_texts_and_wherever_a_read_ends(
+    chunk_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_CHUNK_BYTES", chunk_bytes)
+    told = [{"a": 'quote " bracket ] brace } comma , slash \\'}, [1, [2]], "，。]", {"深": {"b": [{}]}}, 7, None]
+    path = write(tmp_path / "a.json", json.dumps(told, ensure_ascii=False))
+    assert values(path) == told
+    assert values(write(tmp_path / "b.json", " \n [ ] ")) == []
+    damaged = values(write(tmp_path / "c.json", '[{"a": 1}, {"b": oops}, {"c": 3}, {"d": "cut sho'))
+    assert damaged == [{"a": 1}, "! c.json[1]", {"c": 3}, "! c.json[3]"]
+
+
+def test_what_is_too_large_or_nested_too_deeply_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "ELEMENT_LIMIT_BYTES", 400_000)
+    deep, large = "[" * 150_000 + "]" * 150_000, json.dumps("x" * 500_000)
+    path = write(tmp_path / "a.json", f'[{{"a": 1}}, {deep}, {large}, {{"b": 2}}]')
+    assert values(path) == [{"a": 1}, "! a.json[1]", "! a.json[2]", {"b": 2}]
+    path = write(tmp_path / "a.jsonl", f'{{"a": 1}}\n{deep}\n{large}\nNaN\n{{"b": 2}}\n')
+    with open_source(path) as source:
+        found = list(lines(source, source.entries[0]))
+    assert [each.problem is None for each in found] == [True, False, False, False, True]
+    assert found[-1].place == "a.jsonl:5"
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_holds_is_not_unpacked(memory: Runebook, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", b"[" + b" " * 40_000_000 + b"]")
+        archive.writestr("notes.md", "## Known Facts\n- 没事\n")
+    done = brought(memory, path)
+    assert done.format == "markdown"
+    assert [left.as_dict() for left in done.left_out] == [
+        {"place": "conversations.json", "reason": "it unpacks to far more than it holds"}
+    ]
+
+
+def test_names_in_an_archive_and_links_in_a_folder_lead_nowhere(memory: Runebook, tmp_path: Path) -> None:
+    secret = write(tmp_path / "elsewhere" / "secret.md", "## Known Facts\n- a secret of another folder\n")
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("../../../../escape.md", "## Known Facts\n- outside\n")
+        archive.writestr("/etc/x.md", "# 标题\n正文\n")
+    before = {found for found in tmp_path.rglob("*") if "home" not in found.parts}
+    assert brought(memory, path).total(Action.CREATED) == 2
+    folder = write(tmp_path / "folder" / "own.md", "## Known Facts\n- mine\n").parent
+    (folder / "link.md").symlink_to(secret)
+    (folder / "sub").symlink_to(secret.parent, target_is_directory=True)
+    done = brought(memory, folder)
+    assert [(left.place, left.reason) for left in done.left_out] == [("link.md", "it is a link")]
+    assert b"a secret of another folder" not in b"".join(files(tmp_path / "home").values())
+    grown = {found for found in tmp_path.rglob("*") if "home" not in found.parts and "folder" not in found.parts}
+    assert grown == before
+    for name in files(tmp_path / "home"):
+        assert name.startswith("user/default/memories/")
+
+
+def test_a_damaged_archive_and_a_path_that_is_not_there_are_refused_in_words(memory: Runebook, tmp_path: Path) -> None:
+    whole = tmp_path / "a.zip"
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("conversations.json", "[]")
+    (tmp_path / "cut.zip").write_bytes(whole.read_bytes()[:40])
+    with pytest.raises(InvalidInput, match="damaged or incomplete"):
+        brought(memory, tmp_path / "cut.zip")
+    with pytest.raises(NotFound):
+        brought(memory, tmp_path / "nothing.zip")
+
+
+def test_a_store_whose_json_is_broken_points_to_the_copy_beside_it(memory: Runebook, tmp_path: Path) -> None:
+    folder = foreign.vibeworker_v2(tmp_path / "v2")
+    path = folder / "memory.json"
+    path.write_text(path.read_text("utf-8")[:-40], "utf-8")
+    done = brought(memory, folder)
+    assert done.counts["daily_logs"][Action.CREATED] == 2  # the logs are sound
+    assert "memory.json.bak" in done.left_out[0].reason
+    assert "line" in done.left_out[0].reason
+
+
+def test_texts_that_no_file_can_hold_are_mended(memory: Runebook, tmp_path: Path) -> None:
+    memories = '[{"id": "1", "category": "facts", "content": "a\\u0000b \\ud83d c"}]'
+    write(tmp_path / "memory.json", f'{{"version": 2, "memories": {memories}}}')
+    assert brought(memory, tmp_path / "memory.json").counts["facts"][Action.CREATED] == 1
+    stored = b"".join(files(tmp_path / "home").values())
+    assert "a�b � c".encode() in stored
+    assert b"\x00" not in stored
+
+
+def test_an_item_over_the_limit_is_left_out_and_named(memory: Runebook, tmp_path: Path) -> None:
+    large = "长" * 100_000
+    done = brought(memory, write(tmp_path / "memory.md", f"## Known Facts\n- small\n- {large}\n"))
+    assert done.counts["facts"][Action.CREATED] == 1
+    assert [left.place for left in done.left_out] == ["memory.md:3"]
+    assert "limit" in done.left_out[0].reason
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from memory_core.features.imports import import_run as run
+from memory_core.runebook import open_memory
+from memory_core.core.config import Config, EmbeddingConfig
+from tests.features.imports.foreign import brought
+run._BATCH_ITEMS = 3
+seen = []
+def step(name):
+    seen.append(name)
+    if seen.count(sys.argv[3]) == int(sys.argv[4]):
+        os.kill(os.getpid(), signal.SIGKILL)
+config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
+with open_memory(config, step=step) as memory:
+    brought(memory, Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("step", "times"), [("planned", 2), ("acknowledged", 2), ("renamed", 1)])
+def test_an_import_killed_in_the_middle_is_completed_by_the_next_and_nothing_comes_twice(
+    step: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = foreign.vibeworker_v2(tmp_path / "v2")
+    facts = [{"id": f"f{n}", "category": "facts", "content": f"第 {n} 件事 is true"} for n in range(6)]
+    write(folder / "memory.json", {"version": 2, "rolling_summary": "总结", "memories": facts})
+    monkeypatch.setattr(import_run, "_BATCH_ITEMS", 3)
+    with opened(tmp_path / "whole") as memory:
+        brought(memory, folder)
+    home = tmp_path / "home"
+    arguments = [sys.executable, "-c", _KILLED, str(home), str(folder), step, str(times)]
+    killed = subprocess.run(arguments, cwd=ROOT, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    with opened(home) as memory:
+        done = brought(memory, folder)
+        assert done.changed
+        assert done.total(Action.UNCHANGED) > 0
+        assert files(home).keys() == files(tmp_path / "whole").keys()
+        log = home / "user" / "default" / "logs" / "2026-02-21.md"
+        assert log.read_text("utf-8").count("完成了项目文档") == 1
+        assert not brought(memory, folder).changed
+
+
+def test_receipts_that_are_gone_cost_nothing_where_memories_still_say_where_they_come_from(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    folder = foreign.vibeworker_v2(tmp_path / "v2")
+    brought(memory, folder)
+    uri = "viking://user/default/memories/tasks/Send the offer.md"
+    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
+    kept = files(tmp_path / "home")
+    memory.close()
+    for found in (tmp_path / "home" / ".state").glob("*.sqlite3*"):
+        found.unlink()
+    with opened(tmp_path / "home") as anew:
+        anew.store.adopt()
+        brought(anew, folder)
+        now = files(tmp_path / "home")
+    assert now["user/default/memories/tasks/Send the offer.md"] == kept["user/default/memories/tasks/Send the offer.md"]
+    assert {name for name in now if "memories" in name} == {name for name in kept if "memories" in name}
+    assert now["user/default/logs/2026-02-21.md"] == kept["user/default/logs/2026-02-21.md"]
+
+
+def test_two_items_of_one_name_in_one_file_are_both_kept(memory: Runebook, tmp_path: Path) -> None:
+    same = [{"id": str(n), "category": "facts", "content": f"Server A has memory\n\n{n} GB"} for n in (16, 32)]
+    twice = [*same, dict(same[0])]
+    done = brought(memory, write(tmp_path / "memory.json", {"version": 2, "memories": twice}))
+    assert done.counts["facts"][Action.CREATED] == 2
+    assert done.passed["items that the source holds twice"] == 1
+    names = [name for name in files(tmp_path / "home") if "/facts/Server" in name]
+    assert sorted(names) == [
+        "user/default/memories/facts/Server A has memory (2).md",
+        "user/default/memories/facts/Server A has memory.md",
+    ]
+
+
+def test_a_graph_with_many_lines_is_several_commits(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_run, "_BATCH_ITEMS", 10)
+    people = [
+        {"type": "entity", "name": f"人 {n}", "entityType": "person", "observations": [f"{n}"]} for n in range(25)
+    ]
+    done = brought(memory, write_lines(tmp_path / "memory.jsonl", people))
+    assert done.counts["entities"][Action.CREATED] == 25
+    assert len(done.commits) == 3

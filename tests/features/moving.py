@@ -1,0 +1,42 @@
+"""A store to move, and moving it, for the tests of export and import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.features.export import Import, OnConflict, export_lines, export_zip, import_archive
+from memory_core.features.export_file import Selection
+from memory_core.runebook import Runebook, open_memory
+
+PAYMENTS = "viking://user/default/memories/entities/支付系统.md"
+
+
+def opened(home: Path, **settings: Any) -> Runebook:
+    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings))
+
+
+def files(home: Path) -> dict[str, bytes]:
+    found = (path for scope in ("user", "agent", "session", "archive") for path in (home / scope).rglob("*"))
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found if path.is_file()}
+
+
+def imported(memory: Runebook, path: Path, policy: str = "keep", **options: Any) -> Import:
+    done = import_archive(
+        memory.store,
+        memory.registry,
+        path,
+        user_space=memory.config.user_space,
+        agent_space=memory.config.agent_space,
+        on_conflict=OnConflict(policy),
+        **options,
+    )
+    memory.indexer.follow()
+    return done
+
+
+def exported(memory: Runebook, path: Path, **selection: Any) -> Path:
+    write = export_zip if path.suffix == ".zip" else export_lines
+    write(memory.store, memory.registry, path, Selection(**selection))
+    return path

@@ -1,0 +1,355 @@
+"""Backup and restore: complete, consistent, verified; what was cut short never counts as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import threading
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import InvalidInput, StorageFailed
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.ledger_snapshot import LedgerSnapshot
+from memory_core.features import backup as backup_forms
+from memory_core.features.backup import back_up, backups_in, restore, verify
+from memory_core.runebook import Runebook, open_memory
+from tests.fork_server import starter
+
+USER = "viking://user/default/memories"
+PAYMENTS = f"{USER}/entities/支付系统.md"
+PATIENCE_SECONDS = 60
+#: Backs up and dies at the n-th file that is written.
+DIE = """
+import os, signal, sys
+from pathlib import Path
+from memory_core.features import backup
+from memory_core.features import backup as backup_forms
+from memory_core.runebook import open_memory
+from memory_core.core.config import Config, EmbeddingConfig
+left = int(sys.argv[3])
+for form in (backup_forms.FolderWriter, backup_forms.ZipWriter):
+    def put(self, path, content, real=form.put):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, path, content)
+    form.put = put
+memory = open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none")))
+backup.back_up(memory.store, Path(sys.argv[2]))
+memory.close()
+"""
+
+
+def opened(home: Path) -> Runebook:
+    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with opened(tmp_path / "home") as store:
+        store.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
+        store.commit("The spare key is under the third stone.")
+        store.commit(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip")
+        (tmp_path / "home" / "config.json").write_text('{"extractor": "none"}', encoding="utf-8")
+        (tmp_path / "home" / "my_types").mkdir()
+        (tmp_path / "home" / "my_types" / "plants.yaml").write_text("name: plants\n", encoding="utf-8")
+        yield store
+
+
+def files(home: Path) -> dict[str, bytes]:
+    found = {path.relative_to(home).as_posix(): path for path in home.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".state")}
+
+
+def history(home: Path) -> list[tuple[object, ...]]:
+    with LedgerSnapshot(home / ".state" / "ledger.sqlite3") as snapshot:
+        return [(commit["commit_id"], commit["author"], commit["changes"]) for commit in snapshot.history()]
+
+
+@pytest.mark.parametrize("name", ["backups", "one.zip"])
+def test_a_restored_backup_is_the_store_files_history_and_settings(memory: Runebook, tmp_path: Path, name: str) -> None:
+    made = back_up(memory.store, tmp_path / name)
+    assert verify(made.path) == len(files(tmp_path / "home")) + 1
+    count, aside = restore(made.path, tmp_path / "back")
+    assert (count, aside) == (len(files(tmp_path / "home")) + 1, None)
+    assert files(tmp_path / "back") == files(tmp_path / "home")
+    assert history(tmp_path / "back") == history(tmp_path / "home")
+    with opened(tmp_path / "back") as restored:
+        assert restored.store.adopt() == 0
+        assert restored.find("TiDB").memories[0].uri == PAYMENTS
+        space = MemoryUri.parse("viking://session/default")
+        assert [row.waiting for row in restored.store.ledger.extractions.waiting(space)] == [1]
+        assert restored.commit("goes on 继续").status == "committed"
+
+
+def test_a_backup_is_private_and_leaves_nothing_beside_it(memory: Runebook, tmp_path: Path) -> None:
+    for made in (back_up(memory.store, tmp_path / "b"), back_up(memory.store, tmp_path / "z" / "one.zip")):
+        assert [path.name for path in made.path.parent.iterdir()] == [made.path.name]
+        for path in (made.path, *made.path.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_folder_backup_opens_as_it_is(memory: Runebook, tmp_path: Path) -> None:
+    made = back_up(memory.store, tmp_path / "backups", with_index=True)
+    with opened(made.path / "home") as found:
+        assert found.find("third stone").memories
+        assert found.store.adopt() == 0
+
+
+def test_the_index_comes_along_only_when_asked_and_is_never_ahead(memory: Runebook, tmp_path: Path) -> None:
+    assert not list(back_up(memory.store, tmp_path / "without").path.rglob("index.sqlite3"))
+    memory.find("TiDB")
+    made = back_up(memory.store, tmp_path / "with", with_index=True)
+    (index,) = made.path.rglob("index.sqlite3")
+    connection = sqlite3.connect(index)
+    (seq,) = connection.execute("SELECT value FROM meta WHERE name = 'seq'").fetchone()
+    connection.close()
+    assert int(seq) <= made.seq
+    restore(made.path, tmp_path / "back")
+    with opened(tmp_path / "back") as restored:
+        assert restored.find("TiDB").memories[0].uri == PAYMENTS
+
+
+def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: Path) -> None:
+    left, right = f"{USER}/notes/左.md", f"{USER}/notes/right.md"
+    writes = [
+        {"memory_data": {"memory_type": "notes", "fields": {"title": t, "content": "at 0"}}} for t in ("左", "right")
+    ]
+    memory.commit(operations={"write_operations": writes})
+    stop = threading.Event()
+
+    def keep_writing() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            edits = [{"uri": uri, "patches": {"content": f"at {number}"}} for uri in (left, right)]
+            memory.commit(operations={"edit_operations": edits})
+
+    writer = threading.Thread(target=keep_writing)
+    writer.start()
+    try:
+        made = [back_up(memory.store, tmp_path / "backups") for _ in range(6)]
+    finally:
+        stop.set()
+        writer.join()
+    assert len({backup.seq for backup in made}) > 1, "nothing was written meanwhile"
+    for backup in made:
+        notes = backup.path / "home/user/default/memories/notes"
+        assert (notes / "左.md").read_text("utf-8").split()[:2] == (notes / "right.md").read_text("utf-8").split()[:2]
+        assert backup.notes == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills with SIGKILL")
+@pytest.mark.parametrize("name", ["backups", "one.zip"])
+def test_a_killed_backup_never_counts_as_one(memory: Runebook, tmp_path: Path, name: str) -> None:
+    memory.close()
+    (tmp_path / "backups").mkdir()
+    for step in (0, 3, 9):
+        died = starter().run(DIE, tmp_path / "home", tmp_path / name, step)
+        assert died.returncode == -signal.SIGKILL
+        assert backups_in(tmp_path / "backups") == []
+        assert not (tmp_path / "one.zip").exists()
+        for left in [*(tmp_path / "backups").iterdir(), *tmp_path.glob("one*")]:
+            with pytest.raises(InvalidInput):
+                restore(left, tmp_path / "back")
+        assert not (tmp_path / "back").exists()
+    with opened(tmp_path / "home") as again:
+        assert again.find("TiDB").memories[0].uri == PAYMENTS
+        assert backups_in(tmp_path / "backups") == []
+        made = back_up(again.store, tmp_path / "backups", keep=1)
+        assert backups_in(tmp_path / "backups") == [made.path]
+
+
+def test_what_a_killed_backup_left_is_swept_after_a_day_and_hinders_nothing(memory: Runebook, tmp_path: Path) -> None:
+    left, fresh, own = (
+        tmp_path / name for name in ("one.zip.0a1b2c3d.partial", "one.zip.11111111.partial", "my.partial")
+    )
+    for path in (left, fresh, own):
+        path.write_bytes(b"PK half of it")
+    for path in (left, own):
+        os.utime(path, (1e9, 1e9))
+    assert back_up(memory.store, tmp_path / "one.zip").path.exists()
+    assert (left.exists(), fresh.exists(), own.exists()) == (False, True, True)
+
+
+def test_a_backup_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageFailed, match="No space left"):
+        back_up(memory.store, tmp_path / "backups")
+    monkeypatch.undo()
+    assert list((tmp_path / "backups").iterdir()) == []
+
+
+def test_a_backup_that_reads_back_differently_is_none(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = backup_forms.FolderWriter.finish
+
+    def finish(self: backup_forms.FolderWriter) -> None:
+        real(self)
+        for path in tmp_path.glob("backups/*/home/user/default/memories/entities/支付系统.md"):
+            path.write_bytes(path.read_bytes()[:-5])  # what a failing disk does
+
+    monkeypatch.setattr(backup_forms.FolderWriter, "finish", finish)
+    with pytest.raises(InvalidInput, match="is not what was backed up"):
+        back_up(memory.store, tmp_path / "backups", keep=1)
+    assert list((tmp_path / "backups").iterdir()) == []
+
+
+def test_keeping_n_removes_the_oldest_of_this_store_and_nothing_else(memory: Runebook, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    start = datetime(2026, 5, 1, tzinfo=UTC)
+    with opened(tmp_path / "other") as other:
+        other.commit("of another store 别人的")
+        foreign = back_up(other.store, folder, now=start - timedelta(days=9)).path
+    (folder / "holiday photos").mkdir()
+    (folder / "runebook-20200101T000000Z").mkdir()
+    (folder / "runebook-20200101T000000Z" / "mine.txt").write_text("not a backup", encoding="utf-8")
+    made = [back_up(memory.store, folder, now=start + timedelta(days=day)).path for day in range(4)]
+    last = back_up(memory.store, folder, keep=2, now=start + timedelta(days=5))
+    assert last.removed == [path.name for path in made[:3]]
+    assert backups_in(folder) == [foreign, made[3], last.path]
+    assert (folder / "runebook-20200101T000000Z" / "mine.txt").exists()
+    assert (folder / "holiday photos").exists()
+
+
+@pytest.mark.parametrize("name", ["backups", "one.zip"])
+def test_a_damaged_backup_is_refused_before_anything_is_written(memory: Runebook, tmp_path: Path, name: str) -> None:
+    path = back_up(memory.store, tmp_path / name).path
+    if path.is_dir():
+        (path / "home/user/default/memories/entities/支付系统.md").write_text("forged", encoding="utf-8")
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InvalidInput):
+        restore(path, tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    assert not [left for left in tmp_path.iterdir() if left.name.startswith(".tmp-")]
+
+
+def test_a_file_that_is_gone_from_a_backup_is_noticed_though_the_manifest_agrees(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    manifest = json.loads((path / "backup.json").read_text(encoding="utf-8"))
+    manifest["files"] = [facts for facts in manifest["files"] if "支付系统" not in facts["path"]]
+    (path / "backup.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(InvalidInput, match="is missing or not what was committed"):
+        verify(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "home/../../evil",
+        "home/user/../../../evil",
+        "/etc/evil",
+        "home/.state/locks/evil",
+        "home/user/default/NUL.md",
+        "home/C:/evil",
+        "home/.bashrc",
+        "home//evil",
+        "evil",
+        "home/user\\..\\evil",
+    ],
+)
+def test_a_backup_with_a_hostile_name_is_refused(memory: Runebook, tmp_path: Path, name: str) -> None:
+    path = back_up(memory.store, tmp_path / "one.zip").path
+    with zipfile.ZipFile(path) as archive:
+        entries = {entry: archive.read(entry) for entry in archive.namelist()}
+    manifest = json.loads(entries["backup.json"])
+    manifest["files"].append(
+        {"path": name, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "size": 4}
+    )
+    entries |= {"backup.json": json.dumps(manifest).encode(), name: b"test"}
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
+        for entry, content in entries.items():
+            archive.writestr(entry, content)
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(InvalidInput):
+        restore(tmp_path / "evil.zip", tmp_path / "back")
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_restoring_never_overwrites_and_moves_aside_when_forced(memory: Runebook, tmp_path: Path) -> None:
+    path = back_up(memory.store, tmp_path / "backups").path
+    occupied = tmp_path / "back"
+    occupied.mkdir()
+    (occupied / "mine.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="is not empty"):
+        restore(path, occupied)
+    assert [found.name for found in occupied.iterdir()] == ["mine.txt"]
+    _, aside = restore(path, occupied, force=True)
+    assert aside is not None
+    assert (aside / "mine.txt").read_text(encoding="utf-8") == "mine"
+    assert files(occupied) == files(tmp_path / "home")
+
+
+def test_a_backup_inside_the_memory_folder_is_refused(memory: Runebook, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="would be lost with it"):
+        back_up(memory.store, tmp_path / "home" / "backups")
+    assert not (tmp_path / "home" / "backups").exists()
+
+
+def test_a_file_that_was_changed_by_hand_a_moment_ago_is_in_the_backup(memory: Runebook, tmp_path: Path) -> None:
+    path = tmp_path / "home/user/default/memories/entities/支付系统.md"
+    path.write_text("手改的 changed by hand", encoding="utf-8")
+    made = back_up(memory.store, tmp_path / "backups")
+    assert made.notes == []
+    assert (made.path / "home/user/default/memories/entities/支付系统.md").read_text(
+        "utf-8"
+    ) == "手改的 changed by hand"
+
+
+def test_the_command_line_backs_up_and_restores(memory: Runebook, tmp_path: Path) -> None:
+    memory.close()
+
+    def run(home: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+        environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
+        return starter().call(*arguments, "--home", str(tmp_path / home), env=environment)
+
+    made = run("home", "backup", str(tmp_path / "backups"), "--keep", "3", "--json")
+    assert (made.returncode, made.stderr) == (0, b"")
+    path = json.loads(made.stdout)["path"]
+    refused = run("home", "restore", path)
+    assert refused.returncode == 1
+    assert b"is not empty" in refused.stderr
+    done = run("back", "restore", path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert files(tmp_path / "back") == files(tmp_path / "home")
+    assert run("back", "find", "TiDB").returncode == 0
+    assert b"TiDB" not in made.stdout + done.stdout
+
+
+def test_what_is_no_backup_is_told_before_the_folder_is_to_be_moved(memory: Runebook, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with pytest.raises(InvalidInput, match="there is no backup at 'nope'"):
+        restore(tmp_path / "nope", home)
+    backup = back_up(memory.store, tmp_path / "backups")
+    with pytest.raises(InvalidInput, match="holds backups") as refused:
+        restore(tmp_path / "backups", tmp_path / "new")
+    assert backup.path.name in refused.value.hint
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(InvalidInput, match="is not empty"):
+        restore(backup.path, home)
+
+
+def test_a_number_to_keep_that_cannot_be_followed_says_why(memory: Runebook, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="0 would leave no backup"):
+        back_up(memory.store, tmp_path / "backups", keep=0)
+    with pytest.raises(InvalidInput, match=r"not in a \.zip"):
+        back_up(memory.store, tmp_path / "one.zip", keep=2)

@@ -1,0 +1,180 @@
+"""The log of the day: appended to, found by entry, readable, and never rewritten."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.errors import ContentRejected
+from memory_core.core.memory.results import Action, Status
+from memory_core.runebook import Runebook, open_memory
+
+LOG = "viking://user/default/logs/2026-05-07.md"
+#: Seven in the evening in London, three in the morning of the next day in Shanghai.
+LONDON = datetime(2026, 5, 7, 19, 0, tzinfo=timezone(timedelta(hours=0)))
+SHANGHAI = LONDON.astimezone(timezone(timedelta(hours=8)))
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
+        yield opened
+
+
+def log_file(memory: Runebook, day: str = "2026-05-07") -> Path:
+    return memory.config.root / "user" / "default" / "logs" / f"{day}.md"
+
+
+def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook) -> None:
+    first = memory.commit("Moved the payment service.", memory_type="daily_logs", now=LONDON)
+    second = memory.commit(
+        "迁移花了两次。",
+        memory_type="daily_logs",
+        category="工作",
+        priority="high",
+        fields={"kind": "reflection", "tool": "kubectl", "error": "timeout"},
+        now=LONDON + timedelta(minutes=5),
+    )
+    assert [(result.uri, result.action) for result in (*first.results, *second.results)] == [
+        (LOG, Action.CREATED),
+        (LOG, Action.UPDATED),
+    ]
+    assert log_file(memory).read_text(encoding="utf-8") == (
+        "# 2026-05-07\n\n"
+        '- 19:00 Moved the payment service.\n  <!-- {"at": "2026-05-07T19:00:00+00:00"} -->\n'
+        '- 19:05 迁移花了两次。\n  <!-- {"at": "2026-05-07T19:05:00+00:00", "kind": "reflection", "salience": 0.8, '
+        '"category": "工作", "tool": "kubectl", "error": "timeout"} -->\n'
+    )
+
+
+def test_the_day_is_that_of_the_clock_on_the_wall(memory: Runebook) -> None:
+    memory.commit("晚上好", memory_type="daily_logs", now=SHANGHAI)
+    assert log_file(memory, "2026-05-08").read_text(encoding="utf-8").startswith("# 2026-05-08\n\n- 03:00 晚上好\n")
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone of a process cannot be set on Windows")
+def test_without_a_given_time_the_machine_s_own_clock_says_the_day(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "XXX-14")  # fourteen hours before Greenwich, where it is tomorrow for most of the day
+        time.tzset()
+        receipt = memory.commit("迁移", memory_type="daily_logs")
+    time.tzset()
+    day = receipt.results[0].uri.rpartition("/")[2].removesuffix(".md")
+    assert f'"at": "{day}T' in log_file(memory, day).read_text(encoding="utf-8")
+    assert "+14:00" in log_file(memory, day).read_text(encoding="utf-8")
+
+
+def test_the_same_entry_twice_is_two_entries_but_a_repeated_request_is_one(memory: Runebook) -> None:
+    for _ in range(2):
+        memory.commit("Tests are green.", memory_type="daily_logs", now=LONDON)
+    first = memory.commit("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1")
+    again = memory.commit("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1")
+    assert again.commit_id == first.commit_id
+    text = log_file(memory).read_text(encoding="utf-8")
+    assert (text.count("Tests are green."), text.count("Deployed.")) == (2, 1)
+    assert all(row.appended for row in memory.store.ledger.changes_after(0, 10)), (
+        "history keeps the whole log each time"
+    )
+
+
+@pytest.mark.parametrize("category", ["daily_logs", "Daily Log", "日志", "每日日志"])
+def test_a_category_may_name_the_log_too(memory: Runebook, category: str) -> None:
+    receipt = memory.commit("went running", category=category, now=LONDON)
+    assert receipt.results[0].uri == LOG
+    assert "category" not in log_file(memory).read_text(encoding="utf-8")
+
+
+def test_operations_may_write_to_the_log_beside_memories(memory: Runebook) -> None:
+    writes = [
+        {"memory_data": {"memory_type": "facts", "fields": {"content": "The user lives in Chengdu."}}},
+        {"memory_data": {"memory_type": "daily_logs", "fields": {"content": "搬到了成都", "kind": "auto_extract"}}},
+        {"memory_data": {"memory_type": "daily_logs", "fields": {"content": "odd", "kind": "gossip"}}},
+        {"memory_data": {"memory_type": "facts", "fields": {"content": "The user has a cat."}}},
+    ]
+    receipt = memory.commit(operations={"write_operations": writes}, now=LONDON)
+    assert receipt.status is Status.PARTIAL
+    assert [(result.uri.split("/")[-2], result.action) for result in receipt.results] == [
+        ("facts", Action.CREATED),
+        ("logs", Action.CREATED),
+        ("logs", Action.REJECTED),
+        ("facts", Action.CREATED),
+    ]
+    assert "event | auto_extract" in (receipt.results[2].hint or "").replace(", ", " | ")
+    assert '"kind": "auto_extract"' in log_file(memory).read_text(encoding="utf-8")
+
+
+def test_what_says_nothing_is_refused_and_nothing_is_written(memory: Runebook) -> None:
+    with pytest.raises(ContentRejected):
+        memory.commit("  ", memory_type="daily_logs", now=LONDON)
+    for fields in ({"kind": "event"}, {"content": "a\x00b"}, {"content": "x", "kind": "diary"}, {"content": "\ud800"}):
+        assert memory.commit(fields=fields, memory_type="daily_logs", now=LONDON).status is Status.REJECTED
+    assert memory.commit("x", memory_type="daily_logs", now=LONDON, dry_run=True).status is Status.DRY_RUN
+    assert not log_file(memory).exists()
+
+
+def test_a_log_written_by_hand_keeps_every_byte(memory: Runebook) -> None:
+    by_hand = "# Thursday\r\n\r\nA quiet day, 没有事。"
+    log_file(memory).parent.mkdir(parents=True)
+    log_file(memory).write_bytes(by_hand.encode("utf-8"))
+    memory.commit("Deployed.", memory_type="daily_logs", now=LONDON)
+    memory.commit("Deployed again.", memory_type="daily_logs", now=LONDON)
+    assert log_file(memory).read_bytes().decode("utf-8").startswith(by_hand)
+    assert [hit.abstract for hit in memory.find("没有事").resources] == ["2026-05-07 A quiet day, 没有事。"]
+
+
+def test_entries_are_found_one_by_one_and_read_whole(memory: Runebook) -> None:
+    memory.commit("Moved the payment service.\nIt took two tries.", memory_type="daily_logs", now=LONDON)
+    memory.commit("和小红讨论了预算", memory_type="daily_logs", category="会议", now=LONDON + timedelta(minutes=5))
+    (english,) = memory.find("payment service").resources
+    (chinese,) = memory.find("预算 讨论").resources
+    assert (english.memory_type, english.context_type) == ("daily_logs", "resource")
+    assert chinese.abstract == "2026-05-07 19:05 和小红讨论了预算"
+    assert memory.read(english.uri).content.startswith("- 19:00 Moved the payment service.\n  It took two tries.\n")
+    assert "小红" not in memory.read(english.uri).content
+    assert memory.read(chinese.uri).content.startswith("- 19:05 和小红讨论了预算\n")
+
+
+def test_an_edit_by_hand_and_a_removed_entry_are_followed(memory: Runebook) -> None:
+    memory.commit("Moved the payment service.", memory_type="daily_logs", now=LONDON)
+    memory.commit("Ordered new keyboards.", memory_type="daily_logs", now=LONDON)
+    path = log_file(memory)
+    path.write_text(path.read_text(encoding="utf-8").replace("keyboards", "monitors"), encoding="utf-8", newline="\n")
+    memory.commit("Lunch.", memory_type="daily_logs", now=LONDON)
+    assert len(memory.find("monitors").resources) == 1
+    assert memory.find("keyboards").total == 0
+    path.unlink()
+    memory.store.adopt()
+    assert memory.find("payment").total == 0
+
+
+def test_a_private_entry_is_for_its_project_only(memory: Runebook) -> None:
+    memory.commit("和小红讨论了预算", memory_type="daily_logs", project="acme", private=True, now=LONDON)
+    memory.commit("午饭讨论了预算", memory_type="daily_logs", now=LONDON)
+    assert len(memory.find("讨论 预算", here="acme").resources) == 2
+    assert [hit.abstract for hit in memory.find("讨论 预算", here="other").resources] == [
+        "2026-05-07 19:00 午饭讨论了预算"
+    ]
+    for here, seen in (("acme", True), ("other", False)):
+        text = memory.retrieve("今天做了什么", here=here, now=LONDON).text
+        assert ("午饭" in text, "小红" in text, "<!--" in text) == (True, seen, False)
+
+
+def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> None:
+    memory.commit("Budget review moved to Friday.", memory_type="daily_logs", category="work", now=LONDON)
+    memory.commit("Budget for the holiday is small.", memory_type="daily_logs", category="home", now=LONDON)
+    memory.commit("The budget tool is slow.", category="work")
+    memory.commit("The kitchen budget is spent.", category="home")
+    found = memory.find("budget", filter={"category": "work"})
+    assert sorted(hit.abstract.partition("udget")[2] for hit in found.hits) == [
+        " review moved to Friday.",
+        " tool is slow.",
+    ]
+    logged = memory.find("budget", filter={"and": [{"category": "home"}, {"memory_type": "daily_logs"}]})
+    assert [hit.uri.partition("#")[0] for hit in logged.hits] == [LOG]

@@ -1,0 +1,555 @@
+"""The doctor finds each kind of trouble by its name, mends what can be mended, and then finds nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
+from memory_core.core.errors import StorageFailed
+from memory_core.core.index.chroma import collection_name
+from memory_core.core.index.encoder import open_embedder
+from memory_core.core.index.sealing import SealedIndex
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.doctor import Report, Severity, examine, repair
+from memory_core.open_store import load_registry
+from memory_core.runebook import Runebook, open_memory
+from tests.core.index import damage
+from tests.core.index.damage import other_process
+from tests.fork_server import starter
+
+FACTS = "viking://user/default/memories/facts"
+SAID = {
+    "heron": "The heron nests by the river Avon.",
+    "支付系统": "支付系统每周三凌晨备份。",
+    "zebra": "Zebra project ships in May.",
+    "斑马": "斑马项目五月上线。",
+}
+
+
+def config(home: Path, **settings: Any) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="bundled", wait_seconds=30), **settings)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store with a year's worth of everything; tests work on copies."""
+    home = tmp_path_factory.mktemp("original")
+    with open_memory(config(home)) as memory:
+        for text in SAID.values():
+            memory.commit(text, memory_type="facts")
+        for number in range(30):
+            memory.commit(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 60, memory_type="notes")
+        memory.commit(messages=[{"role": "user", "content": "苍鹭 one"}], session_id="s1")
+        memory.commit(messages=[{"role": "user", "content": "heron two"}], session_id="s1")
+        memory.commit("Used the log 日志", memory_type="daily_logs")
+        memory.indexer.embed_all()
+        memory.find("heron")
+    return home
+
+
+@pytest.fixture
+def home(tmp_path: Path, original: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "home"))
+
+
+def look(home: Path, **settings: Any) -> Report:
+    wanted = config(home, **settings)
+    return examine(wanted, load_registry(wanted))
+
+
+def mend(home: Path, **settings: Any) -> Report:
+    wanted = config(home, **settings)
+    return repair(wanted, load_registry(wanted))
+
+
+def complaints(report: Report) -> set[str]:
+    return {finding.check for finding in report.findings if finding.severity in (Severity.WARNING, Severity.ERROR)}
+
+
+def memories(home: Path) -> dict[str, bytes]:
+    """Every file that is not the machine's, byte for byte."""
+    return {
+        path.relative_to(home).as_posix(): path.read_bytes()
+        for path in sorted(home.rglob("*"))
+        if path.is_file() and ".state" not in path.parts
+    }
+
+
+def fact_file(home: Path, start: str) -> Path:
+    (found,) = [path for path in (home / "user/default/memories/facts").glob("*.md") if path.name.startswith(start)]
+    return found
+
+
+def assert_all_found(home: Path) -> None:
+    with open_memory(config(home)) as memory:
+        for query, text in SAID.items():
+            assert text in [hit.abstract for hit in memory.find(query).memories], query
+        assert memory.find("苍鹭").resources
+
+
+def execute(path: Path, *statements: str, values: tuple[Any, ...] = ()) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.create_function("refold", 1, str)
+        for statement in statements:
+            connection.execute(statement, values)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def ledger_of(home: Path) -> Path:
+    return home / ".state" / "ledger.sqlite3"
+
+
+def index_of(home: Path) -> Path:
+    return home / ".state" / "index.sqlite3"
+
+
+# A sound store
+
+
+def test_a_sound_store_is_clean_and_looking_changes_nothing(home: Path) -> None:
+    def everything() -> dict[str, str]:
+        return {
+            path.relative_to(home).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in home.rglob("*")
+            if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+        }
+
+    before = everything()
+    report = look(home)
+    assert report.clean
+    assert {finding.severity for finding in report.findings} == {Severity.OK}
+    assert everything() == before
+
+
+def test_a_store_in_use_is_clean_and_may_be_repaired(home: Path) -> None:
+    with open_memory(config(home)) as memory, other_process(home) as other:
+        other.ask(commit="While both look 两边都在看")
+        assert complaints(look(home)) == set()
+        assert complaints(mend(home)) == set()
+        assert memory.find("两边都在看").memories
+        assert memory.doctor().clean
+        assert other.find("两边都在看")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageFailed, match="there is no memory folder"):
+        look(tmp_path / "nowhere")
+
+
+# Files
+
+
+def test_hand_edits_are_no_damage_and_are_recorded_by_a_repair(home: Path) -> None:
+    edited = fact_file(home, "The heron")
+    edited.write_text(edited.read_text("utf-8").replace("river Avon", "river Ouse"), encoding="utf-8", newline="\n")
+    (edited.parent / "随笔.md").write_text("手写的一页", encoding="utf-8", newline="\n")
+    report = look(home)
+    assert report.clean
+    assert {finding.subject.rpartition("/")[2] for finding in report.of("files")} == {edited.name, "随笔.md"}
+    mended = mend(home)
+    assert any("2 files changed by hand" in line for line in mended.repaired)
+    assert mended.of("files") == ()
+    with open_memory(config(home)) as memory:
+        assert memory.find("手写的一页").memories
+
+
+def test_a_file_that_is_gone_is_named_and_its_deletion_recorded(home: Path) -> None:
+    fact_file(home, "Zebra").unlink()
+    assert complaints(look(home)) == {"files"}
+    assert mend(home).clean
+    with open_memory(config(home)) as memory:
+        assert SAID["zebra"] not in [hit.abstract for hit in memory.find("zebra").memories]
+
+
+def test_files_that_vanished_all_at_once_come_back(home: Path) -> None:
+    before = memories(home)
+    shutil.rmtree(home / "user")
+    shutil.rmtree(home / "session")
+    assert complaints(look(home)) == {"files"}
+    assert mend(home).clean
+    assert memories(home) == before
+
+
+def test_a_broken_trailer_and_a_link_to_nowhere_are_named_and_left_alone(home: Path) -> None:
+    broken, linked = fact_file(home, "斑马"), fact_file(home, "The heron")
+    broken.write_text(broken.read_text("utf-8").replace('"memory_type"', "memory_type"), encoding="utf-8", newline="\n")
+    text = linked.read_text("utf-8").replace('{\n  "', f'{{\n  "links": [{{"uri": "{FACTS}/gone.md"}}],\n  "', 1)
+    linked.write_text(text, encoding="utf-8", newline="\n")
+    before = memories(home)
+    mended = mend(home)
+    assert complaints(mended) == {"contents"}
+    assert [finding.subject for finding in mended.of("contents")] == [f"{FACTS}/{broken.name}"]
+    assert [finding.subject for finding in mended.of("links")] == [f"{FACTS}/{linked.name} → {FACTS}/gone.md"]
+    assert memories(home) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX knows them")
+def test_what_only_its_owner_can_mend_is_named_without_promising_a_repair(home: Path) -> None:
+    note = home / "user/default/memories/notes/旧笔记.md"
+    note.write_bytes("旧的编码".encode("gbk"))
+    (home / ".git").mkdir(mode=0o755)
+    (home / ".git" / "config").write_text("[core]", encoding="utf-8")
+    repair(config(home), load_registry(config(home)))
+    report = examine(config(home), load_registry(config(home)))
+    (finding,) = report.of("contents")
+    assert (finding.subject, finding.severity) == ("viking://user/default/memories/notes/旧笔记.md", Severity.WARNING)
+    assert "not UTF-8" in finding.detail
+    assert report.of("permissions") == ()
+    assert "--repair" not in "\n".join(report.lines())
+    assert note.read_bytes() == "旧的编码".encode("gbk")
+
+
+def test_a_copy_with_other_line_ends_is_no_hand_edit(home: Path) -> None:
+    note = next((home / "user/default/memories/facts").glob("[!.]*.md"))
+    note.write_bytes(note.read_bytes().replace(b"\n", b"\r\n"))
+    assert examine(config(home), load_registry(config(home))).of("files") == ()
+
+
+def test_what_others_may_read_is_made_private(home: Path) -> None:
+    home.chmod(0o755)
+    ledger_of(home).chmod(0o644)
+    fact_file(home, "Zebra").chmod(0o644)
+    report = look(home)
+    subjects = {finding.subject: finding.severity for finding in report.of("permissions")}
+    assert subjects[str(home)] == subjects[".state/ledger.sqlite3"] == Severity.WARNING
+    assert subjects[fact_file(home, "Zebra").relative_to(home).as_posix()] == Severity.NOTICE
+    assert mend(home).of("permissions") == ()
+    assert {path.stat().st_mode & 0o077 for path in (home, *home.rglob("*"))} == {0}
+
+
+def test_only_old_temporary_files_are_swept(home: Path) -> None:
+    old, young = (home / "user" / name for name in (".tmp-00000000000000aa", ".tmp-00000000000000bb"))
+    for path in (old, young):
+        path.write_text("x", encoding="utf-8")
+        path.chmod(0o600)
+    os.utime(old, (1, 1))
+    assert [finding.subject for finding in look(home).of("temporary")] == [f"user/{old.name}"]
+    assert mend(home).of("temporary") == ()
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+# The ledger
+
+
+@pytest.mark.parametrize("kind", ["garbage", "truncated", "empty", "flipped", "deleted_with_log", "deleted"])
+def test_a_lost_ledger_locks_nobody_out_and_touches_no_memory(home: Path, kind: str) -> None:
+    before = memories(home)
+    damage.ALL[kind](ledger_of(home))
+    report = look(home)
+    assert "ledger" in complaints(report)
+    mended = mend(home)
+    assert mended.clean, list(mended.lines())
+    assert memories(home) == before
+    kept = [path for path in (home / ".state").glob("ledger.sqlite3.damaged-*") if path.suffix != ".sqlite3-wal"]
+    assert bool(kept) == (not kind.startswith("deleted"))
+    assert any(("kept as" in line) if kept else ("no ledger" in line) for line in mended.repaired)
+    assert look(home).clean
+    assert_all_found(home)
+
+
+def test_history_usage_and_queue_of_sound_pages_survive_a_damaged_one(home: Path) -> None:
+    with open_memory(config(home)) as memory:
+        for _ in range(3):
+            memory.find("heron")
+        commits = len(memory.store.ledger.history(limit=1000))
+    with closing(sqlite3.connect(ledger_of(home))) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'changes'").fetchone()
+    data = bytearray(ledger_of(home).read_bytes())
+    # One leaf of the table of changes: the first child that the root page names.
+    page = data[(root - 1) * size : root * size]
+    cell = int.from_bytes(page[12:14], "big")
+    leaf = int.from_bytes(page[cell : cell + 4], "big")
+    data[(leaf - 1) * size : leaf * size] = b"\xab" * size
+    ledger_of(home).write_bytes(data)
+    before = memories(home)
+    mended = mend(home)
+    assert mended.clean, list(mended.lines())
+    assert memories(home) == before
+    with open_memory(config(home)) as memory:
+        assert len(memory.store.ledger.history(limit=1000)) >= commits
+        assert memory.trail(uri=f"{FACTS}/{fact_file(home, 'The heron').name}")
+        waiting = memory.store.ledger.extractions.waiting(MemoryUri.parse("viking://session/default"))
+        assert [item.waiting for item in waiting] == [2]
+    assert any("of changes were carried over, and some could not be read" in line for line in mended.repaired)
+    assert any("of commits were carried over" in line and "some" not in line for line in mended.repaired)
+
+
+def test_a_commit_that_is_only_in_a_damaged_ledger_is_delivered(home: Path) -> None:
+    class PowerCut(Exception):
+        pass
+
+    def cut(step: str) -> None:
+        if step == "acknowledged":
+            raise PowerCut
+
+    with open_memory(config(home), step=cut) as memory, pytest.raises(PowerCut):
+        memory.commit("Acknowledged, then the power went 停电前的最后一句", memory_type="facts")
+    assert not list((home / "user/default/memories/facts").glob("Acknowledged*"))
+    with closing(sqlite3.connect(ledger_of(home))) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'files_key'").fetchone()
+    data = bytearray(ledger_of(home).read_bytes())
+    data[(root - 1) * size : root * size] = b"\x55" * size
+    ledger_of(home).write_bytes(data)
+    assert "ledger" in complaints(look(home))
+    assert mend(home).clean
+    (delivered,) = (home / "user/default/memories/facts").glob("Acknowledged*")
+    assert "停电前的最后一句" in delivered.read_text("utf-8")
+
+
+def test_a_commit_that_never_reached_the_disk_is_delivered(home: Path) -> None:
+    path = fact_file(home, "Zebra")
+    text = path.read_text("utf-8")
+    path.unlink()
+    execute(
+        ledger_of(home),
+        "UPDATE commits SET settled = 0 WHERE seq = (SELECT max(seq) FROM changes WHERE uri LIKE '%Zebra%')",
+        "UPDATE commits SET at = '2020-01-01T00:00:00.000+00:00' WHERE settled = 0",
+    )
+    assert complaints(look(home)) == {"commits"}
+    assert mend(home).clean
+    assert path.read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE directories SET memories = memories + 7 WHERE directory LIKE '%facts'",
+        "UPDATE files SET name_fold = 'x.md' WHERE uri LIKE '%Zebra%'",
+        "DELETE FROM changes WHERE uri LIKE '%Zebra%'",
+    ],
+)
+def test_a_wrong_name_table_is_made_anew(home: Path, statement: str) -> None:
+    before = memories(home)
+    execute(ledger_of(home), "PRAGMA foreign_keys=OFF", statement)
+    assert complaints(look(home)) == {"names"}
+    assert mend(home).clean
+    assert memories(home) == before
+    assert_all_found(home)
+
+
+def test_a_stored_text_that_is_not_what_was_committed_is_named(home: Path) -> None:
+    execute(ledger_of(home), "UPDATE changes SET after = after || 'x' WHERE uri LIKE '%Zebra%'")
+    report = look(home)
+    assert "history" in complaints(report)
+    assert all("Zebra" in finding.subject for finding in report.of("history"))
+
+
+# The index
+
+
+def wreck(*statements: str) -> Callable[[Path], None]:
+    return lambda home: execute(index_of(home), *statements)
+
+
+def spoil_vectors(home: Path) -> None:
+    blob = np.full(512, np.nan, "<f4").tobytes()
+    execute(index_of(home), "UPDATE vectors SET vector = ? WHERE seq % 5 = 0", values=(blob,))
+
+
+def spoil_words(home: Path) -> None:
+    execute(index_of(home), "DELETE FROM words_data WHERE id > 100")
+
+
+WRONG: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "another text": ("documents", wreck("UPDATE documents SET own = own || ' x' WHERE uri LIKE '%Zebra%'")),
+    "a missing document": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%Zebra%'")),
+    "a passage of another text": ("documents", wreck("UPDATE passages SET text = 'x' WHERE uri LIKE '%Zebra%'")),
+    "a document of no file": (
+        "documents",
+        wreck("UPDATE documents SET uri = uri || 'x.md' WHERE uri LIKE '%Zebra%'"),
+    ),
+    "a turn that is missing": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%s1/messages%' AND part = 1")),
+    "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = 3")),
+    "a torn full-text index": ("words", spoil_words),
+    "vectors that are none": ("vectors", spoil_vectors),
+    "missing vectors": ("vectors", wreck("DELETE FROM vectors WHERE seq % 3 = 0")),
+    "garbage": ("index", lambda home: damage.garbage(index_of(home))),
+    "turned pages": ("index", lambda home: damage.flipped(index_of(home))),
+    "half of it": ("index", lambda home: damage.truncated(index_of(home))),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_each_kind_of_wrong_index_is_found_and_mended(home: Path, kind: str) -> None:
+    check, spoil = WRONG[kind]
+    spoil(home)
+    report = look(home)
+    assert check in complaints(report), list(report.lines())
+    before = memories(home)
+    mended = mend(home)
+    assert mended.clean, list(mended.lines())
+    assert memories(home) == before
+    assert_all_found(home)
+    with open_memory(config(home)) as memory:
+        memory.indexer.embed_all()
+        assert SAID["支付系统"] in [hit.abstract for hit in memory.find("When are payments backed up?").memories]
+    assert {finding.severity for finding in look(home).of("vectors")} <= {Severity.OK}
+
+
+def test_an_index_that_is_behind_is_no_damage(home: Path) -> None:
+    execute(index_of(home), "UPDATE meta SET value = '3' WHERE name = 'seq'")
+    report = look(home)
+    assert report.clean
+    assert len(report.of("index")) == 1
+    assert mend(home).of("index") == ()
+
+
+def chroma(home: Path) -> Config:
+    return config(home, index=IndexConfig(mode="chroma", exact_below=1))
+
+
+@pytest.fixture(scope="module")
+def sealed_original(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same store with a snapshot."""
+    home = Path(shutil.copytree(original, tmp_path_factory.mktemp("sealed") / "home"))
+    seal(home)
+    return home
+
+
+def seal(home: Path) -> None:
+    with open_memory(chroma(home)) as memory:
+        vectors = memory.indexer.vectors
+        assert isinstance(vectors, SealedIndex)
+        vectors._seal_rows = 1
+        memory.indexer.embed_all()
+        fingerprint = memory.indexer._embedding.fingerprint
+        assert fingerprint is not None
+        connection = memory.indexer.catalog.connection()
+        index = memory.indexer.vectors
+        until = time.monotonic() + 60  # the background may be at it already
+        while index.status(connection, "user/default", fingerprint).backend != "chroma" and time.monotonic() < until:
+            index.seal(connection, "user/default", fingerprint)
+        assert index.status(connection, "user/default", fingerprint).backend == "chroma"
+
+
+@pytest.mark.parametrize("spoil", ["manifest", "vectors", "database", "mark", "foreign"])
+def test_a_damaged_snapshot_is_named_moved_aside_and_sealed_again(
+    tmp_path: Path, sealed_original: Path, spoil: str
+) -> None:
+    home = Path(shutil.copytree(sealed_original, tmp_path / "home"))
+    assert look(home).of("snapshots") == ()
+    embedder = open_embedder(chroma(home).embedding)
+    assert embedder is not None
+    collection = home / ".state" / "chroma" / collection_name("user/default", embedder.fingerprint)
+    # The background may have sealed as well: the one before the current is kept for readers.
+    sealed = collection / json.loads((collection / "current.json").read_text("utf-8"))["folder"]
+    if spoil == "manifest":
+        (collection / "current.json").write_text("{", encoding="utf-8")
+    elif spoil == "vectors":
+        next(sealed.rglob("data_level0.bin")).write_bytes(b"half")
+    elif spoil == "database":
+        (sealed / "chroma.sqlite3").write_bytes(b"garbage" * 500)
+    elif spoil == "mark":
+        (collection / "opening").write_text(sealed.name, encoding="utf-8")
+    else:
+        manifest = json.loads((collection / "current.json").read_text("utf-8"))
+        (collection / "current.json").write_text(json.dumps(manifest | {"log_id": "another"}), encoding="utf-8")
+    report = look(home)
+    assert report.of("snapshots")
+    assert (complaints(report) == {"snapshots"}) == (spoil != "mark")
+    assert_all_found(home)
+    mended = mend(home)
+    assert mended.clean, list(mended.lines())
+    seal(home)
+    assert complaints(look(home)) == set()
+
+
+# Rebuilding
+
+
+def dump(memory: Runebook) -> list[tuple[Any, ...]]:
+    connection = memory.indexer.catalog.connection()
+    documents = connection.execute(
+        "SELECT d.uri, d.part, d.space, d.context_type, d.memory_type, d.name, d.abstract, d.own, d.created_at, "
+        "d.updated_at, d.happened, d.salience, d.tags, d.category, d.project, d.private, d.contested_by, d.support, "
+        "d.signature, d.role, d.speaker, d.session_id, w.own, w.previous, w.scope "
+        "FROM documents d JOIN words w ON w.rowid = d.id ORDER BY d.uri, d.part"
+    ).fetchall()
+    passages = connection.execute("SELECT uri, part, space, text, content_sha256 FROM passages ORDER BY uri, part")
+    return [*documents, *passages]
+
+
+def live_vectors(memory: Runebook) -> dict[tuple[str, int], bytes]:
+    rows = memory.indexer.catalog.connection().execute(
+        "SELECT v.uri, v.part, v.vector FROM vectors v JOIN passages p USING (uri, part, content_sha256)"
+    )
+    return {(uri, part): vector for uri, part, vector in rows}
+
+
+def answers(memory: Runebook) -> list[list[tuple[str, float]]]:
+    questions = (*SAID, "When are payments backed up?", "填充", "lorem ipsum", "什么时候上线?")
+    return [[(hit.uri, hit.score) for hit in memory.find(question, limit=50).hits] for question in questions]
+
+
+@pytest.mark.parametrize("reembed", [False, True])
+def test_everything_comes_back_equal(home: Path, reembed: bool) -> None:
+    with open_memory(config(home)) as memory:
+        memory.indexer.embed_all()
+        now = memory.find("heron")
+        before, held, found = dump(memory), live_vectors(memory), answers(memory)
+        rebuilt = memory.rebuild(reembed=reembed)
+        assert rebuilt.vectors_kept == (0 if reembed else rebuilt.vectors_kept)
+        memory.indexer.embed_all()
+        assert dump(memory) == before
+        assert live_vectors(memory).keys() == held.keys()
+        for place, vector in live_vectors(memory).items():
+            assert np.allclose(np.frombuffer(vector, "<f4"), np.frombuffer(held[place], "<f4"), atol=1e-4)
+        again = answers(memory)
+        assert [[uri for uri, _ in hits] for hits in again] == [[uri for uri, _ in hits] for hits in found]
+        assert now.hits
+
+
+# The command line
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = starter().call(*arguments, "--home", str(home))
+    said, errors = (stream.decode("utf-8") for stream in (done.stdout, done.stderr))
+    return subprocess.CompletedProcess(done.args, done.returncode, said, errors)
+
+
+def test_the_command_tells_sound_from_broken_by_its_status(home: Path) -> None:
+    words_only = ("--set", "embedding.provider=none")
+    assert run(home, "doctor").returncode == 0
+    damage.garbage(ledger_of(home))
+    found = run(home, "doctor", "--json")
+    assert found.returncode == 1
+    facts = json.loads(found.stdout)
+    assert facts["clean"] is False
+    assert "ledger" in {finding["check"] for finding in facts["findings"] if finding["severity"] == "error"}
+    refused = run(home, "find", "heron", *words_only)
+    assert refused.returncode == 1
+    assert "doctor --repair" in refused.stderr
+    mended = run(home, "doctor", "--repair")
+    assert mended.returncode == 0, mended.stdout + mended.stderr
+    assert "the damaged ledger is kept as .state/ledger.sqlite3.damaged-" in mended.stdout
+    assert "支付系统每周三凌晨备份。" in run(home, "find", "支付系统", *words_only).stdout
+
+
+def test_the_command_rebuilds_and_says_on_stderr_what_was_wrong(home: Path) -> None:
+    damage.garbage(index_of(home))
+    done = run(home, "rebuild", "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["documents"] == 37
+    assert facts["vectors_computed"] > 30
+    assert "the index is rebuilt: index.sqlite3 is damaged" in done.stderr
+    again = json.loads(run(home, "rebuild", "--json").stdout)
+    assert (again["vectors_kept"], again["vectors_computed"]) == (facts["vectors_computed"], 0)

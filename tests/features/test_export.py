@@ -1,0 +1,471 @@
+"""Export and import: what left a store arrives in another byte for byte, nothing there is lost, twice is once."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.export import export_lines, export_zip
+from memory_core.features.export_file import Selection
+from memory_core.runebook import Runebook
+from tests.features.moving import PAYMENTS, exported, files, imported, opened
+from tests.fork_server import starter
+
+USER = "viking://user/default/memories"
+TEA = f"{USER}/preferences/Tea.md"
+LOG = "viking://session/default/trip/messages.jsonl"
+TALK = [
+    {"role": "user", "name": "Mei", "content": "我们五月去大阪,住在心斋桥附近。"},
+    {"role": "assistant", "content": "Noted: Osaka in May."},
+]
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with opened(tmp_path / "source") as store:
+        store.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 PostgreSQL。"})
+        store.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Green tea, no sugar."})
+        edit = {"uri": PAYMENTS, "patches": {"content": [{"search": "PostgreSQL", "replace": "TiDB"}]}}
+        store.commit(operations={"edit_operations": [edit]})
+        store.commit(messages=TALK, session_id="trip")
+        store.commit("用过就删的草稿")
+        store.commit(operations={"delete_operations": [{"uri": f"{USER}/notes/用过就删的草稿.md"}]})
+        yield store
+
+
+def lines(path: Path, kind: str) -> list[dict[str, Any]]:
+    every = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for line in every if line["kind"] == kind]
+
+
+def edit(memory: Runebook, uri: str, search: str, new: str) -> None:
+    patches = {"content": [{"search": search, "replace": new}]}
+    receipt = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": patches}]})
+    assert receipt.status == "committed"
+
+
+@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
+def test_an_empty_store_becomes_the_exported_one_byte_for_byte(memory: Runebook, tmp_path: Path, form: str) -> None:
+    path = exported(memory, tmp_path / form)
+    with opened(tmp_path / "target") as target:
+        done = imported(target, path)
+        assert (done.outcome.kept, done.outcome.refused, done.problems) == ([], [], [])
+        assert len(done.commits) == 1
+        assert target.find("TiDB").memories[0].uri == PAYMENTS
+        assert target.find("心斋桥").resources
+        assert target.store.adopt() == 0
+    assert files(tmp_path / "target") == files(tmp_path / "source")
+
+
+@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
+def test_importing_twice_changes_nothing(memory: Runebook, tmp_path: Path, form: str) -> None:
+    path = exported(memory, tmp_path / form)
+    with opened(tmp_path / "target") as target:
+        imported(target, path)
+        newest = target.store.ledger.newest_seq()
+        again = imported(target, path)
+        assert again.commits == []
+        assert (again.outcome.created, again.outcome.updated, again.outcome.kept) == ([], [], [])
+        assert target.store.ledger.newest_seq() == newest
+        assert imported(target, path, "replace").commits == []
+        assert imported(target, path, "both").commits == []
+    before = files(tmp_path / "source")
+    assert imported(memory, path).commits == []
+    assert files(tmp_path / "source") == before
+
+
+def test_the_archive_describes_each_file(memory: Runebook, tmp_path: Path) -> None:
+    path = exported(memory, tmp_path / "all.zip")
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        manifest = json.loads(archive.read("manifest.json"))
+        assert {facts["path"] for facts in manifest["files"]} | {"manifest.json"} == set(archive.namelist())
+        for facts in manifest["files"]:
+            content = archive.read(facts["path"])
+            assert (facts["size"], facts["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+        name = "user/default/memories/entities/支付系统.md"
+        assert archive.getinfo(name).flag_bits & 0x800  # the name is said to be UTF-8
+    assert manifest["counts"] == {
+        "files": len(manifest["files"]),
+        "memories": 2,
+        "sessions": 1,
+        "logs": 0,
+        "archived": 0,
+        "others": len(manifest["files"]) - 3,
+        "commits": 0,
+    }
+    assert manifest["spaces"] == ["session/default", "user/default"]
+    assert (manifest["format_version"], manifest["program_version"]) == (1, "0.1.0")
+
+
+def test_lines_tell_other_programs_what_a_memory_says(memory: Runebook, tmp_path: Path) -> None:
+    memory.commit(
+        operations={
+            "write_operations": [
+                {
+                    "memory_data": {
+                        "memory_type": "preferences",
+                        "fields": {"topic": "编辑器", "content": "喜欢 Vim。"},
+                        "salience": 0.9,
+                        "abstract": "爱用 Vim",
+                    }
+                }
+            ]
+        }
+    )
+    path = exported(memory, tmp_path / "all.jsonl", messages=True)
+    (vim,) = [line for line in lines(path, "file") if "Vim" in line["text"] and line.get("memory_type")]
+    assert (vim["memory_type"], vim["name"], vim["fields"]["content"]) == ("preferences", "编辑器", "喜欢 Vim。")
+    assert (vim["salience"], vim["abstract"], vim["project"], vim["tags"]) == (0.9, "爱用 Vim", None, [])
+    assert [line["content"] for line in lines(path, "message")] == [message["content"] for message in TALK]
+    assert "message" not in {line["kind"] for line in lines(exported(memory, tmp_path / "b.jsonl"), "file")}
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"target": MemoryUri.parse(f"{USER}/preferences")}, {TEA}),
+        ({"target": MemoryUri.parse(TEA)}, {TEA}),
+        ({"memory_type": "entities"}, {PAYMENTS}),
+        ({"project": "apollo"}, {f"{USER}/facts/Apollo 阿波罗.md"}),
+        ({"sessions": False}, {PAYMENTS, TEA, f"{USER}/facts/Apollo 阿波罗.md"}),
+    ],
+)
+def test_a_selection_takes_what_it_names_and_no_other(
+    memory: Runebook, tmp_path: Path, selection: dict[str, Any], expected: set[str]
+) -> None:
+    memory.commit(
+        memory_type="facts", fields={"topic": "Apollo 阿波罗", "content": "Ships on Friday."}, project="apollo"
+    )
+    memory.commit(messages=[{"role": "user", "content": "elsewhere"}], session_id="other", project="zeus")
+    path = exported(memory, tmp_path / "some.jsonl", **selection)
+    uris = {line["uri"] for line in lines(path, "file")}
+    assert {uri for uri in uris if "/." not in uri} == expected
+    assert not any("session" in uri for uri in uris)
+
+
+@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
+def test_history_goes_into_an_empty_store_with_authors_times_and_texts(
+    memory: Runebook, tmp_path: Path, form: str
+) -> None:
+    path = exported(memory, tmp_path / form, history=True)
+    uri = MemoryUri.parse(PAYMENTS)
+    with opened(tmp_path / "target") as target:
+        done = imported(target, path)
+        assert done.history == memory.store.ledger.newest_seq()
+        ours = memory.store.ledger.history(uri)
+        theirs = target.store.ledger.history(uri)[1:]  # the newest is the import
+        assert [(row.commit_id, row.at, row.author) for row in theirs] == [
+            (row.commit_id, row.at, row.author) for row in ours
+        ]
+        assert target.store.ledger.text_at(uri, 1) == memory.store.ledger.text_at(uri, 1)
+        assert target.find("TiDB").memories[0].uri == PAYMENTS
+        assert target.find("草稿").total == 0
+        assert imported(target, path).history == 0
+    assert files(tmp_path / "target") == files(tmp_path / "source")
+
+
+def test_history_that_was_purged_in_part_moves_all_the_same(memory: Runebook, tmp_path: Path) -> None:
+    memory.purge(f"{USER}/preferences/Tea.md")
+    edit(memory, PAYMENTS, "TiDB", "OceanBase")
+    path = exported(memory, tmp_path / "all.jsonl", history=True)
+    with opened(tmp_path / "target") as target:
+        done = imported(target, path)
+        assert done.history == len(lines(path, "commit"))
+        assert "OceanBase" in target.read(PAYMENTS).content
+
+
+def test_a_history_that_is_not_sound_is_named_and_left_out_when_asked(memory: Runebook, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "source" / ".state" / "ledger.sqlite3")) as ledger:
+        ledger.execute("UPDATE changes SET after = 'forged' WHERE seq = 1")
+        ledger.commit()
+    path = exported(memory, tmp_path / "all.jsonl", history=True)
+    with opened(tmp_path / "target") as target:
+        with pytest.raises(InvalidInput, match="not what its hash says") as refused:
+            imported(target, path)
+        assert "--partial" in refused.value.hint
+        done = imported(target, path, partial=True)
+        assert done.history == 0
+        assert any("history was left out" in note for note in done.notes)
+        assert "TiDB" in target.read(PAYMENTS).content
+
+
+def test_history_is_left_out_where_there_is_one_and_that_is_said(memory: Runebook, tmp_path: Path) -> None:
+    path = exported(memory, tmp_path / "all.zip", history=True)
+    with opened(tmp_path / "target") as target:
+        target.commit("自己的历史 of its own")
+        done = imported(target, path)
+        assert done.history == 0
+        assert "one of its own" in done.notes[0]
+        assert [row.kind for row in target.store.ledger.history()] == ["import", "commit"]
+
+
+def test_history_of_a_selection_tells_nothing_of_other_files(memory: Runebook, tmp_path: Path) -> None:
+    path = exported(memory, tmp_path / "some.jsonl", target=MemoryUri.parse(TEA), history=True)
+    text = path.read_text(encoding="utf-8")
+    assert len(lines(path, "commit")) == 1
+    assert "TiDB" not in text
+    assert "支付" not in text
+    assert "大阪" not in text
+
+
+def conflicting(tmp_path: Path) -> Runebook:
+    target = opened(tmp_path / "target")
+    target.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Black tea 红茶."})
+    return target
+
+
+def test_a_file_that_differs_is_kept_and_listed(memory: Runebook, tmp_path: Path) -> None:
+    with conflicting(tmp_path) as target:
+        before = target.store.text(MemoryUri.parse(TEA))
+        done = imported(target, exported(memory, tmp_path / "all.zip"))
+        assert [problem.name for problem in done.outcome.kept] == [TEA]
+        assert target.store.text(MemoryUri.parse(TEA)) == before
+        assert PAYMENTS in done.outcome.created
+        overview = target.store.text(MemoryUri.parse(f"{USER}/preferences/.overview.md"))
+        assert "Black tea" in (overview or "")
+
+
+def test_a_file_that_differs_is_replaced_when_asked_and_the_import_undone(memory: Runebook, tmp_path: Path) -> None:
+    with conflicting(tmp_path) as target:
+        before = target.store.text(MemoryUri.parse(TEA))
+        done = imported(target, exported(memory, tmp_path / "all.zip"), "replace")
+        assert TEA in done.outcome.updated
+        assert target.read(TEA).content.startswith("Green tea")
+        rows = target.store.ledger.changes_of([target.store.ledger.newest_seq()])
+        (row,) = [row for row in rows if str(row.uri) == TEA]
+        assert row.before == before  # what an undo needs
+        assert target.store.ledger.history()[0].kind == "import"
+
+
+def test_both_stay_side_by_side_with_links_both_ways(memory: Runebook, tmp_path: Path) -> None:
+    with conflicting(tmp_path) as target:
+        path = exported(memory, tmp_path / "all.zip")
+        done = imported(target, path, "both")
+        ((here, beside),) = done.outcome.beside
+        assert here == TEA
+        assert target.read(here).content.startswith("Black tea 红茶.")
+        assert target.read(beside).content.startswith("Green tea")
+        for one, other in ((here, beside), (beside, here)):
+            links = (parse(target.read(one).content).trailer or {})["links"]
+            assert [entry["uri"] for entry in links] == [other]
+        again = imported(target, path, "both")
+        assert (again.commits, again.outcome.created) == ([], [])
+
+
+def test_the_same_memory_under_another_name_is_a_conflict(memory: Runebook, tmp_path: Path) -> None:
+    path = exported(memory, tmp_path / "all.zip")
+    with opened(tmp_path / "target") as target:
+        target.commit(memory_type="entities", fields={"entity_name": "支付系統", "content": "繁體。"})
+        done = imported(target, path)
+        (kept,) = done.outcome.kept
+        assert kept.name == PAYMENTS
+        assert "支付系統.md" in kept.reason
+        assert imported(target, path, "replace").outcome.updated == [f"{USER}/entities/支付系統.md"]
+        assert target.read(f"{USER}/entities/支付系統.md").content.startswith("数据库是 TiDB")
+        assert imported(target, path, "replace").commits == []
+
+
+def test_a_name_that_differs_in_case_alone_never_becomes_a_second_file(memory: Runebook, tmp_path: Path) -> None:
+    with opened(tmp_path / "target") as target:
+        hand = tmp_path / "target/user/default/memories/preferences/tea.md"
+        hand.parent.mkdir(parents=True)
+        hand.write_text("written by hand", encoding="utf-8")
+        done = imported(target, exported(memory, tmp_path / "all.zip"))
+        assert [problem.name for problem in done.outcome.kept] == [TEA]
+        assert [path.name for path in hand.parent.glob("[!.]*")] == ["tea.md"]
+
+
+def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tmp_path: Path) -> None:
+    older = exported(memory, tmp_path / "older.zip")
+    memory.commit(messages=[*TALK, {"role": "user", "content": "还要带孩子。"}], session_id="trip")
+    newer = exported(memory, tmp_path / "newer.zip")
+    with opened(tmp_path / "target") as target:
+        imported(target, older)
+        assert imported(target, newer).outcome.updated == [LOG]
+        assert target.store.text(MemoryUri.parse(LOG)) == memory.store.text(MemoryUri.parse(LOG))
+        assert imported(target, older).commits == []  # the longer one stays
+        seq = target.store.ledger.newest_seq()
+        assert target.store.ledger.text_at(MemoryUri.parse(LOG), seq) == target.store.text(MemoryUri.parse(LOG))
+
+
+def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_path: Path) -> None:
+    memory.commit(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done")
+    memory.commit(operations={"reasoning": "nothing to keep"}, session_id="done")
+    space = MemoryUri.parse("viking://session/default")
+    waiting = [(row.log, row.waiting) for row in memory.store.ledger.extractions.waiting(space)]
+    assert waiting
+    with opened(tmp_path / "target") as target:
+        imported(target, exported(memory, tmp_path / "all.zip"))
+        assert [(row.log, row.waiting) for row in target.store.ledger.extractions.waiting(space)] == waiting
+
+
+def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) -> None:
+    link = {"uri": PAYMENTS, "relation": "supports"}
+    data = {"memory_type": "preferences", "fields": {"topic": "Tea"}, "links": [link]}
+    memory.commit(operations={"write_operations": [{"uri": TEA, "memory_data": data}]})
+    path = exported(memory, tmp_path / "all.zip")
+    with opened(tmp_path / "target", user_space="mei", agent_space="helper") as target:
+        done = imported(target, path, into=("mei", "helper"))
+        assert (done.outcome.kept, done.outcome.refused) == ([], [])
+        assert target.find("TiDB").memories[0].uri == PAYMENTS.replace("default", "mei")
+        assert target.store.text(MemoryUri.parse(LOG.replace("default", "mei")))
+        assert target.commit(messages=TALK, session_id="trip").usage == {"messages": 2, "messages_new": 0}
+        for entry in target.store.files.walk():
+            assert entry.uri.parts[1] == "mei"
+            assert "user/default" not in (target.store.text(entry.uri) or "")
+        assert imported(target, path, into=("mei", "helper")).commits == []
+
+
+def test_a_dry_run_tells_and_writes_nothing(memory: Runebook, tmp_path: Path) -> None:
+    path = exported(memory, tmp_path / "all.zip", history=True)
+    with opened(tmp_path / "target") as target:
+        told = imported(target, path, dry_run=True)
+        assert target.store.ledger.newest_seq() == 0
+        assert files(tmp_path / "target") == {}
+        done = imported(target, path)
+        assert (told.outcome.created, told.history) == (done.outcome.created, done.history)
+
+
+def test_many_files_are_several_commits_and_all_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memory_core.features import export
+
+    monkeypatch.setattr(export, "_BATCH_FILES", 7)
+    notes = tmp_path / "source/user/default/memories/notes"
+    notes.mkdir(parents=True)
+    for number in range(30):
+        (notes / f"笔记 {number}.md").write_text(f"note {number} 第{number}条", encoding="utf-8")
+    seen: list[tuple[int, int]] = []
+    with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
+        path = exported(source, tmp_path / "all.zip")
+        done = imported(target, path, progress=lambda *step: seen.append(step))
+        assert len(done.commits) == 5
+        assert seen[-1] == (30, 30)
+        assert target.store.ledger.directories.count(MemoryUri.parse(f"{USER}/notes")) == 30
+
+
+@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
+def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: Path, form: str) -> None:
+    """Between any two files that are read somebody commits; all of it is from before, or none of it would be."""
+    writes = [
+        {"memory_data": {"memory_type": "notes", "fields": {"title": f"笔记 {number}", "content": "at 0"}}}
+        for number in range(6)
+    ]
+    memory.commit(operations={"write_operations": writes})
+    before = files(tmp_path / "source")
+    uris = [f"{USER}/notes/笔记 {number}.md" for number in range(6)]
+
+    def write_on(done: int, _total: int) -> None:
+        edits = [{"uri": uri, "patches": {"content": f"at {done}"}} for uri in uris]
+        removal = [{"uri": TEA}] if done == 1 else []
+        changed = memory.commit(operations={"edit_operations": edits, "delete_operations": removal})
+        assert changed.status == "committed"
+
+    write = export_zip if form.endswith("zip") else export_lines
+    write(memory.store, memory.registry, tmp_path / form, Selection(), progress=write_on)
+    assert files(tmp_path / "source") != before
+    with opened(tmp_path / "target") as target:
+        imported(target, tmp_path / form)
+    assert files(tmp_path / "target") == before
+
+
+def test_what_people_wrote_by_hand_is_exported_byte_for_byte(memory: Runebook, tmp_path: Path) -> None:
+    odd = {"crlf.md": b"one\r\ntwo\r\n", "latin.md": "café".encode("latin-1"), "empty.md": b""}
+    folder = tmp_path / "source/user/default/memories/notes"
+    for name, content in odd.items():
+        (folder / name).write_bytes(content)
+        os.utime(folder / name, (1e9, 1e9))  # an empty file of this moment is one that is being saved
+    with zipfile.ZipFile(exported(memory, tmp_path / "all.zip")) as archive:
+        assert {name: archive.read(f"user/default/memories/notes/{name}") for name in odd} == odd
+    with opened(tmp_path / "target") as target:
+        done = imported(target, tmp_path / "all.zip")
+        assert [(problem.name, problem.reason) for problem in done.outcome.refused] == [
+            (f"{USER}/notes/latin.md", "it is not UTF-8 text")
+        ]
+        arrived = files(tmp_path / "target")
+        assert arrived["user/default/memories/notes/crlf.md"] == odd["crlf.md"]
+        assert arrived["user/default/memories/notes/empty.md"] == b""
+
+
+def test_twins_that_windows_confuses_leave_and_arrive(tmp_path: Path) -> None:
+    notes = tmp_path / "source/user/default/memories/notes"
+    notes.mkdir(parents=True)
+    (notes / "Tea.md").write_text("upper", encoding="utf-8")
+    (notes / "tea.md").write_text("lower", encoding="utf-8")
+    with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
+        path = exported(source, tmp_path / "all.zip")
+        with zipfile.ZipFile(path) as archive:
+            names = [name.casefold() for name in archive.namelist()]
+            assert len(set(names)) == len(names)
+        done = imported(target, path, "both")
+        assert (done.outcome.refused, done.problems) == ([], [])
+        texts = {parse(target.store.text(entry.uri) or "").body for entry in target.store.files.walk()}
+        assert {"upper", "lower"} <= texts
+
+
+def test_an_export_is_private_and_never_overwrites_unasked(memory: Runebook, tmp_path: Path) -> None:
+    path = exported(memory, tmp_path / "all.zip")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    content = path.read_bytes()
+    with pytest.raises(InvalidInput, match="is there already"):
+        exported(memory, path)
+    assert path.read_bytes() == content
+    export_zip(memory.store, memory.registry, path, Selection(sessions=False), force=True)
+    assert path.read_bytes() != content
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["all.zip", "source"]
+
+
+def test_an_export_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Exception, match="No space left"):
+        exported(memory, tmp_path / "all.zip")
+    monkeypatch.undo()
+    assert [found.name for found in tmp_path.iterdir()] == ["source"]
+
+
+def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+    environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
+    return starter().call(*arguments, "--home", str(home), env=environment)
+
+
+def test_the_command_line_moves_a_store(memory: Runebook, tmp_path: Path) -> None:
+    memory.close()
+    piped = run(tmp_path / "source", "export", "-", "--history")
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    path = tmp_path / "all.jsonl"
+    path.write_bytes(piped.stdout)
+    assert json.loads(io.BytesIO(piped.stdout).readline())["format"] == "runebook-export"
+    done = run(tmp_path / "target", "import", str(path), "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    facts = json.loads(done.stdout)
+    assert PAYMENTS in facts["created"]
+    assert facts["history"] > 0
+    assert files(tmp_path / "target") == files(tmp_path / "source")
+    refused = run(tmp_path / "target", "export", str(tmp_path / "all.txt"))
+    assert refused.returncode == 1
+    assert b"Next: " in refused.stderr
+    unknown = run(tmp_path / "target", "export", str(tmp_path / "x.zip"), "--type", "nonsense")
+    assert (unknown.returncode, (tmp_path / "x.zip").exists()) == (1, False)
+    text = run(tmp_path / "target", "export", str(tmp_path / "x.zip"))
+    assert b"2 memories, 1 conversations" in text.stdout
+    assert b"TiDB" not in text.stdout + text.stderr

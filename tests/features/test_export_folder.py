@@ -1,0 +1,262 @@
+"""A memory folder that was copied by whatever means opens, loses nothing, and accuses nobody of an edit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.runebook import Runebook, open_memory
+from tests.fork_server import starter
+
+USER = "viking://user/default/memories"
+PAYMENTS = f"{USER}/entities/支付系统.md"
+CAFE = f"{USER}/entities/Café Zürich.md"
+LOG = "viking://session/default/trip/messages.jsonl"
+PATIENCE_SECONDS = 60
+
+
+def opened(home: Path) -> Runebook:
+    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    with opened(tmp_path / "home") as memory:
+        memory.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。\n双活。"})
+        memory.commit(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Closed on Sundays."})
+        for number in range(8):
+            memory.commit(f"笔记 number {number}: buy {number} lamps")
+        memory.commit(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip")
+    return tmp_path / "home"
+
+
+def texts(home: Path) -> dict[str, bytes]:
+    found = (path for scope in ("user", "agent", "session") for path in (home / scope).rglob("*"))
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found if path.is_file()}
+
+
+def with_line_ends_of_windows(home: Path) -> None:
+    for path in [path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts]:
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def with_decomposed_names(home: Path) -> None:
+    for path in sorted((path for path in home.rglob("*") if ".state" not in path.parts), reverse=True):
+        path.rename(path.with_name(unicodedata.normalize("NFD", path.name)))
+
+
+def without_times(home: Path) -> None:
+    for path in home.rglob("*"):
+        os.utime(path, (1e9, 1e9))
+
+
+def with_stale_locks(home: Path) -> None:
+    for path in (home / ".state" / "locks").iterdir():
+        path.write_text("12345", encoding="utf-8")
+    (home / ".state" / "locks" / "session-left-behind.lock").write_text("1", encoding="utf-8")
+
+
+def without_index(home: Path) -> None:
+    (home / ".state" / "index.sqlite3").unlink()
+
+
+def readable_only(home: Path) -> None:
+    for path in home.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+
+
+@pytest.fixture
+def writable_again(tmp_path: Path) -> Iterator[None]:
+    yield
+    for path in tmp_path.rglob("*"):
+        if path.is_dir():
+            path.chmod(0o755)
+
+
+@pytest.mark.usefixtures("writable_again")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        with_line_ends_of_windows,
+        with_decomposed_names,
+        without_times,
+        with_stale_locks,
+        without_index,
+        readable_only,
+    ],
+)
+def test_a_copied_store_opens_whole_and_nobody_edited_it(
+    home: Path, tmp_path: Path, changed: Callable[[Path], None]
+) -> None:
+    before = texts(home)
+    copy = Path(shutil.copytree(home, tmp_path / "other machine" / "记忆"))
+    changed(copy)
+    with opened(copy) as memory:
+        newest = memory.store.ledger.newest_seq()
+        assert memory.store.adopt() == 0
+        assert memory.store.ledger.newest_seq() == newest
+        assert [row.kind for row in memory.store.ledger.history() if row.kind == "external"] == []
+        for query, uri in (("TiDB", PAYMENTS), ("Closed Sundays", CAFE)):
+            assert memory.find(query).memories[0].uri == uri
+            assert memory.read(uri).content
+        assert memory.find("大阪").resources
+        listed = {entry.uri for entry in memory.ls(f"{USER}/entities").entries}
+        assert listed == {PAYMENTS, CAFE}
+        for uri in memory.store.ledger.stats():
+            text = memory.store.text(MemoryUri.parse(uri))
+            assert text is not None
+            assert text.replace("\r\n", "\n").encode() == before[uri.removeprefix("viking://")]
+        edit = {"uri": PAYMENTS, "patches": {"content": [{"search": "TiDB", "replace": "OceanBase"}]}}
+        assert memory.commit(operations={"edit_operations": [edit]}).status == "committed"
+        assert "OceanBase" in memory.read(PAYMENTS).content
+        assert memory.store.adopt() == 0
+        more = memory.commit(messages=[{"role": "user", "content": "带上孩子。"}], session_id="trip")
+        assert more.usage == {"messages": 1, "messages_new": 1}
+        memory.commit(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Open again."})
+        assert memory.read(CAFE).content.startswith("Open again.")
+    with opened(copy) as memory:
+        assert memory.store.adopt() == 0
+        assert memory.find("OceanBase").memories[0].uri == PAYMENTS
+    names = [unicodedata.normalize("NFC", path.name) for path in copy.rglob("Caf*")]
+    assert names == ["Café Zürich.md"]  # no second file under the other spelling
+
+
+def test_a_store_without_its_machine_files_is_taken_in_anew(home: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(home, tmp_path / "copy", ignore=shutil.ignore_patterns(".state")))
+    with_decomposed_names(copy)
+    before = texts(copy)
+    with opened(copy) as memory:
+        memory.store.adopt()
+        memory.indexer.follow()
+        assert memory.find("TiDB").memories[0].uri == PAYMENTS
+        assert memory.read(CAFE).content.startswith("Closed")
+        assert memory.find("大阪").resources
+    assert texts(copy) == before
+
+
+def test_a_ledger_moved_without_its_files_records_no_deletion_and_says_so(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
+    with opened(tmp_path / "copy") as memory:
+        newest = memory.store.ledger.newest_seq()
+        memory.store.adopt()
+        memory.store.adopt()
+        assert memory.store.ledger.newest_seq() == newest
+        assert memory.find("TiDB").memories[0].uri == PAYMENTS
+    assert caplog.text.count("are gone from copy all at once") == 1
+    assert "restore --missing" in caplog.text
+    with opened(tmp_path / "copy") as memory:  # the next start neither forgets nor asks again
+        memory.commit("written meanwhile 期间写的")
+        memory.store.adopt()
+        assert [row.kind for row in memory.store.ledger.history() if row.kind == "external"] == []
+        written = memory.store.bring_back_vanished()
+        assert MemoryUri.parse(PAYMENTS) in written
+        assert memory.store.adopt() == 0
+        assert memory.find("期间").total == 1
+    arrived, original = texts(tmp_path / "copy"), texts(home)
+    kept = {name for name in original if not name.endswith((".abstract.md", ".overview.md"))}
+    assert {name: arrived[name] for name in kept} == {name: original[name] for name in kept}
+
+
+def test_files_that_follow_their_ledger_later_are_simply_there_again(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
+    with opened(tmp_path / "copy") as memory:
+        memory.store.adopt()
+    for scope in ("user", "session"):
+        shutil.copytree(home / scope, tmp_path / "copy" / scope)
+    with opened(tmp_path / "copy") as memory:
+        assert memory.store.adopt() == 0
+        assert memory.read(PAYMENTS).content
+        (tmp_path / "copy" / "user/default/memories/entities/支付系统.md").unlink()
+        assert memory.store.adopt() == 1  # one file that goes is deleted by hand, as ever
+        assert memory.find("TiDB").total == 0
+
+
+def test_an_owner_who_deleted_everything_says_so_and_it_is_recorded(home: Path) -> None:
+    for scope in ("user", "session"):
+        shutil.rmtree(home / scope)
+    with opened(home) as memory:
+        memory.store.adopt()
+        assert memory.find("TiDB").total == 1
+        gone = memory.store.forget_vanished()
+        memory.indexer.follow()
+        assert MemoryUri.parse(PAYMENTS) in gone
+        assert memory.store.ledger.stats() == {}
+        assert memory.find("TiDB").total == 0
+        assert memory.store.ledger.history()[0].kind == "external"
+        assert memory.store.adopt() == 0
+
+
+def test_a_few_files_deleted_by_hand_are_deleted(home: Path) -> None:
+    for path in (home / "user/default/memories/notes").glob("[!.]*"):
+        path.unlink()
+    with opened(home) as memory:
+        memory.store.adopt()
+        assert memory.store.ledger.history()[0].kind == "external"
+        assert memory.find("lamps").total == 0
+
+
+def test_a_small_store_may_be_emptied_by_hand(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as memory:
+        memory.commit("one 一")
+    shutil.rmtree(tmp_path / "home" / "user")
+    with opened(tmp_path / "home") as memory:
+        memory.store.adopt()
+        assert memory.store.ledger.stats() == {}
+
+
+def test_a_space_that_was_renamed_by_hand_is_no_accident(home: Path) -> None:
+    (home / "user" / "default").rename(home / "user" / "mei")
+    (home / "session" / "default").rename(home / "session" / "mei")
+    with opened(home) as memory:
+        memory.store.adopt()
+        assert all("/default/" not in uri for uri in memory.store.ledger.stats())
+        assert len(memory.store.ledger.stats()) == len(texts(home))
+
+
+def test_a_store_moves_through_git_with_its_line_ends_changed_both_ways(home: Path, tmp_path: Path) -> None:
+    def git(*arguments: str, at: Path) -> None:
+        options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", *options, *arguments], cwd=at, check=True, capture_output=True)
+
+    (home / ".gitignore").write_text(".state\n", encoding="utf-8")
+    git("init", at=home)
+    git("add", ".", at=home)
+    git("commit", "-m", "all", at=home)
+    git("-c", "core.autocrlf=true", "clone", str(home), str(tmp_path / "windows"), at=tmp_path)
+    copy = tmp_path / "windows"
+    assert b"\r\n" in texts(copy)["user/default/memories/entities/支付系统.md"]
+    shutil.copytree(home / ".state", copy / ".state")
+    with opened(copy) as memory:
+        assert memory.store.adopt() == 0
+        assert memory.find("TiDB").memories[0].uri == PAYMENTS
+        assert memory.find("大阪").resources
+    with_line_feeds = texts(home)
+    for name, content in texts(copy).items():
+        (copy / name).write_bytes(content.replace(b"\r\n", b"\n"))
+    assert {name: content for name, content in texts(copy).items() if name in with_line_feeds} == with_line_feeds
+    with opened(copy) as memory:
+        assert memory.store.adopt() == 0
+
+
+def test_the_command_line_brings_vanished_files_back(home: Path, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+        environment["RUNEBOOK_EMBEDDING_PROVIDER"] = "none"
+        return starter().call(*arguments, "--home", str(tmp_path / "copy"), env=environment)
+
+    shutil.copytree(home / ".state", tmp_path / "copy" / ".state")
+    done = run("restore", "--missing")
+    assert (done.returncode, b"written anew from the history" in done.stdout) == (0, True)
+    assert b"all at once" in done.stderr
+    assert texts(tmp_path / "copy") == texts(home)
+    assert run("restore").returncode == 1

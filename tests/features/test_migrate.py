@@ -1,0 +1,422 @@
+"""Migration: names that mean something, trailers of ours, bodies as they were; stopped anywhere, run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.memory import dump, parse
+from memory_core.core.memory.results import Action
+from memory_core.features.migrate import Migration, migrate
+from memory_core.features.older_format import day_in, is_random_name
+from memory_core.runebook import Runebook, open_memory
+from tests.fork_server import starter
+
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
+USER = "viking://user/default/memories"
+AGENT = "viking://agent/default/memories"
+UUID = "8d3f2a10-5b6c-4d7e-8f90-a1b2c3d4e5f6"
+
+NAMES = {
+    "agent/default/memories/cases/导出中文乱码 → 写入 UTF-8 BOM.md",
+    "agent/default/memories/patterns/Count rows, copy the table, migrate, count again.md",
+    "agent/default/memories/skills/clean_survey.md",
+    "agent/default/memories/tools/read_file.md",
+    "agent/default/memories/tools/web_search.md",
+    "user/default/memories/entities/Gannet server.md",
+    "user/default/memories/entities/Tern (vessel).md",
+    "user/default/memories/entities/支付系统.md",
+    "user/default/memories/events/2026-02-11_Moved the export.md",
+    "user/default/memories/events/2026-03-17_决定采用双活部署.md",
+    "user/default/memories/events/The autumn cruise was cancelled.md",
+    "user/default/memories/preferences/Notebook paper.md",
+    "user/default/memories/preferences/Prefers pour-over coffee, no sugar.md",
+    "user/default/memories/preferences/代码风格.md",
+    "user/default/memories/preferences/会议时间.md",
+    "user/default/memories/profile.md",
+}
+
+
+def opened(home: Path) -> Runebook:
+    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+
+
+def run(memory: Runebook, **settings: Any) -> Migration:
+    memory.opened.adopted.wait()  # as Memory.migrate does
+    return migrate(memory.store, memory.registry, user_space="default", agent_space="default", **settings)
+
+
+def put(home: Path, path: str, text: str) -> Path:
+    file = home / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode("utf-8"))
+    return file
+
+
+def entity(home: Path, name: str, text: str) -> Path:
+    return put(home, f"user/default/memories/entities/{name}.md", text)
+
+
+def files(home: Path) -> dict[str, bytes]:
+    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
+    found = (path for path in found if path.name not in (".abstract.md", ".overview.md"))
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found}
+
+
+def entities(home: Path) -> set[str]:
+    return {path.stem for path in (home / "user/default/memories/entities").glob("[!.]*.md")}
+
+
+def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
+    return dict(parse(memory.read(uri).content).trailer or {})
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FIXTURE, tmp_path / "home"))
+
+
+@pytest.fixture
+def memory(older: Path) -> Iterator[Runebook]:
+    with opened(older) as store:
+        yield store
+
+
+def test_names_mean_something_and_bodies_are_byte_identical(memory: Runebook, older: Path) -> None:
+    before = files(older)
+    result = run(memory)
+    after = files(older)
+    assert set(after) == NAMES
+    assert (len(result.renamed), len(result.rewritten), len(result.unchanged), len(result.skipped)) == (10, 4, 2, 0)
+    moved = {item.new_uri.removeprefix("viking://"): item.old_uri.removeprefix("viking://") for item in result.renamed}
+    for path, text in after.items():
+        body = parse(text.decode("utf-8")).body
+        assert body == parse(before[moved.get(path, path)].decode("utf-8")).body, path
+
+
+def test_every_memory_is_found_under_its_new_name_and_updated_by_its_key(memory: Runebook) -> None:
+    run(memory)
+    uri = f"{USER}/preferences/代码风格.md"
+    assert [hit.uri for hit in memory.find("函数不超过五十行").memories][:1] == [uri]
+    receipt = memory.commit("改用两个空格。", memory_type="preferences", fields={"topic": "代码风格"})
+    assert [(result.uri, result.action) for result in receipt.results] == [(uri, Action.UPDATED)]
+    assert trailer(memory, uri)["migrated_from"].endswith("preferences/mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md")
+
+
+def test_a_second_run_changes_nothing(memory: Runebook, older: Path) -> None:
+    run(memory)
+    before, seq = files(older), memory.store.ledger.newest_seq()
+    again = run(memory)
+    assert (again.renamed, again.rewritten, again.commits) == ((), (), ())
+    assert (files(older), memory.store.ledger.newest_seq()) == (before, seq)
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Path) -> None:
+    memory.find("anything")  # adoption of the folder is over
+    before = {path: (older / path).stat().st_mtime_ns for path in files(older)}
+    seq = memory.store.ledger.newest_seq()
+    plan = run(memory, dry_run=True, batch_files=3)
+    assert {path: (older / path).stat().st_mtime_ns for path in files(older)} == before
+    assert memory.store.ledger.newest_seq() == seq
+    done = run(memory)
+    assert plan.renamed == done.renamed
+    assert [item.uri for item in plan.rewritten] == [item.uri for item in done.rewritten]
+    assert (plan.dry_run, plan.commits) == (True, ())
+
+
+def test_a_batch_is_one_commit_that_history_can_undo(memory: Runebook, older: Path) -> None:
+    before = files(older)
+    result = run(memory)
+    (row,) = [row for row in memory.store.ledger.history() if row.kind == "migrate"]
+    assert [row.commit_id] == list(result.commits)
+    changes = [row for row in memory.store.ledger.changes_of([row.seq]) if not row.uri.name.startswith(".")]
+    restored = {str(change.uri).removeprefix("viking://"): change.before for change in changes if change.before}
+    assert {path: text.encode("utf-8") for path, text in restored.items()}.items() <= before.items()
+    assert {str(change.uri).removeprefix("viking://") for change in changes if change.before is None} <= NAMES
+
+
+def test_averages_leave_the_trailer_and_counts_become_numbers(memory: Runebook) -> None:
+    run(memory)
+    kept = trailer(memory, f"{AGENT}/tools/web_search.md")
+    assert not {"success_rate", "avg_time", "avg_tokens"} & set(kept)
+    assert [kept[name] for name in ("total_calls", "success_count", "fail_count", "total_time_ms")] == [
+        100,
+        92,
+        8,
+        120_000,
+    ]
+    assert kept["last_used_by"] == "indexer"
+
+
+def test_counts_that_only_the_text_holds_go_on_from_there(memory: Runebook) -> None:
+    run(memory)
+    uri = f"{AGENT}/tools/read_file.md"
+    memory.commit(memory_type="tools", fields={"tool_name": "read_file", "total_calls": 10, "success_count": 7})
+    text = memory.read(uri).content
+    assert "Based on 50 historical calls:" in text
+    assert "- Success rate: 90.0% (45 successful, 2 failed)" in text
+    assert "- Best for: 小文件" in text
+    assert trailer(memory, uri)["total_time_ms"] == 6_000
+
+
+def test_a_body_that_a_person_rewrote_is_kept_and_reported(memory: Runebook) -> None:
+    result = run(memory)
+    uri = f"{AGENT}/skills/clean_survey.md"
+    assert "hand edit" in next(item.reason for item in result.rewritten if item.uri == uri)
+    memory.commit(memory_type="skills", fields={"skill_name": "clean_survey", "total_executions": 1})
+    assert "I rewrote this text myself." in memory.read(uri).content
+    assert trailer(memory, uri)["total_executions"] == 4
+
+
+@pytest.mark.parametrize("batch_files", [1, 2, 200])
+def test_links_follow_a_renamed_memory_whichever_batch_it_is_in(older: Path, batch_files: int) -> None:
+    link = {"uri": f"{USER}/entities/支付系统.md", "relation": "refines"}
+    for name, target in (("mem_aaaa1111", "mem_bbbb2222"), ("mem_bbbb2222", "mem_aaaa1111"), ("ours", "mem_bbbb2222")):
+        links = [link, {"uri": f"{USER}/entities/{target}.md", "relation": "similar"}, "not a uri"]
+        entity(
+            older, name, f"# Entity: {name[-4:]} x\n\ntext\n\n<!-- MEMORY_FIELDS\n{json.dumps({'links': links})}\n-->"
+        )
+    with opened(older) as memory:
+        plan = run(memory, batch_files=batch_files, dry_run=True)
+        result = run(memory, batch_files=batch_files)
+        assert (plan.renamed, plan.rewritten, plan.skipped) == (result.renamed, result.rewritten, ())
+        assert result.skipped == ()
+        for name, target in (("1111 x", "2222 x"), ("2222 x", "1111 x"), ("ours", "2222 x")):
+            links = trailer(memory, f"{USER}/entities/{name}.md")["links"]
+            assert links == [link, {"uri": f"{USER}/entities/{target}.md", "relation": "similar"}, "not a uri"]
+        assert trailer(memory, f"{USER}/entities/支付系统.md")["links"][0]["uri"] == f"{USER}/entities/Tern (vessel).md"
+        assert run(memory).rewritten == ()
+
+
+def test_texts_that_begin_alike_are_numbered_and_all_kept(tmp_path: Path) -> None:
+    texts = [f"# 支付系统\n\n第 {number} 份说明\n" for number in range(14)]
+    for number, text in enumerate(texts):
+        entity(tmp_path, f"mem_{number:08x}-1111-4222-8333-444444444444", text)
+    entity(tmp_path, "支付系统 (2)", "手写的第二份。\n")
+    with opened(tmp_path) as memory:
+        result = run(memory, batch_files=4)
+        assert len(result.renamed) == 14
+        found = {parse(path.read_bytes().decode("utf-8")).body for path in (tmp_path / "user").rglob("[!.]*.md")}
+        assert found == {*texts, "手写的第二份。\n"}
+        assert {"支付系统", "支付系统 (2)", "支付系统 (3)", "支付系统 (9)"} < entities(tmp_path)
+        assert run(memory).commits == ()
+
+
+def test_case_twins_get_names_that_no_file_system_confuses(tmp_path: Path) -> None:
+    entity(tmp_path, "mem_aaaa1111", "# REDIS\n\nthe cache\n")
+    entity(tmp_path, "mem_bbbb2222", "# redis\n\nthe queue\n")
+    entity(tmp_path, "Redis", "# Redis\n\nby hand\n")
+    with opened(tmp_path) as memory:
+        run(memory)
+    names = entities(tmp_path)
+    assert "Redis" in names
+    assert len({name.casefold() for name in names}) == 3
+
+
+def test_two_files_with_the_same_given_key_both_stay_and_keep_it(tmp_path: Path) -> None:
+    for name, body in (("mem_aaaa1111", "one"), ("mem_bbbb2222", "two")):
+        put(
+            tmp_path,
+            f"agent/default/memories/tools/{name}.md",
+            f'{body}\n\n<!-- MEMORY_FIELDS {{"tool_name": "grep"}} -->',
+        )
+    with opened(tmp_path) as memory:
+        new = [item.new_uri for item in run(memory).renamed]
+        assert new[0] == f"{AGENT}/tools/grep.md"
+        assert new[1].startswith(f"{AGENT}/tools/grep~")
+        assert [trailer(memory, uri)["tool_name"] for uri in new] == ["grep", "grep"]
+        assert run(memory).commits == ()
+
+
+def test_memories_written_here_are_left_alone(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.commit("A brand of mountain lamps.", memory_type="entities", fields={"entity_name": "8848"})
+        memory.commit("咖啡不加糖。", memory_type="preferences", fields={"topic": "咖啡: 口味/糖"})
+        memory.commit(memory_type="tools", fields={"tool_name": "cafe2026", "total_calls": 3})
+        memory.commit("Launched.", memory_type="events", fields={"event_time": "2026-04-02", "event_name": "Launch"})
+        renamed = tmp_path / "user/default/memories/preferences/my own name.md"
+        next(renamed.parent.glob("[!.]*.md")).rename(renamed)  # not a summary
+        before = files(tmp_path)
+        result = run(memory)
+        assert (result.commits, result.skipped, len(result.unchanged)) == ((), (), 4)
+        assert files(tmp_path) == before
+
+
+def test_a_file_edited_before_the_migration_still_gets_its_name(memory: Runebook) -> None:
+    uri = f"{USER}/preferences/mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md"
+    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "# 代码风格\n\n两个空格。\n"}}]})
+    run(memory)
+    assert trailer(memory, f"{USER}/preferences/代码风格.md")["topic"] == "代码风格"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("body\n\n<!-- MEMORY_FIELDS\n{broken\n-->\n", "not valid JSON"),
+        ('body\n\n<!-- MEMORY_FIELDS\n{"memory_type": "entities"}\n-->\n\nadded later\n', "below"),
+        ('body\n\n<!-- MEMORY_FIELDS {"entity_name": "X"} -->\n\nadded later\n', "not its end"),
+        ('body\n\n<!-- MEMORY_FIELDS {"entity_name": "X", "content": "另一段"} -->', "differ"),
+        ('body\n\n<!-- MEMORY_FIELDS {"memory_type": "cards", "name": "X"} -->', "unknown memory type 'cards'"),
+        ("  \n", "nothing in it makes a name"),
+    ],
+)
+def test_a_file_that_needs_a_person_is_reported_and_left_alone(tmp_path: Path, text: str, reason: str) -> None:
+    path = entity(tmp_path, f"mem_{UUID}", text)
+    with opened(tmp_path) as memory:
+        result = run(memory)
+        (skipped,) = result.skipped
+    assert reason in skipped.reason
+    assert skipped.hint
+    assert path.read_bytes() == text.encode("utf-8")
+    assert any(reason in line for line in result.lines())
+
+
+def test_bytes_that_are_no_text_are_reported_and_left_alone(tmp_path: Path) -> None:
+    path = entity(tmp_path, f"mem_{UUID}", "")
+    path.write_bytes(b"\xff\xfe caf\xe9")
+    with opened(tmp_path) as memory:
+        assert "UTF-8" in run(memory).skipped[0].reason
+    assert path.read_bytes() == b"\xff\xfe caf\xe9"
+
+
+def test_a_file_that_changes_while_the_migration_runs_is_skipped_and_reported(tmp_path: Path) -> None:
+    entity(tmp_path, "mem_aaaa1111", "# First\n")
+    second = entity(tmp_path, "mem_bbbb2222", "# Second\n")
+
+    def step(name: str) -> None:
+        if name == "acknowledged":
+            second.write_text("# 改过的标题\n", encoding="utf-8")
+
+    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))
+    with open_memory(config, step=step) as memory:
+        result = run(memory, batch_files=1)
+        assert [item.new_uri for item in result.renamed] == [f"{USER}/entities/First.md"]
+        assert [(item.uri, "changed" in item.reason) for item in result.skipped] == [
+            (f"{USER}/entities/mem_bbbb2222.md", True)
+        ]
+    with opened(tmp_path) as memory:
+        assert [item.new_uri for item in run(memory).renamed] == [f"{USER}/entities/改过的标题.md"]
+
+
+def test_only_memories_of_the_own_spaces_are_touched(older: Path) -> None:
+    others = [
+        put(older, f"user/alice/memories/preferences/mem_{UUID}.md", "alice\n"),
+        put(older, f"archive/user/default/memories/preferences/mem_{UUID}.md", "archived\n"),
+        put(older, "session/default/12345678/messages.jsonl", '{"role": "user", "content": "x"}\n'),
+        put(older, "user/default/logs/2026-01-02.md", "log\n"),
+        put(older, "user/default/memories/preferences/.abstract.md", "L0\n"),
+    ]
+    before = [path.read_bytes() for path in others]
+    with opened(older) as memory:
+        run(memory)
+    assert [path.read_bytes() for path in others] == before
+
+
+def test_a_random_name_in_a_folder_of_no_type_is_reported(tmp_path: Path) -> None:
+    put(tmp_path, f"user/default/memories/cards/mem_{UUID}.md", "a card\n")
+    with opened(tmp_path) as memory:
+        assert "no memory type" in run(memory).skipped[0].reason
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.features.migrate import migrate
+from memory_core.runebook import open_memory
+
+seen = []
+
+def step(name):
+    seen.append(name)
+    if name == sys.argv[2] and seen.count(name) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
+memory = open_memory(config, step=step)
+memory.find("x")
+migrate(memory.store, memory.registry, user_space="default", agent_space="default", batch_files=3)
+"""
+
+
+@pytest.mark.parametrize(("stop_at", "nth"), [("planned", 2), ("acknowledged", 2), ("file", 3), ("renamed", 3)])
+def test_killed_between_or_inside_batches_the_next_run_finishes(older: Path, stop_at: str, nth: int) -> None:
+    bodies = sorted(parse(text.decode("utf-8")).body for text in files(older).values())
+    stopped = starter().run(_KILLED, older, stop_at, nth)
+    assert stopped.returncode == -signal.SIGKILL, stopped.stderr
+    with opened(older) as memory:
+        assert sorted(parse(text.decode("utf-8")).body for text in files(older).values()) == bodies
+        result = run(memory)
+        assert 0 < len(result.renamed) < 11
+        assert trailer(memory, f"{USER}/entities/支付系统.md")["links"][0]["uri"] == f"{USER}/entities/Tern (vessel).md"
+    assert set(files(older)) == NAMES
+
+
+def test_what_was_done_reads_as_text_and_as_json(memory: Runebook) -> None:
+    result = run(memory, dry_run=True)
+    lines = list(result.lines())
+    assert lines[-1] == "10 would be renamed, 4 would be rewritten, 2 unchanged, 0 skipped."
+    assert any(line.endswith("events/2026-03-17_决定采用双活部署.md  (named by its heading)") for line in lines)
+    told = json.loads(json.dumps(result.as_dict()))
+    assert told["dry_run"] is True
+    assert {len(told[name]) for name in ("renamed", "rewritten", "unchanged")} == {10, 4, 2}
+    assert told["renamed"][0]["keys"] == {"entity_name": "Tern (vessel)"}
+
+
+@pytest.mark.parametrize(
+    "stem",
+    [
+        "mem_8f3a",
+        f"mem_{UUID}",
+        UUID,
+        UUID.replace("-", ""),
+        "42",
+        "000123",
+        "a1b2c3d4",
+        "01HV6Z8K3MXTQ9R5W2YBNCEJ4G",
+        f"entry-{UUID}",
+        "memory_20240102x",
+    ],
+)
+def test_names_that_say_nothing_are_told(stem: str) -> None:
+    assert is_random_name(stem)
+
+
+@pytest.mark.parametrize(
+    "stem",
+    ["支付系统", "1984", "20260317", "memory_leak", "mem_limits", "facade", "web_search", "2026-03-17_Launch", "x"],
+)
+def test_names_that_mean_something_are_told(stem: str) -> None:
+    assert not is_random_name(stem)
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("于2026-03-17决定", "2026-03-17"),
+        ("2026年3月7日的评审", "2026-03-07"),
+        ("on 2026/12/01, then 2026-12-05", "2026-12-01"),
+        ("On March 17th, 2026 we met", "2026-03-17"),
+        ("met 3 Sept 2025 in Bergen", "2025-09-03"),
+        ("自2026年4月起", "2026-04"),
+        ("since 2026-04", "2026-04"),
+        ("version 2026.13.40, call 12026-03-17", None),
+        ("yesterday 昨天", None),
+    ],
+)
+def test_the_first_day_of_a_text_is_read_in_both_languages(text: str, day: str | None) -> None:
+    assert day_in(text) == day
+
+
+def test_migrated_files_are_in_the_form_that_is_written_here(memory: Runebook, older: Path) -> None:
+    run(memory)
+    for path, text in files(older).items():
+        if path.endswith(".md") and parse(text.decode("utf-8")).trailer is not None:
+            assert dump(parse(text.decode("utf-8"))) == text.decode("utf-8"), path

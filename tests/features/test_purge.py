@@ -1,0 +1,165 @@
+"""Purging: no byte of the text is left below the folder, and the store stays sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.config import Config
+from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.runebook import Runebook, open_memory
+
+NOTES = "viking://user/default/memories/notes"
+SECRETS = ("杨树街四十二号的保险箱", "the swordfish opens the vault", "Zweitausend Kraniche")
+
+
+def config(root: Path) -> Config:
+    return Config.model_validate({"home": root})
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(config(tmp_path)) as opened:
+        yield opened
+
+
+def holding(root: Path, words: str) -> list[str]:
+    """Files below the folder that hold the words, plain or as JSON escapes them."""
+    forms = (words.encode(), words.encode("unicode_escape"))
+    return [
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*")
+        if path.is_file() and any(form in path.read_bytes() for form in forms)
+    ]
+
+
+def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
+    return memory.commit(content, memory_type="notes", fields={"title": title})
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_no_file_below_the_folder_holds_the_text_or_the_name_afterwards(memory: Runebook, secret: str) -> None:
+    root = memory.config.root
+    note(memory, "kept", "Something ordinary.")
+    note(memory, secret, f"I say: {secret}.")
+    note(memory, secret, f"I say again: {secret}!")
+    memory.find(secret)
+    memory.read(f"{NOTES}/{secret}.md")
+    memory.indexer.embed_all()
+    assert holding(root, secret)
+    receipt = memory.purge(f"{NOTES}/{secret}.md")
+    assert holding(root, secret) == []
+    assert not [note for note in receipt.notes if "still hold" in note]
+    (result,) = receipt.results
+    assert result.action is Action.DELETED
+    assert "Something ordinary." in memory.read(f"{NOTES}/kept.md").content
+    assert [hit.uri for hit in memory.find("something ordinary").memories] == [f"{NOTES}/kept.md"]
+    page = memory.read(result.uri.replace("viking://", "viking://history/")).content
+    assert "[purged]" in page
+
+
+def test_history_undo_and_reopening_stay_sound_and_say_purged(tmp_path: Path) -> None:
+    with open_memory(config(tmp_path)) as memory:
+        first = note(memory, "vault", SECRETS[1])
+        receipt = memory.purge(f"{NOTES}/vault.md")
+        tombstone = receipt.results[0].uri
+        refused = memory.undo(first.commit_id)
+        assert "purged" in str(refused.results[0].reason)
+        with pytest.raises(NotFound, match="purged"):
+            memory.history.text_at(tombstone, first.commit_id)
+        again = note(memory, "vault", "A new beginning.")
+        assert again.results[0].action is Action.CREATED
+    with open_memory(config(tmp_path)) as memory:
+        assert memory.store.adopt() == 0
+        assert "A new beginning." in memory.read(f"{NOTES}/vault.md").content
+        assert [hit.uri for hit in memory.find("beginning").memories] == [f"{NOTES}/vault.md"]
+        assert memory.history.commits()
+
+
+def test_a_conversation_is_erased_with_its_place_in_the_queue(memory: Runebook) -> None:
+    memory.commit(messages=[{"role": "user", "content": f"By the way, {SECRETS[1]}"}], session_id="s1")
+    memory.commit(messages=[{"role": "user", "content": "还有一句话。"}], session_id="s1")
+    memory.purge("viking://session/default/s1")
+    assert holding(memory.config.root, SECRETS[1]) == []
+    assert holding(memory.config.root, "还有一句话") == []
+    assert memory.store.ledger.extractions.get(MemoryUri.parse("viking://session/default/s1/messages.jsonl")) is None
+
+
+def test_a_deleted_memory_is_purged_from_history_alone(memory: Runebook) -> None:
+    note(memory, "gone", SECRETS[1])
+    memory.commit(operations={"delete_operations": [{"uri": f"{NOTES}/gone.md"}]})
+    assert holding(memory.config.root, SECRETS[1])
+    memory.purge(f"{NOTES}/gone.md")
+    assert holding(memory.config.root, SECRETS[1]) == []
+
+
+def test_a_commit_is_purged_and_the_rest_of_its_file_stays(memory: Runebook) -> None:
+    note(memory, "list", "一：牛奶\n")
+    bad = note(memory, "list", f"一：牛奶\n二：{SECRETS[0]}\n")
+    good = note(memory, "list", f"一：牛奶\n二：{SECRETS[0]}\n三：面包\n")
+    receipt = memory.purge(commit_id=bad.commit_id)
+    assert memory.read(f"{NOTES}/list.md").content.startswith("一：牛奶\n三：面包\n")
+    assert holding(memory.config.root, SECRETS[0]) == []
+    assert receipt.results[0].uri == f"{NOTES}/list.md"
+    with pytest.raises(NotFound, match="purged"):
+        memory.history.text_at(f"{NOTES}/list.md", good.commit_id)
+    undo = memory.history.commits()[0]
+    refused = memory.undo(undo.commit_id)
+    assert "purged" in str(refused.results[0].reason)
+
+
+def test_copies_elsewhere_are_named(memory: Runebook) -> None:
+    note(memory, "one", SECRETS[1])
+    memory.commit(f"He said: {SECRETS[1]}", memory_type="preferences", fields={"topic": "quote"})
+    receipt = memory.purge(f"{NOTES}/one.md")
+    assert "user/default/memories/preferences/quote.md" in " ".join(receipt.notes)
+
+
+def test_a_whole_space_or_another_users_cannot_be_purged(memory: Runebook) -> None:
+    note(memory, "a", "A.")
+    with pytest.raises(InvalidInput):
+        memory.purge("viking://user/default")
+    with pytest.raises(NotFound):
+        memory.view("bob", "bob").purge(f"{NOTES}/a.md")
+    with pytest.raises(NotFound):
+        memory.purge(f"{NOTES}/never.md")
+
+
+def test_what_another_process_writes_while_a_purge_runs_is_not_erased_with_it(
+    memory: Runebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = MemoryUri.parse(f"{NOTES}/密码 vault.md")
+    note(memory, "密码 vault", "the old words")
+    flush = memory.store.usage.flush
+    with open_memory(config(memory.config.root)) as other:
+
+        def flush_while_another_writes() -> None:
+            monkeypatch.undo()
+            flush()
+            assert note(other, "密码 vault", "written anew 重新写的").status == "committed"
+
+        monkeypatch.setattr(memory.store.usage, "flush", flush_while_another_writes)
+        with pytest.raises(StorageFailed, match="there again"):
+            memory.purge(str(uri))
+        assert "written anew 重新写的" in (other.store.ledger.text_at(uri, other.store.ledger.newest_seq()) or "")
+        assert "written anew 重新写的" in memory.read(str(uri)).content
+        memory.purge(str(uri))
+    assert holding(memory.config.root, "written anew") == []
+
+
+def test_a_purge_leaves_nothing_where_chroma_holds_the_vectors(tmp_path: Path) -> None:
+    settings = Config.model_validate({"home": tmp_path, "index": {"mode": "chroma"}})
+    with open_memory(settings) as memory:
+        for number in range(5):
+            note(memory, f"shelf {number}", f"Shelf {number} holds lamps.")
+        note(memory, "杨树街", SECRETS[0])
+        memory.indexer.embed_all()
+        assert memory.find(SECRETS[0]).memories[0].uri == f"{NOTES}/杨树街.md"
+        memory.purge(f"{NOTES}/杨树街.md")
+        assert holding(tmp_path, SECRETS[0]) == []
+        assert f"{NOTES}/杨树街.md" not in [hit.uri for hit in memory.find(SECRETS[0]).memories]
+        assert memory.find("lamps").memories

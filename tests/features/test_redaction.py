@@ -1,0 +1,242 @@
+"""Secrets are found in every form they take, and nothing else is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+import time
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_core.features.redaction import Discreet, Place, find_secrets
+
+MIXED = "a1B2c3D4e5F6" * 8
+KEY_LINES = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n" * 3
+# Written in two parts, so that no scanner of repositories takes these for secrets.
+PEM = "-----BEGIN RSA PRIVATE" + " KEY-----\n"
+PEM_END = "-----END RSA PRIVATE" + " KEY-----"
+
+TOKENS = {
+    "AWS access key": "AKIA" + "Q3EGRITSPNLWZ7XY",
+    "Google API key": "AIza" + MIXED[:35],
+    "Google token": "ya29." + MIXED[:40],
+    "GitHub token": "ghp_" + MIXED[:36],
+    "GitLab token": "glpat-" + MIXED[:20],
+    "Slack token": "xoxb-" + "123456789012-" + MIXED[:24],
+    "Stripe key": "sk_live_" + MIXED[:24],
+    "OpenAI API key": "sk-proj-" + MIXED[:48],
+    "Anthropic API key": "sk-ant-" + "api03-" + MIXED[:60],
+    "Hugging Face token": "hf_" + MIXED[:34],
+    "npm token": "npm_" + MIXED[:36],
+    "PyPI token": "pypi-AgE" + MIXED[:60],
+    "Telegram bot token": "123456789:AA" + MIXED[:33],
+    "Twilio key": "SK" + "0123456789abcdef" * 2,
+    "SendGrid key": f"SG.{MIXED[:22]}.{MIXED[:43]}",
+    "Runebook token": "rb_0123456789ab_" + MIXED[:43],
+    "JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0." + MIXED[:43],
+}
+
+NAMED = (
+    ("my password is hunter2", "hunter2"),
+    ("The password for the router is 'swordfish'", "swordfish"),
+    ("reset my password to Foo123!", "Foo123!"),
+    ("我的密码是hunter2，别告诉别人", "hunter2"),
+    ("银行卡密码改成了 884213", "884213"),
+    ("口令：芝麻123456", "芝麻123456"),
+    ("密码：“芝麻开门2024”", "芝麻开门2024"),
+    ("password=hunter2", "hunter2"),
+    ("DB_PASSWORD='s3cret!'", "s3cret!"),
+    ('api_key: "abcd1234efgh5678"', "abcd1234efgh5678"),
+    ("export DEPLOY_TOKEN=abcdef1234567890abcdef", "abcdef1234567890abcdef"),
+    ('{"password": "swordfish"}', "swordfish"),
+    (r'"{\"password\": \"hunter2\"}"', "hunter2"),
+    ("<password>hunter2</password>", "hunter2"),
+    ("mysql --password hunter2 -h db", "hunter2"),
+    ("machine h login me password hunter2", "hunter2"),
+    ("postgres://u:p@h", "p"),
+    ("redis://:s3cr3t@cache:6379/0", "s3cr3t"),
+    ("Authorization: Basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ("Authorization: Bearer abcdefghij1234567890", "abcdefghij1234567890"),
+    ("curl -u bob:hunter2 https://h", "hunter2"),
+    ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY"),
+)
+
+NUMBERS = (
+    ("4111 1111 1111 1111", "card number"),
+    ("card 4111-1111-1111-1111, thanks", "card number"),
+    ("卡号4111111111111111", "card number"),
+    ("４１１１１１１１１１１１１１１１", "card number"),
+    ("3782 822463 10005", "card number"),
+    ("5555555555554444", "card number"),
+    ("身份证11010519491231002X", "identity number"),
+    ("DE89 3704 0044 0532 0130 00", "bank account"),
+    ("GB82WEST12345698765432", "bank account"),
+)
+
+HARMLESS = (
+    "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "ISBN 978-3-16-148410-0, ISBN-10 0-306-40615-2",
+    "+86 138 0013 8000, (555) 010-4242, 010-62345678",
+    "order 4539 1488 0343 6467 shipped",
+    "订单号：4539148803436467",
+    "the card 4111 1111 1111 1112 fails its checksum",
+    "身份证号 110105194912310021 的校验位不对",
+    "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 20).decode(),
+    "password: required",
+    "The password must be 12 characters",
+    "password = get_password()",
+    "self.password = password",
+    "api_key=os.environ['OPENAI_API_KEY']",
+    "api_key: str | None = None",
+    "next_page_token: abcdef1234567890abcd",
+    "max_tokens: 409600000000",
+    "https://user:password@example.com and postgres://user:${DB_PASSWORD}@host",
+    "-----BEGIN PRIVATE" + " KEY----- is how such a file begins, and nobody should ever commit one to a repository",
+    "password: ********, token=<your token>",
+    "I forgot my password to Netflix in 2023; the password is stored in 1Password",
+    "the secret is out, and the pin is 13 on the board",
+    "pass: 14 tests; pin: gpio17; pin: D13_OUT",
+    "密码是什么？密码是6位数，密码必须包含数字，密码是加密存储的",
+    "passwords are hashed with argon2id; password = bcrypt",
+    "AKIAIOSFODNN7EXAMPLE is the key of the manual",
+)
+
+
+def kinds(text: str) -> list[str]:
+    return [secret.kind for secret in find_secrets(text)]
+
+
+def shown(text: str) -> str:
+    return Discreet().text(text)[0]
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_a_token_is_known_by_its_form_wherever_it_stands(kind: str) -> None:
+    token = TOKENS[kind]
+    for text in (
+        token,
+        f"use {token}.",
+        f'{{"v":"{token}"}}',
+        f"密钥在这里（{token}）",
+        f"a\n{token}\nb",
+        f"https://h/x/{token}",
+    ):
+        assert kind in kinds(text), text
+        assert token not in shown(text)
+
+
+@pytest.mark.parametrize(("text", "secret"), NAMED)
+def test_what_is_named_a_secret_is_one(text: str, secret: str) -> None:
+    found = [text[item.start : item.end] for item in find_secrets(text)]
+    assert found == [secret]
+
+
+@pytest.mark.parametrize(("text", "kind"), NUMBERS)
+def test_a_number_with_a_checksum_is_known(text: str, kind: str) -> None:
+    assert kinds(text) == [kind]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_only_looks_like_a_secret_is_none(text: str) -> None:
+    assert kinds(text) == []
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\\n"])
+def test_a_private_key_is_taken_whole(ends: str) -> None:
+    key = (PEM + KEY_LINES + PEM_END).replace("\n", ends)
+    assert shown(f"before {key} after") == "before [redacted: private key] after"
+
+
+def test_a_private_key_that_is_cut_off_is_taken_as_far_as_it_goes() -> None:
+    assert shown(f"{PEM}{KEY_LINES}\nand then prose") == "[redacted: private key]\n\nand then prose"
+
+
+def test_of_a_card_the_last_four_digits_stay_and_of_all_else_nothing() -> None:
+    assert shown("４１１１ １１１１ １１１１ １１１１") == "[redacted: card number ending 1111]"
+    assert shown(TOKENS["GitHub token"]) == "[redacted: GitHub token]"
+
+
+@pytest.mark.parametrize("text", [*TOKENS.values(), *(text for text, _ in NAMED), *(text for text, _ in NUMBERS)])
+def test_what_was_redacted_once_stays_as_it_is(text: str) -> None:
+    once = shown(text)
+    assert once != text
+    assert shown(once) == once
+
+
+def test_a_member_named_a_password_is_one_however_deep() -> None:
+    places: list[Place] = []
+    value = {"a": [{"dbPassword": "swordfish", "user": "me", "max_tokens": "5"}], "clientSecret": "ab12" * 8}
+    clean = Discreet().value(value, "arguments", places)
+    assert clean["a"] == [{"dbPassword": "[redacted: password]", "user": "me", "max_tokens": "5"}]
+    assert clean["clientSecret"] == "[redacted: secret]"
+    assert [place.where for place in places] == ["arguments.a[0].dbPassword", "arguments.clientSecret"]
+
+
+def test_the_owner_allows_a_string_or_its_hash() -> None:
+    token = TOKENS["GitHub token"]
+    for entry in (token, hashlib.sha256(token.encode()).hexdigest()):
+        assert Discreet([entry]).text(f"{token} {TOKENS['npm token']}")[0] == f"{token} [redacted: npm token]"
+
+
+@given(st.text(max_size=300))
+def test_spans_are_in_order_and_inside_the_text(text: str) -> None:
+    end = 0
+    for secret in find_secrets(text):
+        assert end <= secret.start < secret.end <= len(text)
+        end = secret.end
+    assert shown(shown(text)) == shown(text)
+
+
+@given(st.text(max_size=80), st.sampled_from(sorted(TOKENS.values())), st.text(max_size=80))
+def test_a_token_between_any_words_is_found(before: str, token: str, after: str) -> None:
+    assert token not in shown(f"{before} {token} {after}")
+
+
+def test_hashes_ids_and_random_bytes_are_not_secrets() -> None:
+    dice = random.Random(7)
+    texts = [dice.randbytes(20).hex() for _ in range(2_000)]
+    texts += [str(uuid.UUID(bytes=dice.randbytes(16))) for _ in range(2_000)]
+    texts += [base64.b64encode(dice.randbytes(300)).decode() for _ in range(500)]
+    texts += [f"order {dice.randrange(10**15, 10**16)}" for _ in range(2_000)]
+    texts += [f"{dice.randrange(10**12, 2 * 10**12)}" for _ in range(2_000)]
+    assert [text for text in texts if find_secrets(text)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "big",
+    [
+        "a" * 1_000_000,
+        "4111 " * 200_000,
+        "password is " * 83_000,
+        'password="' * 100_000,
+        "密码" * 500_000,
+        PEM * 30_000,
+        "eyJ-" * 250_000,
+        "eyJaaaaaaaa." * 83_000,
+        "://a:" * 200_000,
+        "token_" * 160_000,
+        "aws " * 250_000,
+        "curl -u " * 125_000,
+        "sk-proj-" * 125_000,
+    ],
+    ids=lambda big: str(big)[:12],
+)
+def test_a_megabyte_made_to_be_slow_takes_seconds_at_most(big: str) -> None:
+    started = time.process_time()
+    find_secrets(big)
+    assert time.process_time() - started < 10  # a quadratic pattern takes minutes
+
+
+def test_an_ordinary_memory_costs_little() -> None:
+    text = "I prefer dark roast, my office is in Berlin, and the API uses one token per user. 我喜欢深烘咖啡。" * 10
+    started = time.process_time()
+    for _ in range(100):
+        find_secrets(text)
+    assert (time.process_time() - started) / 100 < 0.02  # measured: 0.0003 s

@@ -1,0 +1,273 @@
+"""Short term to segments: what overflows, what joins what, how pages are linked, and what a segment's file keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memory_core.core.commit.append import SessionLog
+from memory_core.core.commit.forgotten import without_lines
+from memory_core.core.memory.exchange import exchanges
+from memory_core.core.memory.message import dump_lines
+from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.text.keywords import keywords
+from memory_core.features.tiers import segmenting
+from memory_core.features.tiers.segment import (
+    PERSON,
+    Segment,
+    SegmentPage,
+    dump_segment,
+    parse_segment,
+    readable_pages,
+    spans_of,
+)
+from memory_core.features.tiers.segmenting import Rules, Sorting, extract, overflowing, pages_before
+
+NOW = "2026-05-02T10:00:00+00:00"
+TEMPLES = [
+    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
+    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
+]
+PAYMENTS = [
+    ("Our payment callback times out. What should we do?", "Make the payment callback idempotent and retry it."),
+    ("How many retries for the payment callback?", "Five retries, then a dead letter queue for the payment."),
+]
+CHINESE_TEMPLES = [
+    ("京都有哪些安静的寺庙庭院值得去？", "龙安寺和银阁寺的寺庙庭院都很安静。"),
+    ("龙安寺的寺庙庭院几点开门？", "龙安寺的庭院早上八点开门。"),
+]
+CHINESE_PAYMENTS = [("支付系统的回调经常超时，怎么办？", "支付回调要做成幂等的，超时之后重试。")]
+
+
+def log(*exchanges: tuple[str, str]) -> str:
+    said = [
+        {"role": role, "content": text}
+        for pair in exchanges
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return dump_lines(parse_messages(said))
+
+
+def sorted_in(text: str, capacity: int = 0, stored: dict[str, Segment] | None = None) -> list[Segment]:
+    session, known = SessionLog(text), stored or {}
+    sorting = Sorting(session, known, Rules(capacity), "s1", NOW)
+    stored_pages = [page for segment in known.values() for page in segment.pages]
+    pages = overflowing(session, spans_of(stored_pages), capacity)
+    for page, before in zip(pages, pages_before(session, stored_pages, pages), strict=True):
+        sorting.add(page, before)
+    return [segment for _, segment in sorting.result() if segment is not None]
+
+
+def firsts(segment: Segment) -> list[int]:
+    return [page.first for page in segment.pages]
+
+
+def test_a_page_is_a_question_with_all_its_answers() -> None:
+    roles = ["system", "user", "assistant", "tool", "assistant", "user", "user", "assistant"]
+    messages = parse_messages([{"role": role, "content": f"{role} says"} for role in roles])
+    assert exchanges(messages) == [(0, 5), (5, 8)]
+
+
+def test_a_page_of_a_talk_between_people_is_a_turn_with_its_replies() -> None:
+    names = ["Ann", "Bob", "Ann", "Bob", "Cai"]
+    messages = parse_messages([{"role": "user", "name": name, "content": "well"} for name in names])
+    assert exchanges(messages) == [(0, 2), (2, 5)]
+
+
+def test_only_what_is_over_the_capacity_overflows_and_the_oldest_first() -> None:
+    session = SessionLog(log(*TEMPLES, *PAYMENTS))
+    assert [page.first for page in overflowing(session, [], 4)] == []
+    assert [page.first for page in overflowing(session, [], 1)] == [0, 2, 4]
+    (earlier,) = sorted_in(log(*TEMPLES), 0)
+    assert [page.first for page in overflowing(session, spans_of(earlier.pages), 1)] == [4]
+
+
+def test_pages_of_one_topic_join_and_other_topics_begin_segments_in_english_and_chinese() -> None:
+    segments = sorted_in(log(*TEMPLES, *PAYMENTS, *CHINESE_TEMPLES, *CHINESE_PAYMENTS))
+    assert [firsts(segment) for segment in segments] == [[0, 2], [4, 6], [8, 10], [12]]
+    titles = [segment.title for segment in segments]
+    assert "temple" in titles[0]
+    assert "payment" in titles[1]
+    assert titles[2].startswith("京都有哪些")
+    assert "支付" in titles[3]
+
+
+def test_a_page_joins_a_stored_segment_and_the_others_stay_untouched() -> None:
+    stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
+    again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
+    (changed,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), 0, stored)
+    assert firsts(changed) == [0, 2, 8]
+    assert changed.interactions == 3
+
+
+def test_the_threshold_and_the_weight_of_keywords_decide() -> None:
+    session = SessionLog(log(*TEMPLES))
+    for rules, segments in ((Rules(threshold=2.5), 2), (Rules(threshold=0.4, keyword_weight=0.0), 1)):
+        sorting = Sorting(session, {}, rules, "s1", NOW)
+        for page in overflowing(session, [], 0):
+            sorting.add(page, None)
+        assert len(sorting.result()) == segments
+
+
+def test_pages_that_go_on_are_linked_both_ways_and_their_chain_says_what_it_is_about() -> None:
+    temples, payments = sorted_in(log(*TEMPLES, *PAYMENTS))
+    first, second = temples.pages
+    assert (first.previous, first.next, second.previous, second.next) == (None, 2, 0, None)
+    assert (first.chain, second.chain) == (0, 0)
+    assert "temple" in temples.chains[0]
+    assert payments.pages[0].previous is None
+    assert list(payments.chains) == [4]
+
+
+def test_a_chain_is_kept_in_step_when_a_later_commit_goes_on_with_it() -> None:
+    (stored,) = sorted_in(log(TEMPLES[0]))
+    (grown,) = sorted_in(log(*TEMPLES), 0, {"a": stored})
+    assert grown.pages[0].next == 2
+    assert grown.chains[0].endswith("(#0–3)")
+
+
+def test_messages_of_projects_and_private_ones_never_share_a_segment() -> None:
+    said = parse_messages(
+        [{"role": role, "content": text} for pair in TEMPLES * 2 for role, text in enumerate_roles(pair)]
+    )
+    places = [("acme", False), ("acme", True), (None, False), ("other", False)]
+    messages = [
+        replace(message, project=places[at // 2][0], private=places[at // 2][1]) for at, message in enumerate(said)
+    ]
+    segments = sorted_in(dump_lines(messages))
+    assert [(segment.project, segment.private) for segment in segments] == places
+
+
+def enumerate_roles(pair: tuple[str, str]) -> list[tuple[str, str]]:
+    return list(zip(("user", "assistant"), pair, strict=True))
+
+
+def test_an_extracted_summary_is_word_for_word_and_holds_the_keywords() -> None:
+    (segment,) = sorted_in(log(*CHINESE_TEMPLES))
+    said = "".join(text for pair in CHINESE_TEMPLES for text in pair)
+    assert segment.summary
+    assert all(sentence in said for sentence in segment.summary.replace("？", "？|").replace("。", "。|").split("|"))
+    assert extract(["The cat sleeps. Payment callbacks need retries. It rains."], ["payment", "callback"]) == (
+        "Payment callbacks need retries."
+    )
+
+
+def test_keywords_are_informative_words_in_english_and_chinese() -> None:
+    assert keywords("The payment callback timed out, so the payment callbacks need retries.")[:2] == (
+        "callback",
+        "payment",
+    )
+    assert keywords("我现在负责支付系统。支付系统的回调经常超时。")[0] == "支付系统"
+    assert keywords("I was just so happy, thanks!") == ()
+
+
+def test_a_file_comes_back_as_it_was_written() -> None:
+    for segment in sorted_in(log(*TEMPLES, *CHINESE_TEMPLES)):
+        text = dump_segment(segment)
+        assert parse_segment(text) == segment
+        assert dump_segment(parse_segment(text) or segment) == text
+
+
+def test_a_summary_that_a_person_wrote_stays_and_so_do_their_title_and_notes() -> None:
+    (segment,) = sorted_in(log(TEMPLES[0]))
+    text = dump_segment(segment)
+    edited = text.replace(segment.summary, "We plan the trip to Kyoto.", 1).replace(f"# {segment.title}", "# Our trip")
+    edited = edited.replace("\n\n<!-- MEMORY_FIELDS", "\n\nRemember the bus passes.\n\n<!-- MEMORY_FIELDS")
+    read = parse_segment(edited)
+    assert read is not None
+    assert (read.title, read.summary, read.summary_by) == ("Our trip", "We plan the trip to Kyoto.", PERSON)
+    (grown,) = sorted_in(log(*TEMPLES), 0, {"a": read})
+    written = dump_segment(grown)
+    assert grown.summary == "We plan the trip to Kyoto."
+    assert written.startswith("# Our trip\n\nWe plan the trip to Kyoto.\n")
+    assert "messages.jsonl#2–3" in written
+    assert written.count("Remember the bus passes.") == 1
+
+
+def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
+    secret = ("My safe code is 4711 and the temple safe is green.", "The temple safe code is noted.")
+    segments = sorted_in(log(TEMPLES[0], secret, *PAYMENTS))
+    text = without_lines(log(TEMPLES[0], secret, *PAYMENTS), {2, 3})
+    sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, Rules(), "s1", NOW)
+    sorting.settle()
+    mended = [segment for _, segment in sorting.result()]
+    assert len(mended) == 1
+    files = "".join(dump_segment(segment) for segment in mended if segment is not None)
+    assert "4711" not in files
+    assert "safe" not in files
+
+
+def test_a_damaged_file_is_no_segment() -> None:
+    (segment,) = sorted_in(log(TEMPLES[0]))
+    assert parse_segment("# Notes of mine\n\nNothing else.\n") is None
+    assert parse_segment(dump_segment(segment).replace('"pages": [', '"pages": [[')) is None
+
+
+def test_of_a_damaged_file_the_pages_are_read_as_far_as_it_tells() -> None:
+    (segment,) = sorted_in(log(*TEMPLES))
+    text = dump_segment(replace(segment, pages=(replace(segment.pages[0], analysed=True), segment.pages[1])))
+    damaged = readable_pages(text.replace('"pages": [', '"pages": [,'))
+    assert [(page.first, page.last, page.analysed) for page in damaged] == [(0, 1, True), (2, 3, False)]
+    body = text.partition("<!-- MEMORY_FIELDS")[0]
+    assert [(page.first, page.last) for page in readable_pages(body)] == [(0, 1), (2, 3)]
+    assert readable_pages("# Notes of mine\n\n- bread\n") == ()
+
+
+def test_numbers_beyond_reason_are_cut_or_passed_over() -> None:
+    (segment,) = sorted_in(log(TEMPLES[0]))
+    text = dump_segment(segment)
+    huge = "1" + "0" * 400
+    read = parse_segment(text.replace('"interactions": 1', f'"interactions": {huge}'))
+    assert read is not None
+    assert 1 < read.interactions < 10**12
+    read = parse_segment(
+        text.replace('"last": 1', f'"last": {huge}').replace('"chains": {', f'"chains": {{"{huge}": "x"')
+    )
+    assert read is not None
+    assert (read.pages, dict(read.chains)) == ((), {})
+
+
+def test_what_lies_between_the_pages_of_segments_overflows_whatever_stays_at_the_end() -> None:
+    session = SessionLog(log(*TEMPLES, *PAYMENTS))
+    assert [page.first for page in overflowing(session, ((0, 2), (4, 6)), 5)] == [2]
+    assert [page.first for page in overflowing(session, ((2, 4),), 0)] == [0, 4, 6]
+
+
+def test_a_page_that_comes_back_is_linked_with_those_around_it() -> None:
+    third = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
+    text = log(*TEMPLES, third)
+    (whole,) = sorted_in(text)
+    for lost in range(3):
+        rest = replace(whole, pages=tuple(page for at, page in enumerate(whole.pages) if at != lost))
+        (mended,) = sorted_in(text, 0, {"a": rest})
+        assert [(page.previous, page.next) for page in mended.pages] == [(None, 2), (0, 4), (2, None)]
+
+
+def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_chain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segmenting, "COMPARED", 1)
+    stored = dict(zip("ab", sorted_in(log(*TEMPLES, *PAYMENTS)), strict=True))
+    again = ("Is the quiet temple garden in Kyoto open in winter?", "Temple gardens in Kyoto are open all winter.")
+    (begun,) = sorted_in(log(*TEMPLES, *PAYMENTS, again), 0, stored)
+    assert firsts(begun) == [8]
+    (temples,) = sorted_in(log(*TEMPLES))
+    (other,) = sorted_in(log(*PAYMENTS))
+    newer = replace(other, pages=(SegmentPage(90, 91, chain=90), SegmentPage(92, 93, chain=90)))
+    sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, Rules(), "s1", NOW)
+    page, before = sorting.log.page(4, 5), sorting.log.page(2, 3)
+    assert page is not None
+    sorting.add(page, before)
+    assert [name for name, _ in sorting.result()] == ["a"]
+
+
+def test_the_summary_of_a_long_segment_goes_on_from_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segmenting, "_SUMMED_PAGES", 1)
+    said = "".join(text for pair in TEMPLES * 2 for text in pair)
+    (segment,) = sorted_in(log(*TEMPLES, *TEMPLES))
+    assert len(segment.pages) == 4
+    sentences = segment.summary.replace(". ", ".|").replace("? ", "?|").split("|")
+    assert len(sentences) > 1
+    assert len(set(sentences)) == len(sentences)
+    assert all(sentence in said for sentence in sentences)

@@ -1,0 +1,399 @@
+"""The tiers end to end: overflow, heat and promotion, eviction and the way back; crashes, two processes, privacy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, RetrieveConfig, TiersConfig
+from memory_core.core.extract.loop import MemoryReActOrchestrator
+from memory_core.core.extract.prompts import Conversation
+from memory_core.core.llm.client import ScriptedLLM
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.tiers import overflow
+from memory_core.features.tiers.promotion import Promoter
+from memory_core.features.tiers.stored import StoredSegment, session_segments, warmth
+from memory_core.features.upkeep.passes import Done
+from memory_core.runebook import Runebook, open_memory
+
+NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
+LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
+TEMPLES = [
+    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
+    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
+    ("Are temple gardens in Kyoto open in winter?", "Kyoto temple gardens stay open, the temple closes early."),
+]
+PAYMENTS = [
+    ("支付系统的回调经常超时，怎么办？", "支付回调要做成幂等的，超时之后重试。"),
+    ("支付系统的回调重试几次比较好？", "支付回调重试五次，之后放进死信队列。"),
+]
+NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
+FACT = json.dumps(
+    {
+        "reasoning": "a plan",
+        "operations": {
+            "write_operations": [
+                {"memory_data": {"memory_type": "facts", "fields": {"content": "The user plans a trip to Kyoto."}}}
+            ]
+        },
+    }
+)
+
+
+class Killed(RuntimeError):
+    """The process died here."""
+
+
+class Killer:
+    """Dies at the nth time that a commit reaches a step, once it is armed."""
+
+    def __init__(self) -> None:
+        self.step, self.left = "", 0
+
+    def __call__(self, name: str) -> None:
+        if name == self.step:
+            self.left -= 1
+            if self.left == 0:
+                raise Killed(name)
+
+
+@contextmanager
+def opened(
+    home: Path, answers: Sequence[str] | None = None, killer: Killer | None = None, **settings: Any
+) -> Iterator[tuple[Runebook, ScriptedLLM]]:
+    llm = ScriptedLLM(answers or ())
+    config = Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+    with open_memory(config, llm=None if answers is None else llm, step=killer or (lambda _name: None)) as memory:
+        yield memory, llm
+
+
+def small(**more: Any) -> dict[str, Any]:
+    """A short term of one exchange; words alone are compared, so that less is enough to join."""
+    tiers = TiersConfig(**{"short_term_capacity": 1, "mid_term_similarity_threshold": 0.4, **more})
+    return {"tiers": tiers, "extraction": ExtractionConfig(trigger="heat")}
+
+
+def say(memory: Runebook, *exchanges: tuple[str, str], now: datetime = NOW, **more: Any) -> CommitReceipt:
+    said = [
+        {"role": role, "content": text}
+        for pair in exchanges
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return memory.commit(messages=said, **{"session_id": "s1", "now": now, **more})
+
+
+def segments(memory: Runebook, *, archived: bool = False) -> list[StoredSegment]:
+    return session_segments(memory.store, LOG, archived=archived)
+
+
+def firsts(memory: Runebook) -> list[list[int]]:
+    return [[page.first for page in each.segment.pages] for each in segments(memory)]
+
+
+def kinds(memory: Runebook) -> list[str]:
+    return [commit.kind for commit in memory.store.ledger.past.commits(["session/default"])]
+
+
+def maintain(memory: Runebook, name: str, now: datetime = NOW, *, dry_run: bool = False) -> Done:
+    (done,) = memory.maintain(only=[name], now=now, dry_run=dry_run)
+    assert done.failure is None
+    return done
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The text of every message that the update loop was given to extract from, in order."""
+    texts: list[str] = []
+    extract = MemoryReActOrchestrator.extract
+
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+        texts.extend(message.text for message in conversation.messages)
+        return extract(self, conversation)
+
+    monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
+    return texts
+
+
+def spoken(*exchanges: tuple[str, str]) -> list[str]:
+    return [text for pair in exchanges for text in pair]
+
+
+def test_what_overflows_joins_segments_in_one_commit_and_nothing_happens_before(tmp_path: Path) -> None:
+    with opened(tmp_path, tiers=TiersConfig(short_term_capacity=3, mid_term_similarity_threshold=0.4)) as (memory, _):
+        say(memory, *TEMPLES)
+        assert kinds(memory) == ["messages"]
+        say(memory, *PAYMENTS)
+        assert kinds(memory) == ["segment", "messages", "messages"]
+        assert firsts(memory) == [[0, 2]]
+        (stored,) = segments(memory)
+        assert "before #0" in memory.read(str(stored.uri)).content
+        assert memory.history.resolve("last").kind == "messages"
+
+
+def test_an_imported_conversation_is_sorted_whole_and_the_next_commit_goes_on(tmp_path: Path) -> None:
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        assert firsts(memory) == [[0, 2, 4], [6]]
+        say(memory, ("Thanks a lot!", "You are welcome."))
+        assert firsts(memory) == [[0, 2, 4], [6, 8]]
+
+
+def test_a_long_conversation_is_sorted_in_several_commits_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overflow, "_PAGES_AT_ONCE", 2)
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
+        assert firsts(memory) == [[0, 2, 4], [6, 8]]
+        assert kinds(memory) == ["segment", "segment", "segment", "messages"]
+
+
+@pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
+def test_a_process_killed_while_it_sorts_leaves_all_or_nothing_and_the_next_one_goes_on(
+    tmp_path: Path, step: str
+) -> None:
+    killer = Killer()
+    with opened(tmp_path, killer=killer, **small()) as (memory, _):
+        say(memory, TEMPLES[0])
+        killer.step, killer.left = step, 2  # of the messages, then of the segments
+        with pytest.raises(Killed):
+            say(memory, *TEMPLES[1:], *PAYMENTS)
+    with opened(tmp_path, **small()) as (memory, _):
+        assert firsts(memory) == ([] if step == "planned" else [[0, 2, 4], [6]])
+        maintain(memory, "segments")
+        assert firsts(memory) == [[0, 2, 4], [6]]
+        assert maintain(memory, "segments").receipts == ()
+
+
+def test_two_processes_sort_every_exchange_once(tmp_path: Path) -> None:
+    with opened(tmp_path, **small()) as (one, _), opened(tmp_path, **small()) as (other, _):
+        for number, exchange in enumerate([*TEMPLES, *PAYMENTS] * 2):
+            question, answer = exchange
+            say((one, other)[number % 2], (f"{question} ({number})", answer))
+        pages = sorted(first for each in firsts(one) for first in each)
+        assert pages == list(range(0, 18, 2))
+        assert firsts(one) == firsts(other)
+
+
+def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, project="acme", private=True)
+        (stored,) = segments(memory)
+        assert (stored.segment.project, stored.segment.private) == ("acme", True)
+        directory = str(stored.uri.parent)
+        elsewhere = memory.browser.seen_from("other", strict=True)
+        assert elsewhere.ls(directory).entries == ()
+        assert [entry.uri for entry in memory.browser.seen_from("acme", strict=True).ls(directory).entries]
+        shown = memory.browser.seen_from("other").ls(directory).entries[0]
+        assert "temple" not in (shown.abstract or "")
+
+
+def test_what_is_forgotten_purged_or_undone_leaves_the_segments_too(tmp_path: Path) -> None:
+    secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, secret, *PAYMENTS)
+        assert any("4711" in memory.read(str(each.uri)).content for each in segments(memory))
+        lines = [f"{LOG}#6", f"{LOG}#7"]
+        memory.forget({"uris": lines, "include_conversations": True, "confirm": 2}, now=NOW)
+        assert all("safe" not in memory.read(str(each.uri)).content for each in segments(memory))
+        memory.purge(str(LOG))
+        assert segments(memory) == []
+        say(memory, *TEMPLES, session_id="s1")
+        assert firsts(memory)
+        memory.undo(now=NOW)
+        assert segments(memory) == []
+
+
+def test_retrieval_visits_a_segment_and_its_heat_is_the_formula(tmp_path: Path) -> None:
+    with opened(tmp_path, **small()) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        memory.find("Ryoanji temple", limit=1, now=NOW + timedelta(hours=1))
+        memory.store.usage.flush()
+        temples, payments = warmth(memory.store, memory.config.tiers, segments(memory), NOW + timedelta(hours=25))
+        assert temples.visits >= 1
+        assert temples.heat == pytest.approx(temples.visits + 3 + 0.36788, abs=1e-4)
+        assert payments.visits == 0
+        assert payments.heat == pytest.approx(1 + 2.71828 ** (-25 / 24), abs=1e-4)
+
+
+def test_a_hot_segment_is_promoted_once_cooled_and_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
+    settings = small(mid_term_heat_threshold=3.5)
+    with opened(tmp_path, [FACT, NOTHING], **settings) as (memory, llm):
+        receipt = say(memory, *TEMPLES, *PAYMENTS)
+        assert read == spoken(*TEMPLES)
+        assert [result.action for result in receipt.results if result.op == "segment"] == [Action.UPDATED]
+        assert any(result.op == "write" and result.action is Action.CREATED for result in receipt.results)
+        temples = segments(memory)[0].segment
+        assert all(page.analysed for page in temples.pages)
+        assert (temples.interactions, temples.visits_counted) == (0, 0)
+        say(memory, ("Bye!", "Bye!"))
+        assert len(llm.requests) == 1
+        list(memory.extract_waiting())
+        assert read == spoken(*TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
+        assert memory.extractor.waiting() == []
+
+
+def test_a_retrieval_makes_hot_what_exchanges_alone_did_not(tmp_path: Path, read: list[str]) -> None:
+    settings = small(mid_term_heat_threshold=4.5)
+    with opened(tmp_path, [NOTHING], **settings) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        assert read == []
+        memory.find("Kyoto temple gardens", now=NOW)
+        memory.store.usage.flush()
+        assert maintain(memory, "promotion", dry_run=True).receipts[0].results[0].note is not None
+        assert read == []
+        (receipt,) = maintain(memory, "promotion").receipts
+        assert read == spoken(*TEMPLES)
+        temples = segments(memory)[0].segment
+        assert temples.visits_counted > 0
+        assert temples.last_visit_at is not None
+        assert maintain(memory, "promotion").receipts == ()
+        assert memory.history.resolve(receipt.commit_id).kind == "promotion"
+
+
+def test_promoted_pages_in_the_middle_are_passed_over_by_the_queue(tmp_path: Path, read: list[str]) -> None:
+    settings = small(mid_term_heat_threshold=3.5)
+    with opened(tmp_path, [NOTHING] * 4, **settings) as (memory, _):
+        say(memory, PAYMENTS[0], *TEMPLES, PAYMENTS[1])
+        assert read == spoken(*TEMPLES)
+        (row,) = memory.extractor.waiting()
+        assert row.extracted == 0
+        list(memory.extract_waiting())
+        assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
+        assert memory.extractor.waiting() == []
+        list(memory.extract_waiting("s1"))
+        assert read[len(read) - 10 :] == spoken(PAYMENTS[0], *TEMPLES, PAYMENTS[1])
+
+
+@pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
+def test_a_process_killed_while_it_promotes_extracts_no_page_twice(tmp_path: Path, step: str, read: list[str]) -> None:
+    settings = small(mid_term_heat_threshold=3.5)
+    killer = Killer()
+    with opened(tmp_path, killer=killer, **settings) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+    with opened(tmp_path, [FACT], killer=killer, **settings) as (memory, _):
+        # The loop tries its operations out first, which plans, too.
+        killer.step, killer.left = step, 2 if step == "planned" else 1
+        with pytest.raises(Killed):
+            maintain(memory, "promotion")
+    done = step != "planned"
+    with opened(tmp_path, [FACT], **settings) as (memory, _):
+        facts = memory.find("trip to Kyoto", filter={"memory_type": "facts"}).total
+        marked = [page.analysed for page in segments(memory)[0].segment.pages]
+        assert (facts, marked) == ((1, [True] * 3) if done else (0, [False] * 3))
+        maintain(memory, "promotion")
+        assert len(read) == (6 if done else 12)
+        assert memory.find("trip to Kyoto", filter={"memory_type": "facts"}).total == 1
+
+
+def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: list[str]) -> None:
+    settings = small(mid_term_heat_threshold=3.5)
+    with opened(tmp_path, [FACT, FACT], **settings) as (memory, llm):
+        say(memory, *TEMPLES, *PAYMENTS)
+        memory.undo(now=NOW)
+        assert memory.find("trip to Kyoto", filter={"memory_type": "facts"}).total == 0
+        assert not any(page.analysed for page in segments(memory)[0].segment.pages)
+        say(memory, ("Bye!", "Bye!"))
+        assert maintain(memory, "promotion").receipts == ()
+        assert len(llm.requests) == 1
+        list(memory.extract_waiting())
+        assert sorted(read[6:]) == sorted(spoken(*TEMPLES, *PAYMENTS, ("Bye!", "Bye!")))
+
+
+def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Path) -> None:
+    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, *TEMPLES, PAYMENTS[0], ("Bye!", "Bye!"))
+        memory.find("支付系统的回调", now=NOW)
+        found = [hit.uri for hit in memory.find("Ryoanji temple Kyoto", now=NOW - timedelta(days=1)).hits]
+        assert f"{LOG}#2" in found
+        for _ in range(40):
+            memory.find("支付回调 幂等", now=NOW)
+        assert maintain(memory, "eviction", dry_run=True).changed == 1
+        (receipt,) = maintain(memory, "eviction").receipts
+        assert [len(segments(memory)), len(segments(memory, archived=True))] == [1, 1]
+        (gone,) = segments(memory, archived=True)
+        assert "temple" in gone.segment.title
+        resting = {f"{LOG}#{line}" for line in range(6)}
+        assert resting.isdisjoint(hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits)
+        asked = memory.find("Ryoanji temple Kyoto", filter={"active": False}).hits
+        assert f"{LOG}#2" in [hit.uri for hit in asked]
+        assert "Ryoanji" in memory.read(f"{LOG}#2").content
+        memory.rebuild()
+        memory.indexer.follow(None)
+        assert resting.isdisjoint(hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits)
+        # A log that is indexed anew keeps its messages at rest, whichever file comes first.
+        memory.forget({"uris": [f"{LOG}#8"], "include_conversations": True, "confirm": 1}, now=NOW)
+        assert resting.isdisjoint(hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits)
+        memory.restore([str(gone.uri)])
+        assert f"{LOG}#2" in [hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits]
+        assert receipt.commit_id
+
+
+@pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
+def test_a_process_killed_while_it_evicts_leaves_the_segment_in_one_place(tmp_path: Path, step: str) -> None:
+    killer = Killer()
+    with opened(tmp_path, killer=killer, **small(mid_term_capacity=1)) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        killer.step, killer.left = step, 1
+        with pytest.raises(Killed):
+            maintain(memory, "eviction")
+    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
+        assert len(segments(memory)) + len(segments(memory, archived=True)) == 2
+        maintain(memory, "eviction")
+        assert [len(segments(memory)), len(segments(memory, archived=True))] == [1, 1]
+        say(memory, ("Bye!", "Bye!"))
+        pages = [
+            page for kind in (False, True) for each in segments(memory, archived=kind) for page in each.segment.pages
+        ]
+        assert sorted(page.first for page in pages) == [0, 2, 4, 6, 8]
+
+
+def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:
+    with opened(tmp_path, **small(), retrieve=RetrieveConfig(top_sessions=1)) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
+        pack = memory.retrieve("Kyoto temple gardens in winter 支付回调", session_id="s2")
+        pages = {item.uri for part in pack.parts if part.kind == "session" for item in part.items}
+        assert pages
+        holders = {
+            str(each.uri)
+            for uri in pages
+            for each in segments(memory)
+            if each.segment.holds(int(uri.rpartition("#")[2]))
+        }
+        assert len(holders) == 1
+
+
+def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path: Path) -> None:
+    answer = json.dumps({"summaries": [{"number": 1, "title": "t", "text": "Temple gardens of Kyoto in winter."}]})
+    with opened(tmp_path, [answer], **small()) as (memory, llm):
+        say(memory, *TEMPLES, *PAYMENTS)
+        temples, payments = segments(memory)
+        path = memory.store.files.path_for(payments.uri)
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(payments.segment.summary, "我们的支付系统。", 1), encoding="utf-8", newline="\n")
+        maintain(memory, "summaries")
+        assert len(llm.requests) == 1
+        after = {each.uri: each.segment for each in segments(memory)}
+        assert (after[temples.uri].summary, after[temples.uri].summary_by) == (
+            "Temple gardens of Kyoto in winter.",
+            "model",
+        )
+        assert (after[payments.uri].summary, after[payments.uri].summary_by) == ("我们的支付系统。", "person")
+        maintain(memory, "summaries")
+        assert len(llm.requests) == 1
+
+
+def test_the_promoter_offers_nothing_that_a_client_was_briefed_about(tmp_path: Path) -> None:
+    with opened(tmp_path, **small(mid_term_heat_threshold=3.5)) as (memory, _):
+        say(memory, *TEMPLES, *PAYMENTS)
+        promoter: Promoter = memory.tiers.promoter
+        assert len(promoter.everywhere(NOW)) == 1
+        memory.extractor.brief("s1")
+        assert promoter.everywhere(NOW) == []

@@ -1,0 +1,230 @@
+"""Damaged, deleted and edited segments: one spoils neither its session nor others, and nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, TiersConfig
+from memory_core.core.extract.loop import MemoryReActOrchestrator
+from memory_core.core.extract.prompts import Conversation
+from memory_core.core.index import archived_rows
+from memory_core.core.llm.client import ScriptedLLM
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.tiers import stored
+from memory_core.features.tiers.segment import Segment, SegmentPage, dump_segment
+from memory_core.features.tiers.stored import analysed_lines, segments_in, session_segments
+from memory_core.runebook import Runebook, open_memory
+
+NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
+TEMPLES = [
+    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
+    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
+    ("Are temple gardens in Kyoto open in winter?", "Kyoto temple gardens stay open, the temple closes early."),
+]
+PAYMENTS = [
+    ("支付系统的回调经常超时，怎么办？", "支付回调要做成幂等的，超时之后重试。"),
+    ("支付系统的回调重试几次比较好？", "支付回调重试五次，之后放进死信队列。"),
+]
+BYE = ("Bye!", "Bye!")
+NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
+
+
+@contextmanager
+def opened(home: Path, answers: Sequence[str] | None = None, **tiers: Any) -> Iterator[Runebook]:
+    config = Config(
+        home=home,
+        embedding=EmbeddingConfig(provider="none"),
+        tiers=TiersConfig(**{"short_term_capacity": 1, "mid_term_similarity_threshold": 0.4, **tiers}),
+        extraction=ExtractionConfig(trigger="heat"),
+    )
+    with open_memory(config, llm=None if answers is None else ScriptedLLM(answers)) as memory:
+        yield memory
+
+
+def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", now: datetime = NOW) -> CommitReceipt:
+    said = [
+        {"role": role, "content": text}
+        for pair in exchanges
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    return memory.commit(messages=said, session_id=session, now=now)
+
+
+def log(session: str = "s1") -> MemoryUri:
+    return MemoryUri.parse(f"viking://session/default/{session}/messages.jsonl")
+
+
+def file(memory: Runebook, at: int, session: str = "s1") -> Path:
+    return memory.store.files.path_for(session_segments(memory.store, log(session))[at].uri)
+
+
+def edit(path: Path, pattern: str, new: str) -> None:
+    text, count = re.subn(pattern, lambda _match: new, path.read_text(encoding="utf-8"), count=1)
+    assert count == 1
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def damage(path: Path) -> None:
+    edit(path, r'"pages": \[', '"pages": [,')
+
+
+def firsts(memory: Runebook, session: str = "s1") -> list[list[int]]:
+    return [[page.first for page in each.segment.pages] for each in session_segments(memory.store, log(session))]
+
+
+def sort(memory: Runebook) -> list[CommitReceipt]:
+    (done,) = memory.maintain(only=["segments"], now=NOW)
+    assert done.failure is None
+    return list(done.receipts)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The text of every message that the update loop was given to extract from, in order."""
+    texts: list[str] = []
+    extract = MemoryReActOrchestrator.extract
+
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+        texts.extend(message.text for message in conversation.messages)
+        return extract(self, conversation)
+
+    monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
+    return texts
+
+
+def spoken(*exchanges: tuple[str, str]) -> list[str]:
+    return [text for pair in exchanges for text in pair]
+
+
+def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorted_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as memory:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(memory.tiers.overflow), "after", lambda *_: None)
+            say(memory, *TEMPLES, *PAYMENTS, session="old")
+        say(memory, *TEMPLES, *PAYMENTS)
+        damaged = file(memory, 0)
+        damage(damaged)
+        before = damaged.read_text(encoding="utf-8")
+        say(memory, BYE)
+        assert firsts(memory) == [[6, 8]]  # nothing of the damaged one is sorted a second time
+        receipts = sort(memory)
+        assert firsts(memory, "old") == [[0, 2, 4], [6]]
+        named = [result for receipt in receipts for result in receipt.results if result.action is Action.REJECTED]
+        assert [damaged.name in result.uri for result in named] == [True]
+        assert named[0].hint
+        assert damaged.read_text(encoding="utf-8") == before
+
+
+def test_promoted_pages_are_known_when_their_segment_or_another_is_damaged(tmp_path: Path, read: list[str]) -> None:
+    with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5) as memory:
+        say(memory, *TEMPLES, *PAYMENTS)
+        assert read == spoken(*TEMPLES)
+        temples, payments = file(memory, 0), file(memory, 1)
+        damage(payments)
+        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        damage(temples)
+        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        list(memory.extract_waiting())
+        assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
+
+
+def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        say(memory, *TEMPLES, *PAYMENTS)
+        say(memory, BYE)
+        assert firsts(memory) == [[0, 2, 4], [6, 8]]
+        newest = memory.store.ledger.past.of_kind("segment")[-1]
+        memory.undo(newest.commit_id, now=NOW)
+        assert firsts(memory) == [[0, 2, 4], [6]]
+        sort(memory)
+        assert firsts(memory) == [[0, 2, 4], [6, 8]]
+        file(memory, 0).unlink()
+        assert firsts(memory) == [[6, 8]]
+        sort(memory)
+        assert firsts(memory) == [[0, 2, 4], [6, 8]]
+        pages = session_segments(memory.store, log())[0].segment.pages
+        assert [(page.previous, page.next) for page in pages] == [(None, 2), (0, 4), (2, None)]
+        assert sort(memory) == []
+
+
+def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
+    with opened(tmp_path, [NOTHING] * 3, mid_term_heat_threshold=3.5) as memory:
+        say(memory, *TEMPLES, *PAYMENTS)
+        assert read == spoken(*TEMPLES)
+        file(memory, 0).unlink()
+        assert analysed_lines(memory.store, log()) == frozenset(range(6))
+        sort(memory)
+        temples = session_segments(memory.store, log())[0].segment
+        assert [page.analysed for page in temples.pages] == [True] * 3
+        assert temples.interactions == 0
+        list(memory.extract_waiting())
+        assert sorted(read) == sorted(spoken(*TEMPLES, *PAYMENTS))
+
+
+def test_a_count_that_somebody_mistyped_stops_neither_a_commit_nor_maintenance(tmp_path: Path) -> None:
+    with opened(tmp_path, [NOTHING] * 9) as memory:
+        say(memory, *TEMPLES, *PAYMENTS)
+        edit(file(memory, 0), r'"interactions": \d+', '"interactions": 1' + "0" * 400)
+        edit(file(memory, 0), r'"last": 1,', '"last": 9' + "9" * 30 + ",")
+        edit(file(memory, 0), r'"chains": \{', '"chains": {"' + "9" * 5000 + '": "x", ')
+        say(memory, BYE)
+        assert [done.failure for done in memory.maintain(now=NOW) if done.failure] == []
+        assert sorted(first for each in firsts(memory) for first in each) == [0, 2, 4, 6, 8]
+
+
+def test_a_session_that_grew_under_a_clock_in_the_future_has_ended(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        say(memory, BYE, now=NOW + timedelta(days=26_000))
+        say(memory, BYE, session="s2", now=NOW + timedelta(minutes=2))
+        trigger = memory.tiers.trigger
+        assert trigger.is_idle(log(), NOW)
+        assert not trigger.is_idle(log("s2"), NOW)  # clocks differ a little
+        assert trigger.is_idle(log("s2"), NOW + timedelta(minutes=33))
+
+
+def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    actual = stored._read
+
+    def noted(store: Any, uri: MemoryUri) -> Any:
+        reads.append(uri.name)
+        return actual(store, uri)
+
+    with opened(tmp_path) as memory:
+        say(memory, *TEMPLES, *PAYMENTS)
+    with opened(tmp_path) as memory:  # all is settled, and older than a tick of the clock
+        monkeypatch.setattr(stored, "_read", noted)
+        found = segments_in(memory.store, log())
+        assert len(reads) == 2
+        segments_in(memory.store, log())
+        settled = len(reads)
+        assert segments_in(memory.store, log()) is found
+        assert len(reads) == settled
+        payments = file(memory, 1)
+        edit(payments, "支付", "付款")
+        assert segments_in(memory.store, log()) is not found
+        assert reads[settled:] == [payments.name]
+
+
+def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
+    uri = MemoryUri.parse("viking://archive/session/default/s1/segments/temples.md")
+    text = dump_segment(Segment("temples", "s1", pages=(SegmentPage(0, 1), SegmentPage(2, 3))))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(f"CREATE TABLE documents (uri TEXT, part INTEGER, active INTEGER);{archived_rows.DDL}")
+        rows = [(str(log()), line, 1) for line in range(6)]
+        connection.executemany("INSERT INTO documents VALUES (?, ?, ?)", rows)
+        archived_rows.put(connection, uri, text.replace('"pages": [', '"pages": [,'))
+        active = connection.execute("SELECT part FROM documents WHERE active ORDER BY part").fetchall()
+        assert active == [(4,), (5,)]

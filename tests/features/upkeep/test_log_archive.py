@@ -1,0 +1,376 @@
+"""Old logs are summarised and moved away; what matters of them becomes memories, once; nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.config import Config
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.runebook import Runebook, open_memory
+
+NOW = datetime(2027, 1, 28, 9, 0, tzinfo=UTC)
+LOGS = "viking://user/default/logs"
+USER = "viking://user/default/memories"
+DECEMBER = f"{LOGS}/summaries/2026-12.md"
+
+
+def settings_of(root: Path, **more: Any) -> Config:
+    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    with open_memory(settings_of(tmp_path)) as opened:
+        yield opened
+
+
+def logged(memory: Runebook, content: str, days_ago: float, kind: str = "event", **more: Any) -> str:
+    """The URI of the log that got the entry."""
+    fields = {"kind": kind} | {name: more.pop(name) for name in ("tool", "error") if name in more}
+    receipt = memory.commit(
+        content, memory_type="daily_logs", now=NOW - timedelta(days=days_ago), fields=fields, **more
+    )
+    assert receipt.status is Status.COMMITTED, receipt
+    return receipt.results[0].uri
+
+
+def maintained(memory: Runebook, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
+    (done,) = memory.maintain(now=NOW + timedelta(days=days), only=["logs"], dry_run=dry_run)
+    assert done.failure is None
+    return list(done.receipts)
+
+
+def text(memory: Runebook, uri: str) -> str:
+    return memory.store.text(MemoryUri.parse(uri)) or ""
+
+
+def written(memory: Runebook, uri: str, content: str) -> None:
+    """What a person saves."""
+    path = memory.store.files.path_for(MemoryUri.parse(uri))
+    path.write_text(content, encoding="utf-8", newline="\n")
+
+
+def away(uri: str) -> str:
+    return uri.replace("viking://", "viking://archive/")
+
+
+def changed(receipts: list[CommitReceipt], op: str) -> list[str]:
+    return [result.uri for receipt in receipts for result in receipt.results if result.op == op]
+
+
+def test_old_logs_become_one_summary_a_month_with_links_to_the_days(memory: Runebook) -> None:
+    first = logged(memory, "Moved the payment service to the new cluster. It took 2 tries.", 40)
+    second = logged(memory, "和小王签了合同，金额35000元，没有预付款。", 41)
+    recent = logged(memory, "Not old yet 还不旧", 30)
+    raw = text(memory, first)
+    (receipt,) = maintained(memory)
+    assert changed([receipt], "summary") == [DECEMBER]
+    body = parse(text(memory, DECEMBER)).body
+    assert f"[2026-12-19]({first})" in body
+    assert f"[2026-12-18]({second})" in body
+    assert "It took 2 tries." in body
+    assert "金额35000元，没有预付款。" in body
+    assert "Not old yet" not in body
+    assert (text(memory, first), bool(text(memory, recent))) == (raw, True)
+    assert DECEMBER in {hit.uri for hit in memory.find("payment cluster", now=NOW).hits}
+    assert maintained(memory) == []
+
+
+def test_log_that_a_person_edits_later_is_summarised_again(memory: Runebook) -> None:
+    log = logged(memory, "Paid 30 euro 付了30欧元", 40)
+    maintained(memory)
+    written(memory, log, text(memory, log).replace("30 euro", "35 euro"))
+    (receipt,) = maintained(memory)
+    assert changed([receipt], "summary") == [DECEMBER]
+    assert "35 euro" in text(memory, DECEMBER)
+    assert "30 euro" not in text(memory, DECEMBER)
+    assert maintained(memory) == []
+
+
+def test_summary_that_a_person_edited_is_kept_and_new_days_are_added(memory: Runebook) -> None:
+    logged(memory, "First day 第一天", 41)
+    later = logged(memory, "Second day 第二天", 30)
+    maintained(memory)
+    assert later not in text(memory, DECEMBER)
+    own = text(memory, DECEMBER).replace("# 2026-12", "# My December 我的十二月")
+    written(memory, DECEMBER, own)
+    maintained(memory, days=1)
+    body = parse(text(memory, DECEMBER)).body
+    assert body.startswith("# My December 我的十二月")
+    assert "第一天" in body
+    assert later in body
+    assert "第二天" in body
+    assert maintained(memory, days=1) == []
+
+
+@pytest.mark.parametrize("edit", ["a word", "the day taken out", "prose"])
+def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Runebook, edit: str) -> None:
+    log = logged(memory, "Painted the fence 刷了篱笆", 40)
+    logged(memory, "Third day 第三天", 39)
+    maintained(memory)
+    before = parse(text(memory, DECEMBER)).body
+    day = next(line for line in before.split("\n") if log in line)
+    own = {
+        "a word": before.replace("the fence", "the green fence"),
+        "the day taken out": before.replace(f"{day}\n  - 09:00 Painted the fence 刷了篱笆\n", ""),
+        "prose": "Mine 我的",
+    }[edit]
+    written(memory, DECEMBER, text(memory, DECEMBER).replace(before, own))
+    added = "- 09:00 Third day 第三天\n- 11:00 The spare key is under brick 17 备用钥匙\n"
+    written(memory, log, f"{text(memory, log)}{added}")
+    maintained(memory, days=1)
+    body = parse(text(memory, DECEMBER)).body
+    assert f"({log})" in body
+    assert body.count("brick 17 备用钥匙") == 1
+    assert "Painted the fence" not in body
+    assert body.count("09:00 Third day 第三天") == (1 if edit == "prose" else 2)
+    assert ("green fence" in body) == (edit == "a word")
+    assert maintained(memory, days=1) == []
+    maintained(memory, days=40)
+    assert text(memory, log) == ""
+    assert DECEMBER in {hit.uri for hit in memory.find("spare key brick", now=NOW).hits}
+
+
+def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Runebook) -> None:
+    visits = [f"Visited customer {number * 37}, who ordered {number + 3} pumps." for number in range(25)]
+    parts = ("door", "roof", "wheel", "mast", "engine", "window")
+    failures = [f"The {part} test failed again and we gave up on it for good. {part}坏了。" for part in parts]
+    people = [f"We talked about the {part} with Lin for a while, no result. {part}" for part in parts]
+    for entry in [*visits, *failures, *people]:
+        logged(memory, entry, 40)
+    long = " ".join(f"Step {number} of the long repair went well." for number in range(80))
+    logged(memory, long, 39)
+    (receipt,) = maintained(memory)
+    body = parse(text(memory, DECEMBER)).body
+    assert [entry for entry in [*visits, *failures, *people] if entry not in body] == []
+    shown = body.count("of the long repair")
+    assert 20 < shown < 80
+    assert f"{80 - shown} sentences left out" in "".join(result.note or "" for result in receipt.results)
+
+
+def test_equal_entries_are_one_line_with_all_their_times(memory: Runebook) -> None:
+    for hours in (0, 1, 2):
+        logged(memory, "Backup failed again 备份又失败了", 40 - hours / 24)
+    maintained(memory)
+    line = "- 09:00 Backup failed again 备份又失败了 (3 times: 09:00, 10:00, 11:00)"
+    assert line in text(memory, DECEMBER)
+
+
+def test_what_is_left_out_is_counted_in_page_and_receipt(memory: Runebook) -> None:
+    told = ["we walked along the quiet river and talked about old films, then slowly went home again", "随便聊了聊天"]
+    words = ["red", "green", "blue", "white", "black", "brown", "grey", "pink", "gold", "silver", "amber", "teal"]
+    for word in words:
+        logged(memory, f"{told[0]} by the {word} house. {told[1]}。", 40)
+    (receipt,) = maintained(memory)
+    (result,) = [result for result in receipt.results if result.op == "summary"]
+    body = parse(text(memory, DECEMBER)).body
+    head = next(line for line in body.split("\n") if line.startswith("- [2026-12-19]"))
+    assert head.endswith("more sentences in the log)")
+    count = head.rpartition(" (")[2].split()[0]
+    assert f"{count} sentences left out" in (result.note or "")
+    assert int(count) >= len(words) - body.count("along the quiet river")
+    logged(memory, "Tea 喝茶", 38)
+    (again,) = maintained(memory)
+    assert "left out" not in "".join(result.note or "" for result in again.results)
+    maintained(memory, days=30)
+    assert away(f"{LOGS}/2026-12-19.md") in text(memory, DECEMBER)
+
+
+def test_corrected_line_updates_the_memory_that_it_made(memory: Runebook) -> None:
+    log = logged(memory, "Never restart the pump befor draining line 4 泵", 40, "reflection", tool="pump")
+    hand = f"{LOGS}/2026-12-18.md"
+    logged(memory, "Before 之前", 41)
+    written(memory, hand, f'{text(memory, hand)}- 10:00 Signd the lease of the mill\n  <!-- {{"salience": 0.9}} -->\n')
+    (receipt,) = maintained(memory)
+    made = {uri.rpartition("/")[0].rpartition("/")[2]: uri for uri in changed([receipt], "write")}
+    assert sorted(made) == ["events", "patterns"]
+    written(memory, log, text(memory, log).replace("befor ", "before "))
+    written(memory, hand, text(memory, hand).replace("Signd", "Signed"))
+    (again,) = maintained(memory)
+    assert sorted(changed([again], "write")) == sorted(made.values())
+    assert "before draining line 4" in parse(text(memory, made["patterns"])).body
+    assert "Signed the lease" in parse(text(memory, made["events"])).body
+    assert maintained(memory) == []
+    written(memory, log, text(memory, log).replace("line 4", "line 5"))
+    maintained(memory)
+    assert "line 5" in parse(text(memory, made["patterns"])).body
+
+
+@pytest.mark.parametrize("since", ["edited", "deleted"])
+def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Runebook, since: str) -> None:
+    log = logged(memory, "Signd the lease 签约", 40, priority="high")
+    (receipt,) = maintained(memory)
+    (uri,) = changed([receipt], "write")
+    if since == "edited":
+        written(memory, uri, text(memory, uri).replace("Signd the lease", "Signed with Lin"))
+    else:
+        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+    left = text(memory, uri)
+    written(memory, log, text(memory, log).replace("Signd", "Signed"))
+    (again,) = maintained(memory)
+    assert changed([again], "write") == []
+    assert text(memory, uri) == left
+    assert any("edited since" in note for note in again.notes) == (since == "edited")
+    assert maintained(memory) == []
+
+
+def test_another_entry_of_the_same_minute_is_a_memory_of_its_own(memory: Runebook) -> None:
+    log = logged(memory, "First 第一", 40)
+    comment = '  <!-- {"salience": 0.9} -->'
+    written(memory, log, f"# Day\n\n- 10:00 Signed the lease of the mill\n{comment}\n")
+    (first,) = maintained(memory)
+    written(memory, log, f"# Day\n\n- 10:00 Ordered forty oak doors\n{comment}\n")
+    (second,) = maintained(memory)
+    (kept,), (new,) = changed([first], "write"), changed([second], "write")
+    assert kept != new
+    assert "lease" in text(memory, kept)
+
+
+def test_what_matters_is_promoted_once_and_says_where_it_came_from(memory: Runebook) -> None:
+    lesson = "fetch_url gives nothing for https://example.com, a React page."
+    log = logged(memory, lesson, 40, "reflection", tool="fetch_url", error="empty_content")
+    logged(memory, "用户喜欢在下午3点开会。", 40, "auto_extract", category="preferences")
+    logged(memory, "Signed the lease. 签了租约。", 40, priority="high")
+    logged(memory, "Had lunch 吃了午饭", 40)
+    logged(memory, "Maybe Kotlin 也许", 40, "auto_extract", category="musings")
+    logged(memory, "Nurse in Leeds 护士", 40, "auto_extract", category="profile")
+    (receipt,) = maintained(memory)
+    promoted = {parse(text(memory, uri)).body.splitlines()[0]: uri for uri in changed([receipt], "write")}
+    assert set(promoted) == {lesson, "用户喜欢在下午3点开会。", "Signed the lease. 签了租约。"}
+    assert promoted[lesson].startswith("viking://agent/default/memories/patterns/")
+    assert promoted["用户喜欢在下午3点开会。"].startswith(f"{USER}/preferences/")
+    assert promoted["Signed the lease. 签了租约。"].startswith(f"{USER}/events/2026-12-19_")
+    source = (parse(text(memory, promoted[lesson])).trailer or {})["source"]
+    where, _, line = source["log"].partition("#")
+    assert where == log
+    assert lesson in text(memory, log).split("\n")[int(line)]
+    memory.commit(operations={"delete_operations": [{"uri": promoted[lesson]}]}, now=NOW)
+    written(memory, log, f"{text(memory, log)}\n- 23:00 one more 还有一条\n")
+    (again,) = maintained(memory)
+    assert changed([again], "write") == []
+
+
+def test_private_entries_stay_with_their_project(memory: Runebook) -> None:
+    logged(memory, "Acme's budget is 5 million 预算", 40, project="acme", private=True, priority="high")
+    logged(memory, "Kickoff with acme 启动会", 40, project="acme", private=False, priority="high")
+    logged(memory, "Plain day 平常", 40)
+    receipts = maintained(memory)
+    secret = next(uri for uri in changed(receipts, "summary") if "acme" in uri)
+    assert "budget" not in text(memory, DECEMBER)
+    assert "Kickoff" in text(memory, DECEMBER)
+    assert "budget" in text(memory, secret)
+    trailers = {uri: parse(text(memory, uri)).trailer or {} for uri in changed(receipts, "write")}
+    belongs = {(meta.get("project"), meta.get("private")) for meta in trailers.values()}
+    assert belongs == {("acme", True), ("acme", None)}
+    seen = [hit.uri for hit in memory.find("budget 预算", now=NOW, project="other").hits]
+    assert seen == []
+    hits = {hit.uri for hit in memory.find("budget 预算", now=NOW, project="acme").hits}
+    assert secret in hits
+    assert maintained(memory) == []
+
+
+def test_raw_log_moves_to_the_archive_and_a_restored_one_stays(memory: Runebook) -> None:
+    log = logged(memory, "Old day 旧的一天", 59)
+    maintained(memory)
+    raw = text(memory, log)
+    receipts = maintained(memory, days=2)
+    assert changed(receipts, "archive") == [log]
+    assert (text(memory, log), text(memory, away(log))) == ("", raw)
+    summary = next(uri for uri in changed(receipts, "summary"))
+    assert away(log) in text(memory, summary)
+    assert maintained(memory, days=3) == []
+    memory.restore([away(log)], now=NOW)
+    assert text(memory, log) == raw
+    assert maintained(memory, days=90) == []
+
+
+def test_late_entry_of_an_archived_day_joins_its_summary(memory: Runebook) -> None:
+    log = logged(memory, "Old day 旧的一天", 70)
+    maintained(memory)
+    assert text(memory, log) == ""
+    logged(memory, "Remembered later 后来想起", 70)
+    receipts = maintained(memory)
+    body = parse(text(memory, changed(receipts, "summary")[0])).body
+    assert "旧的一天" in body
+    assert "后来想起" in body
+
+
+def test_deleting_logs_for_good_is_a_switch_and_the_summary_stays(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
+        log = logged(memory, "Old day 旧的一天", 70)
+        receipts = maintained(memory)
+        assert (text(memory, log), text(memory, away(log))) == ("", "")
+        summary = changed(receipts, "summary")[0]
+        logged(memory, "Another day 另一天", 69)
+        maintained(memory)
+        assert "旧的一天" in text(memory, summary)
+        assert "另一天" in text(memory, summary)
+
+
+def test_entry_after_a_log_was_deleted_for_good_comes_to_what_the_summary_says(tmp_path: Path) -> None:
+    with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
+        logged(memory, "Old day 旧的一天", 70)
+        summary = changed(maintained(memory), "summary")[0]
+        logged(memory, "Remembered later 后来想起", 70)
+        maintained(memory)
+        assert "旧的一天" in text(memory, summary)
+        assert "后来想起" in text(memory, summary)
+        assert maintained(memory) == []
+
+
+def test_dry_run_shows_summary_promotion_and_move_and_writes_nothing(memory: Runebook) -> None:
+    log = logged(memory, "Signed the lease 签了租约", 70, priority="high")
+    newest = memory.store.ledger.newest_seq()
+    receipts = maintained(memory, dry_run=True)
+    assert {receipt.status for receipt in receipts} == {Status.DRY_RUN}
+    assert (len(changed(receipts, "write")), changed(receipts, "archive")) == (1, [log])
+    assert memory.store.ledger.newest_seq() == newest
+
+
+def test_undo_takes_summary_and_promotion_back(memory: Runebook) -> None:
+    log = logged(memory, "Signed the lease 签了租约", 40, priority="high")
+    raw = text(memory, log)
+    (receipt,) = maintained(memory)
+    memory.undo(receipt.commit_id, now=NOW)
+    assert (text(memory, DECEMBER), text(memory, log)) == ("", raw)
+    assert all(text(memory, uri) == "" for uri in changed([receipt], "write"))
+
+
+def test_log_that_cannot_be_read_keeps_nothing_of_the_others(memory: Runebook) -> None:
+    broken = logged(memory, "Latin 拉丁", 41)
+    memory.store.files.path_for(MemoryUri.parse(broken)).write_bytes(b"# caf\xe9\n")
+    logged(memory, "Good day 好日子", 40)
+    (receipt,) = maintained(memory)
+    assert "好日子" in text(memory, changed([receipt], "summary")[0])
+
+
+@pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
+def test_killed_in_the_middle_summary_and_promotion_are_both_there_or_neither(tmp_path: Path, at: str) -> None:
+    class Killed(BaseException):
+        """Ends the commit where it is, as a kill would."""
+
+    def step(name: str) -> None:
+        if armed and name == at:
+            raise Killed
+
+    armed: list[bool] = []
+    with open_memory(settings_of(tmp_path), step=step) as memory:
+        logged(memory, "Signed the lease 签了租约", 40, priority="high")
+        armed.append(True)
+        with pytest.raises(Killed):
+            maintained(memory)
+        armed.clear()
+    with open_memory(settings_of(tmp_path)) as memory:
+        memory.opened.adopted.wait()
+        events = memory.store.files.path_for(MemoryUri.parse(f"{USER}/events"))
+        promoted = list(events.glob("2026*.md")) if events.is_dir() else []
+        assert (len(promoted), bool(text(memory, DECEMBER))) == ((0, False) if at == "planned" else (1, True))
+        assert len(maintained(memory)) == (at == "planned")
+        assert len(list(events.glob("2026*.md"))) == 1

@@ -1,0 +1,283 @@
+"""What a host is told and what is stored, from an open store: the server's side, and the hook's own where none runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.caller import Access
+from memory_core.core.config import Config, EmbeddingConfig, HooksConfig
+from memory_core.runebook import Runebook, open_memory
+from server.hooks import pending, private_times, recording
+from server.hooks.answers import HookAnswer, answer, take_in
+from server.hooks.output import TEXT_LIMIT_CHARS
+from tests.server.hosts import host_events
+from tests.server.hosts.host_events import SESSION, claude, said, talk, write
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
+    """A store with a few memories; each test has sessions of its own."""
+    home = tmp_path_factory.mktemp("store") / "家"
+    with open_memory(config(home)) as opened:
+        opened.commit("The user is Ana, a backend engineer.", memory_type="profile")
+        opened.commit("Never push to main.", memory_type="preferences", fields={"topic": "git"}, pinned=True)
+        opened.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        opened.commit("用户的妹妹林住在成都，喜欢爬山。", memory_type="facts")
+        opened.commit(
+            "Restart the mirror before a deploy of billing.",
+            memory_type="patterns",
+            fields={"pattern_name": "billing deploy"},
+        )
+        opened.commit("The secret launch is on Friday.", memory_type="facts", project="rocket", private=True)
+        yield opened
+
+
+def config(home: Path, **hooks: Any) -> Config:
+    return Config(home=home, embedding=EmbeddingConfig(provider="none"), hooks=HooksConfig(**hooks))
+
+
+def told(memory: Runebook, event: str, given: dict[str, Any]) -> str:
+    return answer(memory, event, given, resident=False).text
+
+
+def prompted(session: str, prompt: str, **more: Any) -> dict[str, Any]:
+    return claude("UserPromptSubmit", prompt=prompt, **more) | {"session_id": session}
+
+
+def log(memory: Runebook, session: str) -> list[dict[str, Any]]:
+    path = memory.store.files.root / "session" / "default" / session / "messages.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def test_a_session_starts_with_the_profile_the_directory_and_what_always_holds(memory: Runebook) -> None:
+    text = told(memory, "session-start", claude("SessionStart", source="startup") | {"session_id": "a"})
+    for expected in ("backend engineer", "memories/facts/ (3)", "Never push to main.", "<long_term_memory"):
+        assert expected in text
+    assert len(text) <= TEXT_LIMIT_CHARS
+    again = told(memory, "session-start", claude("SessionStart", source="resume") | {"session_id": "a"})
+    assert "backend engineer" not in again
+    cleared = told(memory, "session-start", claude("SessionStart", source="clear") | {"session_id": "a"})
+    assert "backend engineer" in cleared
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"), [("Which port does billing use?", "5433"), ("妹妹林住在哪里？", "成都")]
+)
+def test_a_prompt_brings_what_bears_on_it_and_not_itself(memory: Runebook, prompt: str, expected: str) -> None:
+    text = told(memory, "user-prompt", prompted(f"b{expected}", prompt))
+    assert expected in text
+    assert prompt not in text
+    assert "secret launch" not in text
+    assert expected not in told(memory, "user-prompt", prompted(f"b{expected}", prompt))
+
+
+def test_the_first_prompt_after_the_start_still_brings_lessons(memory: Runebook) -> None:
+    told(memory, "session-start", claude("SessionStart", source="startup") | {"session_id": "lessons"})
+    assert "Restart the mirror" in told(memory, "user-prompt", prompted("lessons", "I am about to deploy billing"))
+
+
+@pytest.mark.parametrize("prompt", ["thanks!", "好的，谢谢"])
+def test_small_talk_recalls_nothing(memory: Runebook, prompt: str) -> None:
+    told(memory, "session-start", claude("SessionStart", source="startup") | {"session_id": "c"})
+    assert told(memory, "user-prompt", prompted("c", prompt)) == ""
+
+
+def test_the_messages_before_a_prompt_say_what_it_is_about(memory: Runebook, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.jsonl", [said(0, "user", "Let us look at billing and PostgreSQL")])
+    assert "5433" in told(memory, "user-prompt", prompted("d", "and which port?", transcript=path))
+    generic = {
+        "session_id": "e",
+        "messages": [{"role": "user", "content": "billing PostgreSQL"}],
+        "prompt": "its port?",
+    }
+    assert "5433" in told(memory, "user-prompt", generic)
+
+
+def test_what_is_private_to_a_project_is_told_there_alone(memory: Runebook, tmp_path: Path) -> None:
+    folder = tmp_path / "rocket"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    question = "When is the secret launch?"
+    assert "Friday" in told(memory, "user-prompt", prompted("f", question, cwd=str(folder)))
+    assert "Friday" not in told(memory, "user-prompt", prompted("g", question, cwd=str(tmp_path)))
+
+
+def test_a_conversation_is_stored_once_however_often_it_is_told(memory: Runebook, tmp_path: Path) -> None:
+    records = talk()
+    path = write(tmp_path / "t.jsonl", records, '{"type":"user","mess')
+    given = claude("PreCompact", path, trigger="auto", custom_instructions="")
+    first = answer(memory, "pre-compact", given, resident=False)
+    contents = [message.get("content") for message in log(memory, SESSION)]
+    assert (first.stored, len(contents)) == (8, 6)  # two of them a subagent's talk
+    assert not any("secret thought" in str(content) or "put in" in str(content) for content in contents)
+    calls = [message["tool_calls"] for message in log(memory, SESSION) if "tool_calls" in message]
+    assert calls[0][0]["name"] == "Edit"
+    assert [message["content"] for message in log(memory, f"{SESSION}-a1")] == [
+        "Look through the tests",
+        "Two tests name the port.",
+    ]
+    assert answer(memory, "session-end", given, resident=False) == HookAnswer()
+    write(path, [*records, said(8, "user", "最后一句")])
+    assert answer(memory, "session-end", given, resident=False).stored == 1
+    (memory.store.files.state / "hooks" / "read").rename(tmp_path / "read")
+    assert answer(memory, "session-end", given, resident=False).stored == 0
+    assert log(memory, SESSION)[-1]["content"] == "最后一句"
+
+
+def test_after_a_compaction_open_tasks_and_a_summary_come_back(memory: Runebook, tmp_path: Path) -> None:
+    given = {"session_id": "h", "transcript_path": str(write(tmp_path / "t.jsonl", talk()))}
+    answer(memory, "pre-compact", claude("PreCompact") | given, resident=False)
+    text = told(memory, "session-start", claude("SessionStart", source="compact") | given)
+    assert "backend engineer" in text
+    kept = text.partition("<working_memory")[2]
+    for expected in ("通知林改端口", "update the runbook", "Move billing to port 5544"):
+        assert expected in kept
+
+
+def test_a_large_transcript_is_taken_in_slices_and_read_on_where_it_was_left(
+    memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "_SLICE_BYTES", 1_500)
+    monkeypatch.setattr(recording, "_OVERLAP_LINES", 1)
+    records = [said(number, ("user", "assistant")[number % 2], f"turn {number}") for number in range(40)]
+    path = write(tmp_path / "t.jsonl", records)
+    given = claude("PreCompact", path) | {"session_id": "i"}
+    assert answer(memory, "pre-compact", given, resident=False).stored == 40
+    assert [message["content"] for message in log(memory, "i")] == [f"turn {number}" for number in range(40)]
+    write(path, [*records, *(said(number, "user", f"turn {number}") for number in range(40, 45))])
+    opened: list[int] = []
+    part = recording._Growing._part
+
+    def noted(self: Any, start: int, stop: int) -> Any:
+        opened.append(start)
+        return part(self, start, stop)
+
+    monkeypatch.setattr(recording._Growing, "_part", noted)
+    assert answer(memory, "pre-compact", given, resident=False).stored == 5
+    assert opened[0] > path.stat().st_size // 2
+
+
+@pytest.mark.parametrize(
+    ("session", "records", "expected"),
+    [
+        ("codex", host_events.codex_rollout(), ["部署前跑一下测试", "", "", "All three pass."]),
+        ("cursor", host_events.cursor_transcript(), ["Use tabs in this file", "Done."]),
+    ],
+)
+def test_other_hosts_conversations_are_stored_too(
+    memory: Runebook, tmp_path: Path, session: str, records: list[Any], expected: list[str]
+) -> None:
+    given = {"session_id": session, "transcript_path": str(write(tmp_path / "t.jsonl", records))}
+    for stored in (len(expected), 0):
+        done = answer(memory, "session-end", given, session, resident=False)
+        assert (done.stored, done.notes) == (stored, ())
+    assert [message.get("content", "").strip() for message in log(memory, session)] == expected
+
+
+def test_messages_that_come_along_are_stored_with_the_system_prompt(memory: Runebook) -> None:
+    messages = [{"role": "user", "content": "记住：周五开会"}, {"role": "assistant", "content": "好"}]
+    given = {"session_id": "j", "messages": messages, "system_prompt": "Be brief."}
+    assert answer(memory, "session-end", given, resident=False).stored == 3
+    assert [message["role"] for message in log(memory, "j")] == ["system", "user", "assistant"]
+    assert answer(memory, "session-end", given, resident=False).stored == 0
+
+
+def test_a_session_that_was_imported_goes_on_where_the_import_left_it(memory: Runebook, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.jsonl", [said(0, "user", "before"), said(1, "user", "after")])
+    memory.commit(
+        messages=[{"role": "user", "content": "before", "id": "u0"}], session_id="claude-code-k", extract=False
+    )
+    assert answer(memory, "session-end", claude("SessionEnd", path) | {"session_id": "k"}, resident=False).stored == 1
+    assert [message["content"] for message in log(memory, "claude-code-k")] == ["before", "after"]
+
+
+def test_a_private_view_tells_and_stores_nothing(memory: Runebook, tmp_path: Path) -> None:
+    view = memory.view(access=Access.PRIVATE)
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "l"}
+    pending.leave(memory.store.files.state, "session-end", "claude-code", given)
+    assert answer(view, "session-end", given, resident=False) == HookAnswer()
+    assert take_in(view) == 0
+    assert log(memory, "l") == []
+    assert pending.waiting(memory.store.files.state) == 1
+    for note in pending.notes(memory.store.files.state):
+        pending.settle(note.path)
+    assert "5433" in told(view, "user-prompt", prompted("m", "Which port does billing use?"))
+    assert "5433" in told(view, "user-prompt", prompted("m", "Which port does billing use?"))
+
+
+def test_an_event_that_is_switched_off_does_nothing(memory: Runebook, tmp_path: Path) -> None:
+    given = claude("Stop", write(tmp_path / "t.jsonl", talk())) | {"session_id": "n"}
+    assert answer(memory, "stop", given, resident=False) == HookAnswer()
+    assert log(memory, "n") == []
+
+
+def test_notes_of_earlier_hooks_are_followed_once(memory: Runebook, tmp_path: Path) -> None:
+    state = memory.store.files.state
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "o"}
+    for _ in range(2):
+        pending.leave(state, "session-end", "claude-code", given)
+    pending.leave(state, "session-end", "claude-code", claude("SessionEnd", "/gone.jsonl"))
+    (state / "hooks" / "pending" / "0-1.json").write_text("{broken", encoding="utf-8")
+    assert take_in(memory) == 3
+    assert len(log(memory, "o")) == 6
+    assert pending.waiting(state) == 0
+    assert take_in(memory) == 0
+
+
+def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook, tmp_path: Path) -> None:
+    state = memory.store.files.state
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "of-work"}
+    pending.leave(state, "session-end", "claude-code", given, ("work", "default"))
+    pending.leave(state, "session-end", "claude-code", given, ("..", "default"))
+    assert take_in(memory) == 2
+    assert log(memory, "of-work") == []
+    assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
+
+
+def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(memory: Runebook, tmp_path: Path) -> None:
+    state, folder = memory.store.files.state, str(tmp_path)
+    since = 1_795_255_320.0  # 2026-11-21T10:02:00Z
+    private_times.note(state, folder, 1, private=True, now=since)
+    private_times.note(state, folder, 1, private=False, now=since + 240.0)
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()), cwd=folder) | {"session_id": "p"}
+    answer(memory, "session-end", given, resident=False)
+    kept = [message["content"] for message in log(memory, "p") if message["role"] != "system"]
+    assert kept == ["Move billing to port 5544 please", talk()[8]["message"]["content"], "好的，我会记住。"]
+    private_times.note(state, folder, 1, private=True)
+    private_times.note(state, folder, 1, private=False)
+    timeless = {"session_id": "p2", "messages": [{"role": "user", "content": "when?"}], "cwd": folder}
+    assert answer(memory, "session-end", timeless, resident=False).stored == 0
+
+
+def test_while_private_mode_is_on_a_prompt_leaves_no_trace(memory: Runebook, tmp_path: Path) -> None:
+    state, folder = memory.store.files.state, str(tmp_path / "quiet")
+    private_times.note(state, folder, 2, private=True)
+    try:
+        question = "Which port does billing use, quietly?"
+        assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
+        assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
+        memory.store.usage.flush()
+        assert all("quietly" not in (recall.query or "") for recall in memory.trail(100))
+    finally:
+        private_times.note(state, folder, 2, private=False)
+
+
+def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "hooks" / "private"
+    folder.mkdir(parents=True)
+    note = {"pid": 2**22 + 1, "since": 1_000.0, "until": None, "folder": "/w"}
+    (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
+    assert private_times.PrivateTimes(private_times.periods(tmp_path), "/w").is_on is False
+    assert private_times.PrivateTimes(private_times.periods(tmp_path), "/w/below").cover("2026-11-21T10:03:00Z")
+
+
+def test_a_message_that_cannot_be_stored_costs_only_itself(memory: Runebook) -> None:
+    messages = [{"role": "user", "content": "fine"}, {"role": "user", "content": "a\x00b"}, {"role": 7}]
+    given = {"session_id": "r", "messages": messages, "cwd": "/somewhere/else"}
+    done = answer(memory, "session-end", given, resident=False)
+    assert (done.stored, len(done.notes)) == (1, 2)

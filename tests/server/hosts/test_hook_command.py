@@ -1,0 +1,421 @@
+"""``runebook hook`` as hosts run it: whatever is wrong with a store, the host goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_core.core.caller import Access
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.runebook import Runebook, open_memory
+from server.cli import MODULES, command_line, main
+from server.hooks import answers, command, failures, pending
+from server.hooks.private_times import PrivateTimes, periods
+from server.hooks.wishes import Wishes
+from server.local.channel import Line
+from server.protocol.session import MemorySession, ServedStore
+from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
+
+_PATIENCE_SECONDS = 60
+#: Generous: machines under test are slow. Outcomes below never depend on it.
+_SLOW = ("--set", "hooks.deadline_ms=30000", "--set", "hooks.patience_seconds=60")
+_PROMPT = claude("UserPromptSubmit", prompt="Which port does billing use?")
+Hook = Callable[..., tuple[int, str, str]]
+
+
+def opened(home: Path) -> Runebook:
+    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hooked") / "家"
+    with opened(folder) as memory:
+        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        memory.commit("用户的妹妹林住在成都，喜欢爬山。", memory_type="facts")
+        memory.commit("The secret launch of billing is on Friday.", memory_type="facts", project="rocket", private=True)
+    return folder
+
+
+@pytest.fixture
+def hook(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
+    """The command in this process: status, stdout, stderr."""
+    for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
+        monkeypatch.delenv(name)
+
+    def run(home: Path, event: str, given: Any, *options: str) -> tuple[int, str, str]:
+        sent = given if isinstance(given, bytes) else json.dumps(given).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sent)))
+        status = main(["hook", event, "--home", str(home), *_SLOW, *options])
+        return status, *capsys.readouterr()
+
+    yield run
+    gc.enable()
+
+
+def started(home: Path, event: str, given: Any, *options: str) -> subprocess.CompletedProcess[bytes]:
+    """The command as a process of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "server.cli", "hook", event, "--home", str(home), *options],
+        input=json.dumps(given).encode(),
+        capture_output=True,
+        timeout=_PATIENCE_SECONDS,
+        env=environment,
+        check=False,
+    )
+
+
+def context(output: str) -> str:
+    answer = json.loads(output)
+    return str(answer["additional_context"] if "hookSpecificOutput" not in answer else _inner(answer))
+
+
+def _inner(answer: dict[str, Any]) -> Any:
+    return answer["hookSpecificOutput"]["additionalContext"]
+
+
+def stored(home: Path, session: str) -> list[str]:
+    path = home / "session" / "default" / session / "messages.jsonl"
+    return [json.loads(line).get("content", "") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_prompt_is_answered_from_the_catalog_alone(home: Path) -> None:
+    done = started(home, "user-prompt", {**_PROMPT, "session_id": "alone"}, *_SLOW)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "5433" in context(done.stdout.decode())
+    assert "Friday" not in context(done.stdout.decode())
+
+
+def test_no_library_is_loaded_for_a_prompt_that_takes_longer_than_it_may() -> None:
+    script = (
+        "import sys; import server.cli, server.hooks.command, server.hooks.words, server.local.channel; "
+        "print(sorted({'pydantic', 'numpy', 'yaml', 'mcp', 'memory_core.runebook'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"), [("Which port does billing use?", "5433"), ("妹妹林住在哪个城市？", "成都")]
+)
+def test_by_words_a_session_is_given_a_memory_once(hook: Hook, home: Path, prompt: str, expected: str) -> None:
+    given = claude("UserPromptSubmit", prompt=prompt) | {"session_id": f"words-{expected}"}
+    status, out, _ = hook(home, "user-prompt", given)
+    assert (status, expected in context(out)) == (0, True)
+    assert hook(home, "user-prompt", given) == (0, "", "")
+    hook(home, "session-start", given | {"hook_event_name": "SessionStart", "source": "compact"})
+    assert expected in context(hook(home, "user-prompt", given)[1])
+
+
+def test_what_hooks_keep_is_private_to_its_owner(hook: Hook, tmp_path: Path) -> None:
+    with opened(tmp_path / "h") as memory:
+        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        assert hook(tmp_path / "h", "user-prompt", _PROMPT)[1]
+        assert list((tmp_path / "h" / ".state" / "hooks" / "given").glob("*.json"))
+        assert "permissions" not in {finding.check for finding in memory.doctor().findings}
+
+
+def test_by_words_what_is_private_to_a_project_is_told_there_alone(hook: Hook, home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "rocket"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    given = claude("UserPromptSubmit", prompt="When is the secret launch of billing?", cwd=str(folder))
+    assert "Friday" in context(hook(home, "user-prompt", given | {"session_id": "w1"})[1])
+    _, out, _ = hook(home, "user-prompt", given | {"session_id": "w2", "cwd": str(tmp_path)})
+    assert "Friday" not in out
+
+
+def test_by_words_what_was_deleted_by_hand_is_not_told(hook: Hook, tmp_path: Path) -> None:
+    with opened(tmp_path / "h") as memory:
+        [uri] = memory.commit("The garage code of billing is 7788.", memory_type="facts").changed_uris
+    (tmp_path / "h").joinpath(*str(uri).removeprefix("viking://").split("/")).unlink()
+    given = claude("UserPromptSubmit", prompt="What is the garage code?")
+    assert hook(tmp_path / "h", "user-prompt", given) == (0, "", "")
+
+
+@pytest.mark.parametrize("prompt", ["thanks a lot", "你好", "How tall is the Eiffel tower?"])
+def test_nothing_is_said_where_there_is_nothing_to_say(hook: Hook, home: Path, prompt: str) -> None:
+    assert hook(home, "user-prompt", claude("UserPromptSubmit", prompt=prompt)) == (0, "", "")
+
+
+def test_cursor_and_plain_text_are_answered_in_their_form(hook: Hook, home: Path) -> None:
+    _, out, _ = hook(home, "user-prompt", cursor("beforeSubmitPrompt", prompt="billing port?"))
+    assert json.loads(out)["continue"] is True
+    assert "5433" in context(out)
+    _, out, _ = hook(home, "user-prompt", {"session_id": "t", "prompt": "billing port?"}, "--format", "text")
+    assert out.startswith("<long_term_memory")
+
+
+def test_a_session_starts_without_a_server(hook: Hook, home: Path) -> None:
+    status, out, told = hook(home, "session-start", claude("SessionStart", source="startup") | {"session_id": "s"})
+    assert (status, told) == (0, "")
+    assert "memories/facts/" in context(out)
+
+
+@pytest.mark.parametrize("event", ["session-start", "user-prompt", "post-read", "stop"])
+def test_no_store_is_made_by_an_event_that_only_asks(hook: Hook, tmp_path: Path, event: str) -> None:
+    given = claude("Stop", write(tmp_path / "t.jsonl", talk()), prompt="x", source="startup")
+    assert hook(tmp_path / "none", event, given, "--set", "hooks.stop=true") == (0, "", "")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_conversation_makes_the_store_it_is_kept_in(hook: Hook, tmp_path: Path) -> None:
+    given = claude("PreCompact", write(tmp_path / "t.jsonl", talk()), trigger="manual")
+    assert hook(tmp_path / "new", "pre-compact", given) == (0, "", "")
+    assert "好的，我会记住。" in stored(tmp_path / "new", SESSION)
+    assert pending.waiting(tmp_path / "new" / ".state") == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        (claude("PreCompact", "/no/such/transcript.jsonl"), ()),
+        (claude("PreCompact"), ()),
+        (claude("PreCompact", "{path}"), ("--set", "private_mode=true")),
+        (claude("PreCompact", "{path}"), ("--set", "hooks.pre_compact=off")),
+    ],
+)
+def test_nothing_is_made_where_nothing_is_to_be_kept(
+    hook: Hook, tmp_path: Path, given: dict[str, Any], options: tuple[str, ...]
+) -> None:
+    path = write(tmp_path / "t.jsonl", talk())
+    given = given | {"transcript_path": given["transcript_path"].replace("{path}", str(path))}
+    assert hook(tmp_path / "none", "pre-compact", given, *options) == (0, "", "")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_end_of_a_session_is_stored_even_if_the_host_does_not_wait(tmp_path: Path) -> None:
+    given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()), reason="prompt_input_exit")
+    done = started(tmp_path / "h", "session-end", given, *_SLOW)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    state, deadline = tmp_path / "h" / ".state", time.monotonic() + _PATIENCE_SECONDS
+    while pending.waiting(state) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
+
+
+def test_a_locked_store_loses_nothing_and_the_next_hook_stores_it(
+    hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, state = tmp_path / "h", tmp_path / "h" / ".state"
+    with opened(home) as memory:
+        memory.commit("something")
+    newer = state / "ledger.sqlite3"
+    with closing(sqlite3.connect(newer)) as ledger:
+        version = ledger.execute("PRAGMA user_version").fetchone()[0]
+        ledger.execute(f"PRAGMA user_version = {version + 1_000}")
+    given = claude("PreCompact", write(tmp_path / "t.jsonl", talk()))
+    status, out, told = hook(home, "pre-compact", given)
+    assert (status, out) == (0, "")
+    assert told.startswith("runebook hook pre-compact: ")
+    assert pending.waiting(state) == 1
+    assert failures.last_failures(state, 5)[-1].endswith(told.removeprefix("runebook hook ").strip())
+    assert hook(home, "session-start", claude("SessionStart", source="startup"))[:2] == (0, "")
+    with closing(sqlite3.connect(newer)) as ledger:
+        ledger.execute(f"PRAGMA user_version = {version}")
+    begun: list[Wishes] = []
+    monkeypatch.setattr(command, "_begin_taking_in", begun.append)
+    assert hook(home, "session-start", claude("SessionStart", source="startup"))[0] == 0
+    assert len(begun) == 1
+    assert hook(home, "pending", b"") == (0, "", "")
+    assert pending.waiting(state) == 0
+    assert "好的，我会记住。" in stored(home, SESSION)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"not a database at all, but long enough to be taken for one" * 40, b"", b"SQLite format 3\x00" + b"x" * 99],
+)
+def test_a_broken_catalog_never_fails_a_prompt(hook: Hook, tmp_path: Path, content: bytes) -> None:
+    state = tmp_path / "h" / ".state"
+    state.mkdir(parents=True)
+    (state / "index.sqlite3").write_bytes(content)
+    status, out, told = hook(tmp_path / "h", "user-prompt", _PROMPT)
+    assert (status, out) == (0, "")
+    assert told.startswith("runebook hook user-prompt: ")
+
+
+def test_what_no_hook_can_use_is_told_with_the_next_step(hook: Hook, tmp_path: Path) -> None:
+    status, out, told = hook(tmp_path, "user-prompt", b"{oops")
+    assert (status, out) == (0, "")
+    assert "the event on stdin is not JSON" in told
+    assert '{"session_id": "s1", "prompt": "…"}' in told
+    (tmp_path / "file").write_bytes(b"")
+    given = {"session_id": "s", "messages": [{"role": "user", "content": "记住"}]}
+    assert "runebook doctor" in hook(tmp_path / "file", "session-end", given)[2]
+
+
+def test_a_store_that_hangs_is_left_at_the_deadline_and_nothing_is_lost(tmp_path: Path) -> None:
+    with opened(tmp_path / "h") as memory:
+        memory.commit("something")
+    state = tmp_path / "h" / ".state"
+    given = claude("PreCompact", write(tmp_path / "t.jsonl", talk()))
+    with closing(sqlite3.connect(state / "ledger.sqlite3", isolation_level=None)) as holding:
+        holding.execute("BEGIN EXCLUSIVE")
+        done = started(tmp_path / "h", "pre-compact", given, "--set", "hooks.patience_seconds=0.5")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"too late" in done.stderr
+    assert pending.waiting(state) == 1
+
+
+def test_a_host_that_never_ends_its_event_is_not_waited_for(home: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "server.cli", "hook", "user-prompt", "--home", str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as waiting:
+        assert waiting.wait(_PATIENCE_SECONDS) == 0
+        assert waiting.stdout is not None
+        assert waiting.stdout.read() == b""
+
+
+def test_the_log_of_failures_stays_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(2_000):
+        failures.report(tmp_path, "stop", f"第 {number} 次\n" + "x" * 500)
+    capsys.readouterr()
+    assert (tmp_path / failures.LOG_NAME).stat().st_size <= failures.LIMIT_BYTES + 2_000
+    lines = failures.last_failures(tmp_path, 3)
+    assert len(lines) == 3
+    assert "第 1999 次" in lines[-1]
+    failures.report(tmp_path / "none", "stop", "no folder")
+    assert not (tmp_path / "none").exists()
+
+
+class _Served:
+    """A server's line, in this process."""
+
+    def __init__(self, memory: Runebook) -> None:
+        self.memory = memory
+        self.asked: list[str] = []
+
+    def __call__(self, request: Any) -> dict[str, Any]:
+        self.asked.append(request["event"])
+        done = answers.answer(self.memory, request["event"], request["given"], request["host"])
+        return {"ok": True, **done._asdict()}
+
+
+def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_opened", lambda *_: pytest.fail("a server runs"))
+    with opened(tmp_path / "h") as memory:
+        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        state = memory.store.files.state
+        pending.leave(
+            state, "stop", "claude-code", {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
+        )
+        served = _Served(memory)
+        line = Line(state, served)
+        try:
+            assert "5433" in context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
+            given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()))
+            assert hook(tmp_path / "h", "session-end", given) == (0, "", "")
+            assert hook(tmp_path / "h", "session-start", claude("SessionStart", source="resume"))[0] == 0
+        finally:
+            line.close()
+        for thread in threading.enumerate():
+            if thread.name == "runebook-hook":
+                thread.join(_PATIENCE_SECONDS)
+        assert served.asked == ["user-prompt", "session-end", "session-start"]
+        assert pending.waiting(state) == 0
+    assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
+    assert stored(tmp_path / "h", "left") == ["旧"]
+
+
+def test_a_server_that_is_busy_does_not_keep_words_from_being_found(hook: Hook, tmp_path: Path) -> None:
+    answered = threading.Event()
+
+    def busy(_request: Any) -> dict[str, Any]:
+        answered.wait(_PATIENCE_SECONDS)
+        return {"ok": True, "text": "too late"}
+
+    with opened(tmp_path / "h") as memory:
+        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        line = Line(memory.store.files.state, busy)
+        begun = time.monotonic()
+        try:
+            told = context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
+            assert time.monotonic() - begun < _PATIENCE_SECONDS / 3, "it waited for the server"
+        finally:
+            answered.set()
+            line.close()
+        for thread in threading.enumerate():
+            if thread.name == "runebook-ask":
+                thread.join(_PATIENCE_SECONDS)
+    assert "5433" in told
+    assert "too late" not in told
+
+
+def test_a_server_stores_what_hooks_left_when_it_starts(tmp_path: Path) -> None:
+    given = {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
+    pending.leave(tmp_path / "h" / ".state", "session-end", "generic", given)
+    served = ServedStore(lambda: opened(tmp_path / "h"))
+    served.acquire()
+    try:
+        assert served.memory().access is Access.READ_WRITE
+        for thread in threading.enumerate():
+            if thread.name == "runebook-hook":
+                thread.join(_PATIENCE_SECONDS)
+    finally:
+        served.release()
+    assert stored(tmp_path / "h", "left") == ["旧"]
+
+
+def test_private_mode_of_a_client_is_known_to_hooks_until_it_ends(tmp_path: Path) -> None:
+    session = MemorySession(lambda: opened(tmp_path / "h"), tmp_path)
+    session.acquire()
+    try:
+        state = session.memory().store.files.state
+        for private in (True, False):
+            session.tell_hooks(private=private)
+            assert PrivateTimes(periods(state), str(tmp_path)).is_on is private
+            assert not PrivateTimes(periods(state), "/somewhere/else").is_on
+        session.private_mode.begin()
+        session.tell_hooks(private=True)
+    finally:
+        session.release()
+    assert not PrivateTimes(periods(state), str(tmp_path)).is_on
+
+
+def test_the_doctor_tells_of_failing_hooks_and_of_what_waits(tmp_path: Path) -> None:
+    with opened(tmp_path / "h") as memory:
+        state = memory.store.files.state
+        failures.report(state, "stop", "the disk is full")
+        note = pending.leave(state, "stop", "generic", {"messages": []})
+        os.utime(note, (0, 0))
+        told = [finding.detail for finding in memory.doctor().findings if finding.check == "hooks"]
+    assert len(told) == 2
+    assert "stop: the disk is full" in told[0]
+    assert "1 conversations wait" in told[1]
+
+
+def test_what_a_server_could_not_do_is_told_and_done_without_it(hook: Hook, tmp_path: Path) -> None:
+    with opened(tmp_path / "h") as memory:
+        line = Line(memory.store.files.state, lambda _request: {"ok": False, "error": "busy", "hint": ""})
+        try:
+            given = claude("PreCompact", write(tmp_path / "t.jsonl", [said(0, "user", "keep this")]))
+            status, out, told = hook(tmp_path / "h", "pre-compact", given)
+        finally:
+            line.close()
+    assert (status, out) == (0, "")
+    assert "the server: busy" in told
+    assert stored(tmp_path / "h", SESSION) == ["keep this"]
+
+
+def test_each_command_is_declared_by_the_module_that_the_command_line_looks_into() -> None:
+    for module, words in MODULES.items():
+        assert set(command_line(words[0])._parsers) == set(words), module
+    assert set(command_line()._parsers) == {word for words in MODULES.values() for word in words}

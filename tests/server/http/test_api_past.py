@@ -1,0 +1,206 @@
+"""The past, conversations and upkeep over the API."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.http.conftest import desk_at, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.server.http.conftest import Desk
+
+
+@pytest.fixture(scope="module")
+def edited(desk: Desk) -> str:
+    """A memory of three versions."""
+    path = desk.owner.keep("One\nTwo\nThree", fields={"title": "Three versions"})
+    for text in ("One\n二\nThree", "One\n二\nThree\nFour"):
+        desk.owner.facts("PATCH", f"/entries/{path}", {"content": text}, etag=desk.owner.entry(path)["sha256"])
+    return path
+
+
+def test_versions_come_newest_first_with_their_rows(desk: Desk, edited: str) -> None:
+    versions = desk.owner.facts("GET", f"/versions/{edited}")["versions"]
+    assert [version["action"] for version in versions] == ["updated", "updated", "created"]
+    added = [row["right"]["text"] for row in versions[0]["rows"] if row["kind"] == "added"]
+    assert added == ["Four"]
+
+
+def test_commit_shows_its_files_side_by_side(desk: Desk, edited: str) -> None:
+    commits = desk.owner.facts("GET", f"/history?uri=viking://{edited.replace('%20', ' ')}")["commits"]
+    shown = desk.owner.facts("GET", f"/commits/{commits[1]['commit_id']}")
+    (file,) = [file for file in shown["files"] if file["uri"].endswith("Three versions.md")]
+    rows = [row for row in file["rows"] if row["kind"] in ("removed", "changed", "added")]
+    assert ("Two", "二") in [
+        (row.get("left", {}).get("text"), (rows[at + 1] if "right" not in row else row)["right"]["text"])
+        for at, row in enumerate(rows[:-1])
+    ]
+
+
+@pytest.mark.usefixtures("edited")
+def test_history_goes_on_where_it_ended(desk: Desk) -> None:
+    first = desk.owner.facts("GET", "/history?limit=2")
+    assert first["more"] is True
+    second = desk.owner.facts("GET", f"/history?limit=2&before={first['commits'][-1]['commit_id']}")
+    ids = [commit["commit_id"] for page in (first, second) for commit in page["commits"]]
+    assert len(set(ids)) == len(ids) >= 3
+
+
+def test_two_commits_are_compared(desk: Desk, edited: str) -> None:
+    versions = desk.owner.facts("GET", f"/versions/{edited}")["versions"]
+    query = f"earlier={versions[2]['commit']['commit_id']}&later={versions[0]['commit']['commit_id']}&context=100"
+    rows = desk.owner.facts("GET", f"/compare/{edited}?{query}")["rows"]
+    assert "skipped" not in {row["kind"] for row in rows}
+    assert {"Four", "二"} <= {row["right"]["text"] for row in rows if "right" in row}
+
+
+def test_undo_that_is_only_planned_changes_nothing(desk: Desk, edited: str) -> None:
+    before = desk.owner.entry(edited)["sha256"]
+    newest = desk.owner.facts("GET", f"/versions/{edited}")["versions"][0]["commit"]["commit_id"]
+    planned = desk.owner.facts("POST", f"/commits/{newest}/undo", {"dry_run": True})
+    assert planned["status"] == "dry_run"
+    assert desk.owner.entry(edited)["sha256"] == before
+
+
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A store with conversations in both languages, one of them long enough for segments."""
+    with desk_at(tmp_path_factory.mktemp("talked"), tiers={"short_term_capacity": 2}) as made:
+        memory = made.store.memory()
+        said = []
+        for number in range(8):
+            said += [
+                {
+                    "role": "user",
+                    "content": f"第{number}次：我的帆船要修理甲板 {number}",
+                    "time": "2026-05-08T13:56:00Z",
+                },
+                {"role": "assistant", "content": f"Noted, deck repair {number}."},
+            ]
+        memory.commit(messages=said, session_id="boat-talk")
+        memory.commit(messages=[{"role": "user", "content": "Hello."}], session_id="short-talk")
+        yield made
+
+
+def test_conversations_are_listed_with_what_waits(talked: Desk) -> None:
+    listed = talked.owner.facts("GET", "/sessions")
+    found = {session["session_id"]: session for session in listed["sessions"]}
+    assert listed["total"] == 2
+    assert (found["boat-talk"]["messages"], found["boat-talk"]["waiting"]) == (16, 16)
+    assert found["boat-talk"]["segments"] >= 1
+    queue = talked.owner.facts("GET", "/queue")["waiting"]
+    assert {(row["session_id"], row["messages"]) for row in queue} == {("boat-talk", 16), ("short-talk", 1)}
+
+
+def test_conversation_is_read_page_by_page(talked: Desk) -> None:
+    page = talked.owner.facts("GET", "/sessions/boat-talk?offset=2&limit=3")
+    assert [message["line"] for message in page["messages"]] == [2, 3, 4]
+    assert page["messages"][0]["text"] == "第1次：我的帆船要修理甲板 1"
+    assert page["total"] == 16
+    assert page["segments"][0]["pages"]
+
+
+def test_heat_is_shown_with_what_it_is_made_of(talked: Desk) -> None:
+    heat = talked.owner.facts("GET", "/heat")
+    assert heat["threshold"] == 5.0
+    assert heat["lambda"] == 0.05
+    (segment, *_) = heat["segments"]
+    assert segment["interactions"] >= 1
+    assert segment["heat"] >= segment["interactions"]
+
+
+def test_without_a_model_what_waits_waits_on(talked: Desk) -> None:
+    before = talked.owner.facts("GET", "/queue")
+    answer = talked.owner.ask("POST", "/consolidate", {})
+    assert answer.status_code == 503
+    assert "llm.provider" in answer.json()["hint"]
+    assert talked.owner.facts("GET", "/queue") == before
+
+
+def test_archived_memory_is_found_and_restored(desk: Desk) -> None:
+    path = desk.owner.keep("码头的钥匙 The key of the pier.", fields={"title": "Pier"})
+    uri = f"viking://{path}"
+    assert desk.owner.facts("POST", "/archive", {"uris": [uri], "dry_run": True})["receipts"][0]["status"] == "dry_run"
+    desk.owner.facts("POST", "/archive", {"uris": [uri]})
+    assert desk.owner.ask("GET", f"/entries/{path}").status_code == 404
+    (archived,) = desk.owner.facts("GET", "/archive?words=码头")["archived"]
+    assert archived["original"] == uri
+    assert desk.owner.entry(path_of(archived["uri"]))["editable"] is False
+    desk.owner.facts("POST", "/archive/restore", {"uris": [uri]})
+    assert desk.owner.entry(path)["body"].startswith("码头")
+
+
+def test_old_logs_are_archived_by_their_age(desk: Desk) -> None:
+    memory = desk.store.memory()
+    old = datetime.now(UTC) - timedelta(days=20)
+    memory.commit("很久以前 long ago", memory_type="daily_log", now=old)
+    assert desk.owner.facts("POST", "/archive", {"dry_run": True})["receipts"] == []
+    planned = desk.owner.facts("POST", "/archive", {"days": 7, "dry_run": True})
+    assert planned["receipts"]
+
+
+def test_maintenance_is_planned_unless_told_otherwise(desk: Desk) -> None:
+    passes = desk.owner.facts("POST", "/maintain", {"only": ["expiry", "tasks"]})["passes"]
+    assert [each["name"] for each in passes] == ["expiry", "tasks"]
+    assert desk.owner.ask("POST", "/maintain", {"only": ["nonsense"]}).status_code == 400
+
+
+def test_rolling_summary_is_written_once_seen(desk: Desk) -> None:
+    empty = desk.owner.ask("GET", "/rolling-summary")
+    assert (empty.json()["text"], empty.json()["written_by"]) == ("", "nobody")
+    first = desk.owner.ask("PUT", "/rolling-summary", {"text": "林五月搬家。"}, etag=empty.headers["etag"])
+    assert first.json()["summary"]["html"] == "<p>林五月搬家。</p>\n"
+    late = desk.owner.ask("PUT", "/rolling-summary", {"text": "Late."}, etag=empty.headers["etag"])
+    assert (late.status_code, late.json()["summary"]["text"]) == (412, "林五月搬家。")
+    desk.owner.facts("DELETE", "/rolling-summary")
+    assert desk.owner.facts("GET", "/rolling-summary")["written_by"] == "nobody"
+
+
+def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with desk_at(tmp_path_factory.mktemp("review"), review="automatic") as made:
+        said = "Never push to main without asking me first. 下次不要这样。"
+        made.store.memory().commit(messages=[{"role": "user", "content": said}], session_id="review-1")
+        waiting = made.owner.facts("GET", "/review")["waiting"]
+        assert waiting
+        name = waiting[0]["name"]
+        assert made.owner.facts("POST", f"/review/{name}/accept", {})["status"] == "committed"
+        assert made.owner.ask("POST", f"/review/{name}/reject", {}).status_code == 404
+
+
+def test_trail_stats_and_health_are_told(desk: Desk) -> None:
+    desk.owner.keep("Trail of tea 茶的踪迹.", fields={"title": "Trail"})
+    found = desk.owner.facts("POST", "/search", {"query": "茶的踪迹", "rank": "relevance"})
+    assert found["hits"][0]["name"] == "Trail"
+    assert found["hits"][0]["why"]
+    assert found["milliseconds"] > 0
+    trail = desk.owner.facts("GET", "/trail?limit=1")["trail"]
+    assert trail[0]["query"] == "茶的踪迹"
+    assert desk.owner.facts("GET", "/stats")["memories"] > 0
+    assert desk.owner.facts("GET", "/health")["findings"]
+    assert desk.anna.ask("GET", "/health").status_code == 403
+
+
+def test_types_and_tree_are_told(desk: Desk) -> None:
+    types = {known["name"]: known for known in desk.owner.facts("GET", "/types")["types"]}
+    assert types["preferences"]["directory"] == "viking://user/default/memories/preferences"
+    assert [field["name"] for field in types["preferences"]["fields"] if field["key"]] == ["topic"]
+    entries = desk.owner.facts("GET", "/tree")["entries"]
+    assert {"user", "history"} <= {entry["path"] for entry in entries} | {"history"}
+
+
+def test_answer_with_many_versions_has_bounded_rows(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.api.past._ROWS_MOST", 5)
+    path = desk.owner.keep("0", fields={"title": "Often changed"})
+    for text in ("1\n2\n3\n4", "a\nb\nc\nd", "x\ny"):
+        desk.owner.facts("PATCH", f"/entries/{path}", {"content": text}, etag="*")
+    found = desk.owner.facts("GET", f"/versions/{path}")["versions"]
+    kinds = [[row["kind"] for row in version["rows"]] for version in found]
+    assert len(kinds) == 4
+    assert all(kind[-1] == "skipped" for kind in kinds)
+    assert kinds[-1] == ["skipped"]
+    assert sum(map(len, kinds)) <= 10

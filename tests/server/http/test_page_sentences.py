@@ -1,0 +1,50 @@
+"""The page tells sentences of the server in the reader's language; it knows them by what the server really says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[3]
+_LOCALES = _ROOT / "server" / "page" / "locales"
+_SPEAKERS = ("doctor", "history", "undo", "purge", "forgetting", "rebuild")
+_PLACE = re.compile(r"\{\w+\}")
+#: A text that says less of its own would be found in anything.
+_LEAST_OWN_CHARS = 10
+
+
+def _texts(language: str) -> dict[str, str]:
+    texts = json.loads((_LOCALES / f"{language}.json").read_text(encoding="utf-8"))
+    return {key: text for key, text in texts.items() if key.startswith("says.")}
+
+
+def _said() -> Iterator[re.Pattern[str]]:
+    """Every string of the sources that speak, what varies in it standing for anything."""
+    for path in (_ROOT / "memory_core" / "features" / f"{name}.py" for name in _SPEAKERS):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                parts: list[str | None] = [node.value]
+            elif isinstance(node, ast.JoinedStr):
+                values = (value.value if isinstance(value, ast.Constant) else None for value in node.values)
+                parts = [value if isinstance(value, str) else None for value in values]
+            else:
+                continue
+            if sum(len(part or "") for part in parts) >= _LEAST_OWN_CHARS:
+                yield re.compile("".join(".+" if part is None else re.escape(part) for part in parts), re.DOTALL)
+
+
+def test_every_sentence_that_the_page_translates_is_one_that_the_server_says() -> None:
+    said = list(_said())
+    unsaid = {text for text in _texts("en").values() if not any(known.fullmatch(text) for known in said)}
+    assert unsaid == set()
+
+
+def test_what_varies_in_a_sentence_is_in_its_translation_too() -> None:
+    english, chinese = _texts("en"), _texts("zh")
+    assert len(english) > 50
+    for key, text in english.items():
+        assert sorted(_PLACE.findall(chinese[key])) == sorted(_PLACE.findall(text)), key
+        assert re.search("[\u4e00-\u9fff]", chinese[key]), key

@@ -1,0 +1,407 @@
+"""Stdio, streamable HTTP and SSE in both protocol eras: the same tools, many callers, sudden deaths."""
+
+from __future__ import annotations
+
+import json
+import queue
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mcp.types import TextContent
+
+from memory_core.core.config import load
+from memory_core.runebook import Runebook, open_memory
+from server.protocol.session import MemorySession
+
+if TYPE_CHECKING:
+    from tests.server.conftest import Caller, HttpServer, RawClient
+
+
+WORDS_ONLY = ("--set", "embedding.provider=none")
+PATIENCE_SECONDS = 60  # never reached by a passing test
+ROUTES = [(transport, era) for transport in ("stdio", "http", "sse") for era in ("legacy", "auto")]
+NAMES = [f"{transport} {era}" for transport, era in ROUTES]
+NOTES = "viking://user/default/memories/notes"
+
+
+@pytest.fixture(scope="module", params=ROUTES, ids=NAMES)
+def caller(
+    request: pytest.FixtureRequest,
+    connect: Callable[..., Any],
+    http_server: HttpServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Caller]:
+    transport, era = request.param
+    if transport == "stdio":
+        target: Path | str = tmp_path_factory.mktemp("stdio") / "home"
+    else:
+        target = f"{http_server.origin}/{'mcp' if transport == 'http' else 'sse'}"
+    with connect(target, era, *WORDS_ONLY) as caller:
+        yield caller
+
+
+def unique(caller: Caller) -> str:
+    """A word that only this caller's memories hold."""
+    return f"tag{id(caller):x}"
+
+
+def test_each_era_is_spoken(caller: Caller, request: pytest.FixtureRequest) -> None:
+    modern = "auto" in request.node.name
+    assert caller.client.protocol_version == ("2026-07-28" if modern else "2025-11-25")
+    assert caller.client.server_info is not None
+    assert caller.client.server_info.name == "runebook"
+    assert "retrieve" in (caller.client.instructions or "")
+
+
+def test_six_tools_serve_and_say_the_same_in_both_forms(caller: Caller) -> None:
+    tag = unique(caller)
+    listed = caller.portal.call(caller.client.list_tools).tools
+    assert [tool.name for tool in listed] == ["commit_memory", "find", "read", "ls", "tree", "retrieve"]
+
+    said = f"{tag} 的负责人是陈磊 and he sits in Chengdu."
+    answer = caller.call("commit_memory", memory_content=said, fields={"title": f"负责人 {tag}"})
+    receipt = answer.structured_content
+    assert receipt is not None
+    uri = f"{NOTES}/负责人 {tag}.md"
+    assert (receipt["status"], receipt["results"]) == ("committed", [{"op": "write", "uri": uri, "action": "created"}])
+    assert facts_in_text(answer, [receipt["status"], receipt["commit_id"], "created", uri])
+
+    answer = caller.call("find", query=f"{tag} 负责人")
+    found = answer.structured_content
+    assert found is not None
+    hit = found["memories"][0]
+    assert hit["uri"] == uri
+    assert found["total"] == len(found["memories"])
+    assert set(hit) == {"uri", "context_type", "memory_type", "score", "confidence", "abstract", "updated_at", "why"}
+    assert facts_in_text(
+        answer, [f"{found['total']} found", hit["uri"], hit["abstract"], "notes", f"{hit['score']:.2f}", *hit["why"]]
+    )
+
+    answer = caller.call("read", uri=uri, limit=1)
+    page = answer.structured_content
+    assert page is not None
+    assert page == {"uri": uri, "content": said, "first_line": 0, "total_lines": page["total_lines"], "next_offset": 1}
+    assert facts_in_text(answer, [said, str(page["total_lines"]), "offset 1"])
+
+    for tool, arguments in (("ls", {"uri": NOTES}), ("tree", {"level_limit": 9})):
+        answer = caller.call(tool, **arguments)
+        listing = answer.structured_content
+        assert listing is not None
+        assert uri in [entry["uri"] for entry in listing["entries"]]
+        assert facts_in_text(
+            answer, [part for entry in listing["entries"] for part in (entry["uri"], entry["abstract"])]
+        )
+
+    answer = caller.call("retrieve", query=tag, token_budget=500)
+    pack = answer.structured_content
+    assert pack is not None
+    assert uri in [item["uri"] for part in pack["parts"] for item in part["items"]]
+    assert facts_in_text(answer, [pack["text"], said])
+
+
+def facts_in_text(answer: Any, facts: list[str]) -> bool:
+    (block,) = answer.content
+    assert isinstance(block, TextContent)
+    missing = [fact for fact in facts if fact not in block.text]
+    assert not missing, (missing, block.text)
+    return not answer.is_error
+
+
+def test_errors_resources_and_prompts_work_on_every_transport(caller: Caller) -> None:
+    tag = unique(caller)
+    answer = caller.call("read", uri="viking://user/default/../x")
+    assert answer.is_error
+    assert "Next: " in caller.text("find", query="")
+    uri = caller.facts("commit_memory", memory_content=f"资源 {tag}")["results"][0]["uri"]
+    content = caller.portal.call(caller.client.read_resource, uri).contents[0]
+    assert content.model_dump()["text"].startswith(f"资源 {tag}\n")
+    prompts = caller.portal.call(caller.client.list_prompts).prompts
+    assert [prompt.name for prompt in prompts] == ["recall", "extract_memories"]
+    (message,) = caller.portal.call(caller.client.get_prompt, "recall", {"query": tag}).messages
+    assert tag in message.content.model_dump()["text"]
+
+
+def test_damaged_text_passes_every_transport(caller: Caller) -> None:
+    receipt = caller.call("commit_memory", memory_content="emoji 🦊, NEL \x85, separators \u2028\u2029, bell \x07")
+    assert receipt.structured_content is not None
+    uri = receipt.structured_content["results"][0]["uri"]
+    assert caller.facts("read", uri=uri)["content"].startswith(
+        "emoji 🦊, NEL \x85, separators \u2028\u2029, bell \x07\n"
+    )
+
+
+def test_forty_parallel_calls_of_one_client_are_all_answered_rightly(caller: Caller) -> None:
+    tag = unique(caller)
+
+    def work(index: int) -> str:
+        if index % 2:
+            content = f"parallel {tag} 并行 {index}"
+            result = caller.facts("commit_memory", memory_content=content, fields={"title": content})["results"][0]
+            page = caller.facts("read", uri=result["uri"])
+            assert page["content"].startswith(content)
+            return str(result["uri"])
+        return str(caller.facts("find", query=f"{tag} {index}")["total"])
+
+    with ThreadPoolExecutor(40) as pool:
+        outcomes = list(pool.map(work, range(40)))
+    assert len(set(outcomes[1::2])) == 20
+    found = caller.facts("find", query=f"parallel {tag} 并行", limit=100)
+    assert set(outcomes[1::2]) <= {hit["uri"] for hit in found["memories"]}
+
+
+def test_both_http_transports_share_one_store(connect: Callable[..., Any], http_server: HttpServer) -> None:
+    with (
+        connect(f"{http_server.origin}/mcp", "auto") as streamable,
+        connect(f"{http_server.origin}/sse", "legacy") as sse,
+    ):
+        streamable.facts("commit_memory", memory_content="Zebra crossing 斑马线 on streamable HTTP.")
+        assert sse.facts("find", query="斑马线")["total"] == 1
+    with connect(f"{http_server.origin}/sse", "auto") as later:
+        assert later.facts("find", query="zebra crossing")["total"] == 1
+
+
+def post(server: HttpServer, body: bytes, **headers: str) -> tuple[int, bytes]:
+    fields = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(f"{server.origin}/mcp", body, fields | headers)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+OPENING = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+).encode()
+
+
+def test_pages_of_other_origins_are_refused(http_server: HttpServer) -> None:
+    assert post(http_server, OPENING)[0] == 200
+    assert post(http_server, OPENING, host="evil.example")[0] == 421
+    assert post(http_server, OPENING, origin="https://evil.example")[0] == 403
+    with pytest.raises(urllib.error.HTTPError) as refusal:
+        urllib.request.urlopen(
+            urllib.request.Request(f"{http_server.origin}/sse", headers={"origin": "https://evil.example"})
+        )
+    with refusal.value as error:
+        assert error.code == 403
+    assert "Traceback" not in http_server.errors.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}'])
+def test_unreadable_bodies_are_refused_and_the_server_goes_on(http_server: HttpServer, body: bytes) -> None:
+    status, said = post(http_server, body)
+    assert 400 <= status < 500
+    assert b"Traceback" not in said
+    assert post(http_server, OPENING)[0] == 200
+
+
+def test_body_over_four_mebibytes_is_refused(http_server: HttpServer) -> None:
+    head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{http_server.port}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", http_server.port)) as connection:
+        connection.settimeout(PATIENCE_SECONDS)
+        connection.sendall(
+            f"{head}Accept: application/json, text/event-stream\r\nContent-Length: 5000000\r\n\r\n{{".encode()
+        )
+        assert b" 413 " in connection.recv(4096).splitlines()[0]
+
+
+def test_server_ends_soon_after_sigterm_although_a_client_listens(
+    tmp_path: Path, start_http: Callable[..., Any]
+) -> None:
+    server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
+    with socket.create_connection(("127.0.0.1", server.port)) as listener:
+        listener.sendall(f"GET /sse HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+        assert b"200 OK" in listener.recv(4096)
+        server.stop()
+    assert "Traceback" not in server.errors.read_text(encoding="utf-8")
+
+
+# Two servers, one store
+
+
+def test_two_servers_on_one_store_see_each_others_commits_at_once(
+    tmp_path: Path, raw_client: Callable[..., Any]
+) -> None:
+    home = tmp_path / "home"
+    one: RawClient
+    two: RawClient
+    with raw_client(home, *WORDS_ONLY) as one, raw_client(home, *WORDS_ONLY) as two:
+        for index, (writer, reader) in enumerate([(one, two), (two, one), (one, two)]):
+            content = f"Platypus number {index} 鸭嘴兽"
+            receipt = writer.call("commit_memory", memory_content=content, fields={"title": content})
+            uri = receipt["structuredContent"]["results"][0]["uri"]
+            found = reader.call("find", query=f"platypus {index}")["structuredContent"]
+            assert uri in [hit["uri"] for hit in found["memories"]]
+            assert reader.call("read", uri=uri)["structuredContent"]["content"].startswith(content)
+            assert uri in reader.call("tree", level_limit=9)["content"][0]["text"]
+            moved = reader.call("commit_memory", operations={"delete_operations": [{"uri": uri}]})
+            assert moved["structuredContent"]["status"] == "committed"
+            gone = writer.call("find", query=f"platypus {index}")["structuredContent"]
+            assert uri not in [hit["uri"] for hit in gone["memories"]]
+            assert writer.call("read", uri=uri)["isError"]
+
+
+def test_killed_server_loses_nothing_acknowledged_and_the_other_goes_on(
+    tmp_path: Path, raw_client: Callable[..., Any]
+) -> None:
+    home = tmp_path / "home"
+    acknowledged: queue.Queue[tuple[str, str]] = queue.Queue()
+    stop = threading.Event()
+
+    def commit_until_the_end(client: RawClient, name: str) -> None:
+        for index in count():
+            if stop.is_set():
+                return
+            content = f"{name} fact {index} 事实"
+            try:
+                receipt = client.call("commit_memory", memory_content=content, fields={"title": content})
+            except (EOFError, BrokenPipeError):
+                return
+            assert receipt["structuredContent"]["status"] == "committed"
+            acknowledged.put((receipt["structuredContent"]["results"][0]["uri"], content))
+
+    def wait_for(number: int) -> list[tuple[str, str]]:
+        return [acknowledged.get(timeout=PATIENCE_SECONDS) for _ in range(number)]
+
+    doomed: RawClient
+    other: RawClient
+    with raw_client(home, *WORDS_ONLY) as doomed, raw_client(home, *WORDS_ONLY) as other, ThreadPoolExecutor(2) as pool:
+        writing = [
+            pool.submit(commit_until_the_end, doomed, "doomed"),
+            pool.submit(commit_until_the_end, other, "other"),
+        ]
+        kept = wait_for(30)
+        doomed.kill()
+        writing[0].result(PATIENCE_SECONDS)
+        kept += wait_for(20)
+        stop.set()
+        writing[1].result(PATIENCE_SECONDS)
+    while not acknowledged.empty():
+        kept.append(acknowledged.get())
+    assert {content.split()[0] for _, content in kept} == {"doomed", "other"}
+    with raw_client(home, *WORDS_ONLY) as later:
+        for uri, content in kept:
+            assert later.call("read", uri=uri)["structuredContent"]["content"].startswith(content + "\n")
+        listed = later.call("tree", level_limit=9, node_limit=10_000)["structuredContent"]["entries"]
+        assert {uri for uri, _ in kept} <= {entry["uri"] for entry in listed}
+        for uri, content in kept[:5] + kept[-5:]:
+            found = later.call("find", query=content, limit=20)["structuredContent"]["memories"]
+            assert uri in [hit["uri"] for hit in found]
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+def test_client_that_leaves_at_once_leaves_no_noise(tmp_path: Path, lines: int) -> None:
+    """The store may be opening in the background just then."""
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "tree", "arguments": {}}}
+    program = [sys.executable, "-m", "server.cli", "serve", "--home", str(tmp_path / "home")]
+    sent = b"\n".join([*[OPENING, json.dumps(call).encode()][:lines], b""])
+    done = subprocess.run(program, input=sent, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2][:lines]
+
+
+def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_path: Path) -> None:
+    opened: list[Runebook] = []
+
+    def opener() -> Runebook:
+        opened.append(open_memory(load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"})))
+        return opened[-1]
+
+    session = MemorySession(opener)
+    session.warm()
+    assert session.store._warming is not None
+    session.store._warming.join()
+    assert opened == []
+    session.acquire()
+    session.acquire()
+    memory = session.memory()
+    session.release()
+    assert session.memory() is memory
+    assert memory.tree().entries == ()
+    session.release()
+    session.release()
+    assert opened == [memory]
+
+
+# The MCP Inspector
+
+
+INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Path:
+    """The Inspector's command, installed by npm once a machine."""
+    npm = shutil.which("npm")
+    assert npm is not None, "this test needs Node and npm"
+    folder = Path.home() / ".cache/runebook-tests/inspector"
+    program = folder / "node_modules/.bin/mcp-inspector"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        install = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", INSPECTOR]
+        subprocess.run(install, check=True, capture_output=True, timeout=600)
+    return program
+
+
+def flags(arguments: dict[str, Any]) -> list[str]:
+    pairs = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in arguments.items()]
+    return [part for pair in pairs for part in ("--tool-arg", pair)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
+def test_inspector_drives_all_six_tools(
+    tmp_path: Path, inspector: Path, transport: str, start_http: Callable[..., Any]
+) -> None:
+    if transport == "stdio":
+        target = [sys.executable, "-m", "server.cli", "serve", "--home", str(tmp_path / "home"), *WORDS_ONLY]
+    else:
+        server: HttpServer = start_http(tmp_path / "home", tmp_path / "stderr", *WORDS_ONLY)
+        target = [f"{server.origin}/{'mcp' if transport == 'http' else 'sse'}"]
+
+    def inspect(*options: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [str(inspector), "--cli", *target, *options], capture_output=True, timeout=PATIENCE_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def call(tool: str, **arguments: Any) -> dict[str, Any]:
+        answer = inspect("--method", "tools/call", "--tool-name", tool, *flags(arguments))
+        assert not answer.get("isError"), answer
+        facts: dict[str, Any] = answer["structuredContent"]
+        return facts
+
+    tools = inspect("--method", "tools/list", "--strict")["tools"]
+    assert [tool["name"] for tool in tools] == ["commit_memory", "find", "read", "ls", "tree", "retrieve"]
+    write = {"memory_data": {"memory_type": "facts", "fields": {"fact": "猫", "content": "The cat is called 豆豆."}}}
+    receipt = call("commit_memory", operations={"write_operations": [write]})
+    uri = receipt["results"][0]["uri"]
+    assert receipt["status"] == "committed"
+    assert call("commit_memory", memory_content="Likes tea 茶")["status"] == "committed"
+    assert call("find", query="豆豆", limit=3, filter={"memory_type": "facts"})["memories"][0]["uri"] == uri
+    assert "豆豆" in call("read", uri=uri, offset=0, limit=1)["content"]
+    assert uri in [entry["uri"] for entry in call("ls", uri=uri.rpartition("/")[0])["entries"]]
+    assert uri in [entry["uri"] for entry in call("tree", uri="viking://", level_limit=9)["entries"]]
+    assert "豆豆" in call("retrieve", query="豆豆", token_budget=500)["text"]
+    assert "豆豆" in inspect("--method", "resources/read", "--uri", uri)["contents"][0]["text"]
+    assert len(inspect("--method", "prompts/list")["prompts"]) == 2
