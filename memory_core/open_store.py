@@ -80,7 +80,7 @@ class OpenedStore:
         state = self.store.files.state
         vectors = open_vectors(config.index, state)
         self.indexer = Indexer(
-            self.store.ledger, state / INDEX_NAME, registry.type_at, open_embedder(config.embedding), vectors
+            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors
         )
         self.store.adoption.recorded = self.indexer.wake
         self._watches = config.watch == "auto"

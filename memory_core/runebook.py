@@ -18,7 +18,7 @@ from typing import Any, Self
 from memory_core.core.caller import Access
 from memory_core.core.commit.append import MessageRecorder
 from memory_core.core.commit.commits import MemoryUpdater
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.config import Config, is_space
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, RunebookError
 from memory_core.core.extract.extractor import counted
@@ -251,7 +251,7 @@ class MemoryReader:
         now: datetime | None = None,
         fit: Fit = lambda _pack, _budget: None,
     ) -> ContextPack:
-        """Context for an agent's next step, inside a token budget; see ``retrieval.context`` for its parts.
+        """PlanContext for an agent's next step, inside a token budget; see ``retrieval.context`` for its parts.
 
         Args:
             query: What the agent is about to deal with; default the user's last messages.
@@ -432,7 +432,7 @@ class MemoryKeeper(MemoryReader):
     def _purger(self) -> Purger:
         return Purger(self.store, self.indexer, self.browser, self.history, self._undoer, self._moment)
 
-    def _moment(self, moment: datetime) -> Context:
+    def _moment(self, moment: datetime) -> PlanContext:
         return self.updater.context(moment, "user_explicit", None)
 
     def _request(self, request_id: str | None) -> str | None:

@@ -15,8 +15,8 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -39,7 +39,7 @@ def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(uri).content).trailer or {})
 
 
 def kinds(memory: Runebook) -> list[str]:

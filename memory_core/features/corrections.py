@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory_core.core.memory.memory import summary_line
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import language_of, prose, sentences
 

@@ -49,6 +49,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, file_of
 from memory_core.core.store.atomic import TEMPORARY_PREFIX
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
@@ -492,7 +493,7 @@ def _documents(subject: Subject, uri: MemoryUri, text: str) -> list[Document]:
         return list(session_growth(uri, [], list(numbered(text))).documents)
     if log_day(uri) is not None:
         return log_documents(uri, text)
-    return [memory_document(uri, text, subject.registry.type_at(uri, parse(text).type_name))]
+    return [memory_document(parse(uri, text, subject.registry))]
 
 
 def _is_moving(subject: Subject, uri: MemoryUri) -> bool:
@@ -641,7 +642,7 @@ def check_files(subject: Subject) -> Iterator[Finding]:
         for problem in file_problems(subject.registry, uri, text):
             yield Finding("contents", Severity.WARNING, problem.uri, f"{problem.what}: {problem.hint}")
         if uri.name.endswith(".md"):
-            links[str(uri)] = linked_uris(parse(text).trailer or {})
+            links[str(uri)] = linked_uris(split(text).trailer or {})
     yield from _missing(subject, known - seen - undelivered)
     dangling = (
         f"{uri} → {target}"

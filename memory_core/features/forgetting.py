@@ -14,11 +14,12 @@ from typing import Any
 
 from memory_core.core.commit.forgotten import ForgetRequest, is_forgotten, read_request, without_lines
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.memory import parse, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import DeleteOp, MemoryOperations
 from memory_core.core.memory.results import (
     Action,
@@ -29,6 +30,7 @@ from memory_core.core.memory.results import (
     OperationResult,
     Status,
 )
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.browse import Browser
 from memory_core.core.store.local import Snapshot, Store
@@ -84,7 +86,7 @@ class Forgetter:
         store: Store,
         browser: Browser,
         search: Search,
-        context: Callable[[datetime], Context],
+        context: Callable[[datetime], PlanContext],
         waiting: Waiting = lambda _query: (),
     ) -> None:
         self._store = store
@@ -161,7 +163,7 @@ class Forgetter:
                 )
             if parsed.scope is Scope.SESSION or parsed.name == MESSAGES_NAME:
                 return _turn_of(match, text, request)
-            return replace(match, abstract=summary_line(parse(text).body, _ABSTRACT_CHARS))
+            return replace(match, abstract=summary_line(split(text).body, _ABSTRACT_CHARS))
         except RunebookError as error:
             return replace(match, refused=error.message)
 
@@ -205,7 +207,7 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 
-def _planned(going: list[Match], snapshot: Snapshot, context: Context) -> ChangeSet:
+def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """Memories are deleted, messages emptied, in one change set."""
     memories = [match for match in going if match.line is None and not _lies_aside(match.uri)]
     deletes = [DeleteOp(uri=str(match.uri), reason="forgotten on request") for match in memories]
@@ -243,7 +245,7 @@ def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str 
     named = {str(match.uri) for match in going}
     for match in going:
         text = text_of(match.uri) if match.line is None else None
-        originals = archived_originals(parse(text).trailer or {}) if text is not None else []
+        originals = archived_originals(parse(match.uri, text, None)) if text is not None else []
         left = [uri for uri in originals if uri not in named and text_of(MemoryUri.parse(uri)) is not None]
         if left:
             yield (

@@ -24,8 +24,8 @@ from datetime import date
 from difflib import SequenceMatcher
 from typing import Any
 
-from memory_core.core.memory.memory import summary_line
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, OperationMode
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.features.statistics import Existing, FinishedCall
 

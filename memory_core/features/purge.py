@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.vectors import prune
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.core.search.browse import Browser
 from memory_core.core.store.history_rows import Erasure, vacuum
@@ -68,7 +68,7 @@ class Purger:
         browser: Browser,
         history: History,
         undoer: Undoer,
-        context: Callable[[datetime], Context],
+        context: Callable[[datetime], PlanContext],
     ) -> None:
         self._store = store
         self._indexer = indexer
@@ -216,7 +216,7 @@ class Purger:
                     tail = window[-longest:]
 
 
-def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: Context) -> ChangeSet:
+def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The files deleted, and their directories' summaries as they are without them."""
     changes = [FileChange(uri, text, None) for uri in files if (text := snapshot.text(uri)) is not None]
     results = tuple(OperationResult(KIND, str(change.uri), Action.DELETED) for change in changes)
@@ -250,6 +250,6 @@ def _traces(texts: Iterable[str]) -> list[bytes]:
     lines: set[bytes] = set()
     for text in texts:
         messages, damage = parse_lines(text)
-        said = [message.text for message in messages] if messages and not damage else [parse(text).body]
+        said = [message.text for message in messages] if messages and not damage else [split(text).body]
         lines |= {line.strip().encode("utf-8") for whole in said for line in whole.splitlines()}
     return sorted((line for line in lines if len(line) >= _TRACE_BYTES), key=len, reverse=True)[:_TRACES]

@@ -107,7 +107,7 @@ def refill(
         report: Told how far it is.
         emptied: Whether what it holds is dropped first.
     """
-    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry.type_at, threading.Event())
+    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry, threading.Event())
     if emptied:
         with catalog.writing() as connection:
             catalog.clear(connection)

@@ -26,10 +26,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from memory_core.core.errors import ContentRejected
-from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.operations import EditOp, MemoryData, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
+from memory_core.core.memory.trailer import join, split
 
 _ANY = r"[0-9０-９]"
 #: Behind four digits, since a pattern that begins with one is searched for much faster.
@@ -731,10 +731,10 @@ class Redaction:
         return dump_lines(clean) if len(places) > found else line
 
     def _memory(self, text: str, where: str, places: list[Place]) -> str:
-        file = parse(text)
+        file = split(text)
         body = self._discreet.value(file.body, where, places)
         trailer = None if file.trailer is None else self._discreet.value(dict(file.trailer), where, places)
-        return dump(MemoryFile(body, trailer))
+        return join(body, trailer)
 
     def keeps(self, value: Any) -> bool:
         """Whether a JSON value may be stored as it is."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.memory.names import fold
@@ -50,7 +50,7 @@ class Reviewer:
         self,
         store: Store,
         user_space: str,
-        context: Callable[[datetime], Context],
+        context: Callable[[datetime], PlanContext],
         indexed: Callable[[CommitReceipt], CommitReceipt],
     ) -> None:
         self._store = store

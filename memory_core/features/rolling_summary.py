@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memory_core.core.commit.working_copy import Context
-from memory_core.core.memory.memory import MemoryFile, body_digest, dump, parse
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 
@@ -69,7 +69,7 @@ def is_rolling_summary(uri: MemoryUri) -> bool:
 
 def read_rolling_summary(text: str | None) -> RollingSummary | None:
     """The summary in a file; None for no file, or one that says nothing."""
-    file = parse(text or "")
+    file = split(text or "")
     if not file.body.strip():
         return None
     trailer = file.trailer or {}
@@ -133,7 +133,7 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
     else:
         trailer |= {"sources_sha256": summary.sources, "rendered_sha256": body_digest(summary.text)}
         trailer["lines"] = [{"uri": line.uri, "digest": line.digest, "text": line.text} for line in summary.lines]
-    return dump(MemoryFile(summary.text, trailer))
+    return join(summary.text, trailer)
 
 
 def _lines(stored: object) -> tuple[Line, ...]:
@@ -145,7 +145,7 @@ def _lines(stored: object) -> tuple[Line, ...]:
 _NOTE = "lost the lines of what is gone"
 
 
-def without_removed(decided: ChangeSet, snapshot: Snapshot, context: Context) -> ChangeSet:
+def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The change set with the rolling summary as it is without the memories that it removes or moves away.
 
     Args:

@@ -16,14 +16,14 @@ from typing import Any
 from memory_core.core.caller import BY_HAND
 from memory_core.core.commit.commits import identify
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.memory.directory_page import is_generated, parse_page, with_authored
 from memory_core.core.memory.evidence import taken_back
-from memory_core.core.memory.memory import MemoryFile, body_digest, dump, next_version, parse, read_record
+from memory_core.core.memory.memory import parse_as
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.metadata import CONFIDENCE, LINKS, confidence_in
+from memory_core.core.memory.metadata import CONFIDENCE, LINKS, Metadata, share_of
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import (
     Action,
@@ -35,6 +35,7 @@ from memory_core.core.memory.results import (
     text_sha256,
 )
 from memory_core.core.memory.template import render
+from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
 from memory_core.core.store.history_rows import PastCommit, PastProgress
 from memory_core.core.store.ledger import ChangeRow
@@ -77,15 +78,20 @@ class Versions:
 
 
 def revert(
-    versions: Versions, *, appended: bool = False, memory_type: MemoryType | None = None, stem: str = "", at: str = ""
+    versions: Versions,
+    uri: MemoryUri,
+    *,
+    appended: bool = False,
+    memory_type: MemoryType | None = None,
+    at: str = "",
 ) -> Reverted | Refused:
     """What a file becomes when a commit's change of it is taken back.
 
     Args:
         versions: The three texts.
+        uri: The file.
         appended: Whether the commit only added to the end of a log.
         memory_type: Of a memory; None for any other text.
-        stem: The file's name without ``.md``.
         at: Time of the undo, ISO 8601 in UTC; written into a memory that is merged.
     """
     old, given, now = versions.old, versions.given, versions.now
@@ -101,7 +107,7 @@ def revert(
         return Refused("another text stands there")
     if old is None:
         return Reverted(None, exact=False) if _is_untouched(given, now) else Refused("it was edited")
-    return _merged(parse(old), parse(given), parse(now), memory_type, stem, at) or _by_lines(old, given, now)
+    return _merged(split(old), split(given), split(now), memory_type, uri, at) or _by_lines(old, given, now)
 
 
 def _without_tail(old: str | None, given: str, now: str | None) -> Reverted | Refused:
@@ -114,7 +120,7 @@ def _without_tail(old: str | None, given: str, now: str | None) -> Reverted | Re
 
 def _is_untouched(given: str, now: str) -> bool:
     """Whether a created memory only got what no author writes: links from others, a time."""
-    one, other = parse(given), parse(now)
+    one, other = split(given), split(now)
     said, says = one.trailer or {}, other.trailer or {}
     # Evidence comes with a link; a confidence that moved alone is what somebody said.
     ignored = _INCIDENTAL | (_WRITTEN_BY_OTHERS if said.get(LINKS) != says.get(LINKS) else frozenset())
@@ -131,7 +137,7 @@ def _by_lines(old: str, given: str, now: str) -> Reverted | Refused:
 
 
 def _merged(
-    old: MemoryFile, given: MemoryFile, now: MemoryFile, memory_type: MemoryType | None, stem: str, at: str
+    old: Parts, given: Parts, now: Parts, memory_type: MemoryType | None, uri: MemoryUri, at: str
 ) -> Reverted | Refused | None:
     """The memory with its fields judged one by one; None where it is no memory all along, but plain text."""
     if old.trailer is None or given.trailer is None or now.trailer is None:
@@ -149,17 +155,17 @@ def _merged(
             return value
         if value is not _ABSENT:
             trailer[name] = value
-    trailer |= {"version": next_version(now.trailer.get("version"))} if "version" in now.trailer else {}
+    trailer |= {"version": Metadata(now.trailer).next_version} if "version" in now.trailer else {}
     trailer |= {"updated_at": at} if at and "updated_at" in now.trailer else {}
     if memory_type is not None and memory_type.template_mode:
-        record = read_record(memory_type, MemoryFile(now.body, trailer), stem)
-        if not record.hand_edited:
-            body = render(memory_type, record.fields)
-            return Reverted(dump(MemoryFile(body, {**trailer, "rendered_sha256": body_digest(body)})), exact=False)
+        memory = parse_as(uri, join(now.body, trailer), memory_type)
+        if not memory.hand_edited:
+            body = render(memory_type, memory.fields)
+            return Reverted(join(body, {**trailer, "rendered_sha256": body_digest(body)}), exact=False)
     merged = merge3(given.body, now.body, old.body)
     if merged is None:
         return Refused("its body changed in the same lines")
-    return Reverted(dump(MemoryFile(merged, trailer)), exact=False)
+    return Reverted(join(merged, trailer), exact=False)
 
 
 def _field(name: str, old: Any, given: Any, now: Any, memory_type: MemoryType | None) -> Any:
@@ -169,7 +175,7 @@ def _field(name: str, old: Any, given: Any, now: Any, memory_type: MemoryType | 
     if _same(now, given):
         return old
     if name == CONFIDENCE:
-        stated = (confidence_in({} if value is _ABSENT else {name: value}) for value in (old, given, now))
+        stated = (share_of(value, 1.0) for value in (old, given, now))
         return round(taken_back(*stated), _DIGITS)
     declared = None if memory_type is None else memory_type.field(name)
     if declared is not None and declared.merge_op is MergeOp.SUM:
@@ -234,7 +240,7 @@ class Undoer:
         context: What a plan is told, made for a moment.
     """
 
-    def __init__(self, store: Store, history: History, context: Callable[[datetime], Context]) -> None:
+    def __init__(self, store: Store, history: History, context: Callable[[datetime], PlanContext]) -> None:
         self._store = store
         self._history = history
         self._context = context
@@ -275,7 +281,7 @@ class Undoer:
 
 
 class _Plan:
-    def __init__(self, past: PastCommit, history: History, snapshot: Snapshot, context: Context) -> None:
+    def __init__(self, past: PastCommit, history: History, snapshot: Snapshot, context: PlanContext) -> None:
         self._past = past
         self._history = history
         self._snapshot = snapshot
@@ -331,9 +337,8 @@ class _Plan:
             if place is not None and self._history.sees(place):
                 return _Part(row, versions, Refused(f"it was moved to {place}"))
             text = versions.now if versions.now is not None else versions.given
-            memory_type = self._context.registry.type_at(row.uri, parse(text or "").type_name)
-            stem = row.uri.name.removesuffix(".md")
-            outcome = revert(versions, appended=row.appended, memory_type=memory_type, stem=stem, at=self._context.now)
+            memory_type = self._context.registry.type_at(row.uri, split(text or "").type_name)
+            outcome = revert(versions, row.uri, appended=row.appended, memory_type=memory_type, at=self._context.now)
         except RunebookError as error:  # one unreadable file keeps no other from going back
             outcome = Refused(error.message.rstrip("."))
         return _Part(row, versions, outcome)

@@ -181,7 +181,7 @@ def _preview(memory: Runebook, edit: EntryEdit, found: Stored) -> dict[str, Any]
     after = next((change.after for change in changes if change.uri == found.uri), None)
     now = described(memory, found.uri, found.text if after is None else after)
     rows = side_by_side(found.text, now.text)
-    return {"html": render(now.file.body), "rows": [row.as_dict() for row in rows]}
+    return {"html": render(now.memory.body), "rows": [row.as_dict() for row in rows]}
 
 
 def _expect_same(memory: Runebook, found: Stored, seen: str | None) -> None:

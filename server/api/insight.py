@@ -87,10 +87,10 @@ def _figures(memory: Runebook, entry: EntrySummary) -> dict[str, float | None]:
         found = stored(memory, entry.path)
     except RunebookError:  # it went this moment
         return {}
-    if found.memory_type is None:
+    if found.memory.type is None:
         return {}
     return {
         field["name"]: field["value"]
-        for field in field_facts(found.memory_type, found.record)
+        for field in field_facts(found.memory.type, found.memory.fields)
         if field["type"] in _NUMBERS
     }

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from memory_core.core.commit.conflicts import ABSENT
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import CommitReceipt, text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.features.proposals import Proposal
 from memory_core.features.rolling_summary import NAME, read_rolling_summary, rolling_summary_uri
 from memory_core.runebook import Runebook
@@ -170,7 +170,7 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
     uri = rolling_summary_uri(memory.config.user_space)
     text = memory.store.text(uri)
     found = read_rolling_summary(text)
-    updated = (parse(text or "").trailer or {}).get("updated_at")
+    updated = (split(text or "").trailer or {}).get("updated_at")
     sha256 = ABSENT if text is None else text_sha256(text)
     response.headers["etag"] = f'"{sha256}"'
     said = "" if found is None else found.text

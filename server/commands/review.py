@@ -62,7 +62,7 @@ def _list(arguments: argparse.Namespace, memory: Runebook) -> int:
 
 
 def _gist(proposal: Proposal) -> str:
-    from memory_core.core.memory.memory import summary_line
+    from memory_core.core.memory.names import summary_line
 
     said = " ".join(proposal.texts.values()) or proposal.gone
     whence = f"session {proposal.session}, " if proposal.session else ""

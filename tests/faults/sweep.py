@@ -18,7 +18,7 @@ from typing import Any
 
 from memory_core.core.config import load
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 _LAST_ROUND = 400
@@ -158,7 +158,7 @@ class Sweep:
         path = self.root.joinpath(*uri.removeprefix("viking://").split("/"))
         if not path.exists():
             return None
-        found = parse(path.read_text(encoding="utf-8"))
+        found = split(path.read_text(encoding="utf-8"))
         return str((found.trailer or {}).get("total_calls")) if uri == COUNTER else found.body
 
     def check(self, memory: Runebook, where: str, uris: Iterable[str]) -> None:

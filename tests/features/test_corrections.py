@@ -180,7 +180,7 @@ def test_a_correction_is_kept_verbatim_with_the_turn_it_answers(registry: Memory
         "pattern_type": "rule",
         "content": "Don't do that again.\n\nSaid in reply to: I deleted the logs.",
     }
-    assert (data.memory_type, data.salience, dict(data.source)) == ("patterns", 0.8, {"kind": "user_explicit"})
+    assert (data.memory_type, data.given["salience"], dict(data.source)) == ("patterns", 0.8, {"kind": "user_explicit"})
 
 
 def test_the_turn_is_named_in_chinese_and_by_its_tools(registry: MemoryTypeRegistry) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.export import export_lines, export_zip
 from memory_core.features.export_file import Selection
@@ -263,7 +263,7 @@ def test_both_stay_side_by_side_with_links_both_ways(memory: Runebook, tmp_path:
         assert target.read(here).content.startswith("Black tea 红茶.")
         assert target.read(beside).content.startswith("Green tea")
         for one, other in ((here, beside), (beside, here)):
-            links = (parse(target.read(one).content).trailer or {})["links"]
+            links = (split(target.read(one).content).trailer or {})["links"]
             assert [entry["uri"] for entry in links] == [other]
         again = imported(target, path, "both")
         assert (again.commits, again.outcome.created) == ([], [])
@@ -415,7 +415,7 @@ def test_twins_that_windows_confuses_leave_and_arrive(tmp_path: Path) -> None:
             assert len(set(names)) == len(names)
         done = imported(target, path, "both")
         assert (done.outcome.refused, done.problems) == ([], [])
-        texts = {parse(target.store.text(entry.uri) or "").body for entry in target.store.files.walk()}
+        texts = {split(target.store.text(entry.uri) or "").body for entry in target.store.files.walk()}
         assert {"upper", "lower"} <= texts
 
 

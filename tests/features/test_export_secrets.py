@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 from tests.features.moving import exported, imported
 
@@ -50,7 +50,7 @@ def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, ex
         assert any("history was left out" in note for note in done.notes)
         assert any("GitHub token" in note and "Deploy 部署" in note for note in done.notes)
         assert not any(word in note for note in done.notes for word in (TOKEN, PASSWORD))
-        deploy = parse(target.read(f"{NOTES}/Deploy 部署.md").content)
+        deploy = split(target.read(f"{NOTES}/Deploy 部署.md").content)
         assert "[redacted: GitHub token]" in deploy.body
         assert deploy.trailer is not None
         log = target.read("viking://session/default/s/messages.jsonl").content

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 
@@ -38,7 +38,7 @@ def linked(memory: Runebook, source: str, target: str, relation: str, strength: 
 
 
 def meta(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.store.text(MemoryUri.parse(uri)) or "").trailer or {})
+    return dict(split(memory.store.text(MemoryUri.parse(uri)) or "").trailer or {})
 
 
 def confidence(memory: Runebook, uri: str) -> float:

@@ -13,8 +13,8 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, load
 from memory_core.core.errors import ContentRejected
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
@@ -128,7 +128,7 @@ def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: O
             )
             assert TOKEN not in str(receipt.as_dict())
     with opened() as memory:
-        assert parse(memory.read(receipt.results[0].uri).content).body == f"my key is {MARK} for builds"
+        assert split(memory.read(receipt.results[0].uri).content).body == f"my key is {MARK} for builds"
 
 
 def test_refusing_spares_the_other_operations(opened: Opened) -> None:
@@ -171,7 +171,7 @@ def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opene
         memory.store.adopt()
         beside = f"<<<<<<< SEARCH\nkey {TOKEN}\nnext\n=======\nkey {TOKEN}\nlast {OTHER}\n>>>>>>> REPLACE"
         memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": beside}}]})
-        assert parse(memory.read(uri).content).body == f"key {TOKEN}\nlast [redacted: npm token]"
+        assert split(memory.read(uri).content).body == f"key {TOKEN}\nlast [redacted: npm token]"
         out = [{"search": f"key {TOKEN}", "replace": "key is in the vault"}]
         (result,) = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": out}}]}).results
         assert result.action is Action.UPDATED
@@ -198,7 +198,7 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
 def test_the_owner_allows_single_strings(opened: Opened) -> None:
     with opened(secrets_allowed=(hashlib.sha256(TOKEN.encode()).hexdigest(), "4111 1111 1111 1111")) as memory:
         receipt = memory.commit(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}")
-        assert parse(memory.read(receipt.results[0].uri).content).body == (
+        assert split(memory.read(receipt.results[0].uri).content).body == (
             f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]"
         )
 

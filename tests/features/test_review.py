@@ -15,8 +15,8 @@ from memory_core.core.caller import Access
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import AccessDenied, InvalidInput, NotFound
 from memory_core.core.llm.client import Scripted, ScriptedLLM
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.proposals import Proposal, parse_proposal, render_proposal
 from memory_core.runebook import Runebook, open_memory
@@ -52,7 +52,7 @@ def text(memory: Runebook, uri: str) -> str | None:
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return parse(text(memory, uri) or "").body
+    return split(text(memory, uri) or "").body
 
 
 def queued(receipt: CommitReceipt) -> list[OperationResult]:
@@ -100,7 +100,7 @@ def test_what_a_model_extracts_waits_as_a_readable_file_until_it_is_accepted(
         (done,) = memory.accept([proposal.id])
         assert done.status is Status.COMMITTED
         assert body(memory, target) == proposed["memory_data"]["fields"]["content"]
-        source = (parse(text(memory, target) or "").trailer or {})["source"]
+        source = (split(text(memory, target) or "").trailer or {})["source"]
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
         assert memory.find(query).memories[0].uri == target
         assert memory.reviewer.waiting() == []
@@ -148,7 +148,7 @@ def test_a_correction_by_cue_waits_while_tool_calls_are_counted_at_once(tmp_path
     with opened(tmp_path, None) as memory:
         receipt = memory.commit(messages=conversation, session_id="s1")
         assert len(queued(receipt)) == 2
-        counted = parse(text(memory, "viking://agent/default/memories/tools/web_search.md") or "").trailer or {}
+        counted = split(text(memory, "viking://agent/default/memories/tools/web_search.md") or "").trailer or {}
         assert counted["total_calls"] == 1
         assert memory.find("answer in English").memories == ()
         receipts = memory.accept([each.id for each in memory.reviewer.waiting()])
@@ -230,7 +230,7 @@ def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_pat
             ("overview", "updated"),
             ("write", "created"),
         ]
-        shown = {each.op: parse(text(memory, str(each.uri)) or "").body for each in waiting}
+        shown = {each.op: split(text(memory, str(each.uri)) or "").body for each in waiting}
         assert shown["edit"].endswith("---\n\nThe cup is red.")
         assert "The pot is green." in shown["delete"]
         assert "### best_for\n\nreleases" in shown["write"]
@@ -248,7 +248,7 @@ def test_a_private_conversations_proposal_is_not_shown_from_another_project(tmp_
         listed = memory.ls(REVIEW, here="acme/web").entries[0]
         assert listed.abstract == "private to another project"
         (done,) = memory.accept([only(memory).id])
-        meta = parse(text(memory, done.results[0].uri) or "").trailer or {}
+        meta = split(text(memory, done.results[0].uri) or "").trailer or {}
         assert (meta["project"], meta["private"]) == ("acme/lab", True)
 
 

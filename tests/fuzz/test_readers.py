@@ -22,10 +22,10 @@ from memory_core.core.errors import RunebookError
 from memory_core.core.index.filter import compile_filter
 from memory_core.core.llm.json_text import find_answer
 from memory_core.core.memory.directory_page import abstract_line, parse_page
-from memory_core.core.memory.memory import dump, parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.time_expressions import time_spans
 from memory_core.features.log_entries import entries
@@ -98,7 +98,7 @@ long = settings(
 )
 
 READERS: dict[str, tuple[Any, Callable[[Any], object]]] = {
-    "memory file": (texts, lambda text: dump(parse(text))),
+    "memory file": (texts, lambda text: join(*split(text)[:2])),
     "patch": (texts, lambda text: MemoryPatchHandler().apply_content_patch("one\ntwo\n咖啡\n", text)),
     "URI": (texts, lambda text: MemoryUri.parse(f"viking://{text}")),
     "filter": (objects, compile_filter),
@@ -176,8 +176,8 @@ def test_any_commit_and_question_is_answered_or_refused(
 @pytest.mark.parametrize(
     ("unit", "read"),
     [
-        ("<!-- MEMORY_FIELDS\n{", parse),
-        ('<!-- MEMORY_FIELDS\n{"a":1}\n-->\n', parse),
+        ("<!-- MEMORY_FIELDS\n{", split),
+        ('<!-- MEMORY_FIELDS\n{"a":1}\n-->\n', split),
         ("<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n", READERS["patch"][1]),
         ("<<<<<<< SEARCH\n", READERS["patch"][1]),
         ('{"a":', READERS["answer of a model"][1]),

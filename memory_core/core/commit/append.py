@@ -15,10 +15,9 @@ from memory_core.core.commit.commits import MemoryUpdater
 from memory_core.core.commit.forgotten import is_forgotten, with_forgotten
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context, Draft
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
-from memory_core.core.memory.memory import parse, read_record
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import (
     Message,
@@ -259,7 +258,7 @@ class MessageRecorder:
 
         return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
 
-    def _decided(self, learned: _Learned, snapshot: Snapshot, context: Context, moment: datetime) -> ChangeSet:
+    def _decided(self, learned: _Learned, snapshot: Snapshot, context: PlanContext, moment: datetime) -> ChangeSet:
         """The plan of what was learned; counts of calls are facts, what cues say may have to wait for the owner."""
         if not self._updater.reviews:
             return plan(learned.operations, snapshot, context)
@@ -274,17 +273,15 @@ class MessageRecorder:
         )
 
     def _learn(
-        self, stored: Sequence[Message], fresh: Sequence[Message], snapshot: Snapshot, context: Context
+        self, stored: Sequence[Message], fresh: Sequence[Message], snapshot: Snapshot, context: PlanContext
     ) -> _Learned:
         """What the new messages teach without a model."""
-        draft = Draft(snapshot, context)
+        copy = WorkingCopy(snapshot, context)
 
         def existing(type_name: str, fields: Mapping[str, str]) -> Mapping[str, Any] | None:
             memory_type = self._registry.get(type_name)
-            uri = draft.locate(context.directory(memory_type), memory_type, fields)
-            if uri is None:
-                return None
-            return read_record(memory_type, parse(draft.existing(uri)), uri.name.removesuffix(".md")).fields
+            uri = copy.locate(context.directory(memory_type), memory_type, fields)
+            return None if uri is None else copy.existing(uri).fields
 
         counted = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), self._updater.sessions)
         known = counted - call_keys(stored)

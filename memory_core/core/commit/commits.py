@@ -16,11 +16,11 @@ from pydantic import ValidationError
 
 from memory_core.core.commit.apart import stands_apart
 from memory_core.core.commit.conflicts import moved_on
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.memory import parse, read_record, record_key
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras, shown
@@ -73,11 +73,8 @@ def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[s
     """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
     if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
         return "", ""
-    file = parse(text)
-    memory_type = registry.type_at(uri, file.type_name)
-    if memory_type is None:
-        return "", ""
-    return memory_type.name, record_key(memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+    memory = parse(uri, text, registry)
+    return memory.type_name, memory.key
 
 
 def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
@@ -359,10 +356,10 @@ class MemoryUpdater:
             return self._registry.get(name)
         return self._registry.get(resolve_category(name) or name)
 
-    def context(self, moment: datetime, kind: str, session_id: str | None) -> Context:
+    def context(self, moment: datetime, kind: str, session_id: str | None) -> PlanContext:
         """What a plan of a commit at this moment is told."""
         source = {"kind": kind} | ({"session_id": session_id} if session_id else {})
-        return Context(
+        return PlanContext(
             registry=self._registry,
             user_space=self._config.user_space,
             agent_space=self._config.agent_space,

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory import parse, read_record, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines
-from memory_core.core.memory.names import key_of
-from memory_core.core.memory.project import stored_project
+from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
@@ -240,7 +239,7 @@ class Compactor:
         context: Names its directory.
     """
 
-    def __init__(self, store: Store, registry: MemoryTypeRegistry, context: Context) -> None:
+    def __init__(self, store: Store, registry: MemoryTypeRegistry, context: PlanContext) -> None:
         self._store = store
         self._registry = registry
         self._context = context
@@ -278,11 +277,11 @@ class Compactor:
                 continue
             if text is None:
                 continue
-            stem = entry.uri.name.removesuffix(".md")
-            record = read_record(memory_type, parse(text), stem)
-            if stored_project(memory_type, record.meta) not in (None, project):
+            memory = parse(entry.uri, text, self._registry)
+            if memory.project not in (None, project):
                 continue
-            fields = record.fields
+            fields = memory.fields
             due = fields.get("due_date")
-            title, state = str(fields.get("title") or stem), str(fields.get("state") or "open")
+            title = str(fields.get("title") or entry.uri.name.removesuffix(".md"))
+            state = str(fields.get("state") or "open")
             yield str(entry.uri), title, state.strip().casefold(), str(due) if due else None

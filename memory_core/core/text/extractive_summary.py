@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from memory_core.core.index.tokenizer import distinct_words
-from memory_core.core.memory.memory import summary_line
+from memory_core.core.memory.names import summary_line
 from memory_core.core.text import language
 from memory_core.core.text.normalization import signature, simplified
 

@@ -23,17 +23,17 @@ from pydantic import ValidationError
 from memory_core.core.commit.append import MessageRecorder
 from memory_core.core.commit.commits import MemoryUpdater
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context, Draft, numbered
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound, RunebookError
-from memory_core.core.memory.memory import CONTENT, first_words, parse, read_record
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
-from memory_core.core.memory.names import key_of
-from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, Link, MemoryData, MemoryOperations, WriteOp
+from memory_core.core.memory.names import first_words, key_of, numbered
+from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, GivenLink, MemoryData, MemoryOperations, WriteOp
 from memory_core.core.memory.project import NO_PROJECT, Belonging, folder_name, project_at
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.local import REPEATED, Snapshot, Store
@@ -138,7 +138,7 @@ class RelationBatch:
         known: What earlier imports brought.
     """
 
-    def __init__(self, joints: Sequence[Joint], places: Mapping[str, str], context: Context, known: Known) -> None:
+    def __init__(self, joints: Sequence[Joint], places: Mapping[str, str], context: PlanContext, known: Known) -> None:
         self._joints = joints
         self._places = places
         self._context = context
@@ -156,7 +156,7 @@ class RelationBatch:
             if self._known.get(joint.item_id) is not None or source is None or target is None or source == target:
                 continue
             wanted.append(joint)
-            edits.append(EditOp(uri=source, links=[Link(uri=target, relation=_word(joint.relation.word))]))
+            edits.append(EditOp(uri=source, links=[GivenLink(uri=target, relation=_word(joint.relation.word))]))
         decided = plan(MemoryOperations(edit_operations=edits), snapshot, self._context)
         results = []
         for joint, result in zip(wanted, decided.results, strict=True):
@@ -352,7 +352,7 @@ class MemoryBatch:
         discretion: What becomes of secrets.
     """
 
-    def __init__(self, items: Sequence[Stored], context: Context, known: Known, discretion: Redaction) -> None:
+    def __init__(self, items: Sequence[Stored], context: PlanContext, known: Known, discretion: Redaction) -> None:
         self._items = items
         self._context = context
         self._registry: MemoryTypeRegistry = context.registry
@@ -363,7 +363,7 @@ class MemoryBatch:
     def plan(self, snapshot: Snapshot) -> ChangeSet:
         """The batch's changes; an item that cannot be taken is left out alone."""
         self.outcome = Outcome()
-        naming = _Naming(Draft(snapshot, self._context), self._context)
+        naming = _Naming(WorkingCopy(snapshot, self._context), self._context)
         writes: list[_Write] = []
         logged: list[LogItem] = []
         summaries: list[SummaryItem] = []
@@ -429,8 +429,8 @@ class MemoryBatch:
         uri = MemoryUri.parse(mark.uri)
         if mark.digest != item.digest:
             now, then = snapshot.text(uri), snapshot.ledger.text_at(uri, mark.seq)
-            if now is not None and then is not None and parse(now).body == parse(then).body:
-                memory_type = self._registry.type_at(uri, parse(now).type_name)
+            if now is not None and then is not None and split(now).body == split(then).body:
+                memory_type = self._registry.type_at(uri, split(now).type_name)
                 if memory_type is not None:
                     fields = {
                         name: value
@@ -535,7 +535,7 @@ class MemoryBatch:
 class _Naming:
     """Where new memories go, beside what is there and beside each other."""
 
-    def __init__(self, draft: Draft, context: Context) -> None:
+    def __init__(self, draft: WorkingCopy, context: PlanContext) -> None:
         self._draft = draft
         self._context = context
         self._taken: dict[tuple[str, str], Mapping[str, Any]] = {}
@@ -565,17 +565,16 @@ class _Naming:
 
     def says(self, uri: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> bool:
         """Whether a memory that is there says the same."""
-        text = self._draft.text(uri)
-        if text is None:
+        memory = self._draft.memory(uri)
+        if memory is None:
             return False
-        stored = read_record(memory_type, parse(text), uri.name.removesuffix(".md")).fields
         keys = memory_type.key_fields
-        return all(stored.get(name) == value for name, value in fields.items() if name not in keys)
+        return all(memory.fields.get(name) == value for name, value in fields.items() if name not in keys)
 
     def _came_from(self, uri: MemoryUri, item_id: str) -> bool:
         """Whether the memory says itself that it is this item; for a store whose receipts are gone."""
-        text = self._draft.text(uri)
-        source = (parse(text).trailer or {}).get("source") if text is not None else None
+        memory = self._draft.memory(uri)
+        source = None if memory is None else memory.metadata.get("source")
         return (
             isinstance(source, dict)
             and source.get("id") == item_id

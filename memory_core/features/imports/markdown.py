@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.trailer import split
 from memory_core.features.imports.items import Format, Item, LeftOut, MemoryItem, digest_of
 from memory_core.features.imports.sources import Entry, Source, time_of, type_of, unit_of
 
@@ -78,7 +78,7 @@ def _read(source: Source) -> Iterator[Item]:
         except InvalidInput as error:
             yield LeftOut(entry.name, error.message)
             continue
-        if parse(text).trailer is not None:
+        if split(text).trailer is not None:
             yield LeftOut(entry.name, "it is a memory of Runebook: bring it with runebook export and import")
         else:
             yield from _file(entry, text)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import islice
 
 from memory_core.core.commit.append import COMPARED_CHARS, SessionLog, SessionPage
-from memory_core.core.memory.memory import first_words, summary_line
+from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.text import extractive_summary
 from memory_core.core.text.keywords import comparable, cosine, joined, terms
 from memory_core.features.tiers.segment import EXTRACT, PERSON, Segment, SegmentPage, segment_similarity

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Draft
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError
-from memory_core.core.memory.memory import line_of, parse, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.metadata import ARCHIVED
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import shown
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -96,7 +97,7 @@ class Shelf:
             InvalidInput: If none is named.
         """
 
-        def put(draft: Draft, uri: MemoryUri) -> OperationResult:
+        def put(draft: WorkingCopy, uri: MemoryUri) -> OperationResult:
             draft.context.owned(str(uri))
             if uri.is_summary:
                 raise InvalidInput(f"{str(uri)!r} is a summary of what is beside it.", hint="Name the memories.")
@@ -111,7 +112,7 @@ class Shelf:
             InvalidInput: If none is named.
         """
 
-        def back(draft: Draft, uri: MemoryUri) -> OperationResult:
+        def back(draft: WorkingCopy, uri: MemoryUri) -> OperationResult:
             place = uri if uri.scope is Scope.ARCHIVE else MemoryUri((Scope.ARCHIVE.value, *uri.parts))
             target = restore(draft, place)
             return OperationResult("restore", str(target), Action.CREATED, note=f"was {place}")
@@ -122,7 +123,7 @@ class Shelf:
         self,
         kind: str,
         uris: Sequence[str],
-        move: Callable[[Draft, MemoryUri], OperationResult],
+        move: Callable[[WorkingCopy, MemoryUri], OperationResult],
         now: datetime,
         dry_run: bool,
     ) -> CommitReceipt:
@@ -131,7 +132,7 @@ class Shelf:
         context = self._upkeep.context(now)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = Draft(snapshot, context)
+            draft = WorkingCopy(snapshot, context)
             results = [self._moved(kind, uri, draft, move) for uri in uris]
             decided = refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
             return without_removed(decided, snapshot, context)
@@ -140,7 +141,7 @@ class Shelf:
         return receipt if dry_run else self._upkeep.indexed(receipt)
 
     def _moved(
-        self, op: str, uri: str, draft: Draft, move: Callable[[Draft, MemoryUri], OperationResult]
+        self, op: str, uri: str, draft: WorkingCopy, move: Callable[[WorkingCopy, MemoryUri], OperationResult]
     ) -> OperationResult:
         try:
             return move(draft, self._visible(MemoryUri.parse(uri)))
@@ -149,10 +150,10 @@ class Shelf:
 
 
 def _archived(uri: MemoryUri, text: str) -> Archived:
-    file = parse(text)
-    mark = (file.trailer or {}).get(ARCHIVED)
+    memory = parse(uri, text, None)
+    mark = memory.metadata.get(ARCHIVED)
     said = mark if isinstance(mark, dict) else {}
-    line = summary_line(line_of(file), _ABSTRACT_CHARS)
+    line = summary_line(memory.line, _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
     if log_day(original_uri(uri)) is not None:
         line = summary_line("; ".join(entry.text for entry in entries(text)), _ABSTRACT_CHARS)

@@ -17,9 +17,8 @@ from typing import ClassVar
 
 from memory_core.core.errors import NotFound
 from memory_core.core.index.filter import in_use
-from memory_core.core.memory.memory import CONTENT
-from memory_core.core.memory.metadata import is_active, is_expired
-from memory_core.core.memory.project import stored_project
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -44,7 +43,7 @@ from memory_core.features.upkeep.log_archive import (
     summary_month,
     told,
 )
-from memory_core.features.upkeep.passes import Stored, Upkeep
+from memory_core.features.upkeep.passes import Upkeep
 from memory_core.features.upkeep.summaries import Summary, SummaryRequest, SummaryWriter
 
 SOURCE = "maintenance"
@@ -236,7 +235,7 @@ def _told(summary: MonthSummary) -> tuple[str, ...]:
     return tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
 
 
-def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object) -> list[Stored]:
+def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object) -> list[Memory]:
     """Memories in use that are nobody's project's, by the catalog and by their files as they are now."""
     used = in_use(now)
     rows = upkeep.rows(f"({condition}) AND {_SHARED} AND {used.sql}", *parameters, *used.parameters)
@@ -245,13 +244,13 @@ def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object
         memory
         for memory in read
         if memory is not None
-        and is_active(memory.meta)
-        and not is_expired(memory.meta, now)
-        and stored_project(memory.memory_type, memory.meta) is None
+        and memory.metadata.is_active
+        and not memory.metadata.is_expired(now)
+        and memory.project is None
     ]
 
 
-def _lines(memories: Sequence[Stored]) -> Iterator[Line]:
+def _lines(memories: Sequence[Memory]) -> Iterator[Line]:
     """A line of each memory, and of one condensed from several a line of each of its entries."""
     for memory in memories:
         entries = _entries(memory)
@@ -268,17 +267,17 @@ def _lines(memories: Sequence[Stored]) -> Iterator[Line]:
             yield _line(memory, f"- {head}{line}")
 
 
-def _entries(memory: Stored) -> list[str]:
+def _entries(memory: Memory) -> list[str]:
     """What one condensed from several says, item by item; empty of another memory, or one that is no list."""
-    source, said = memory.meta.get("source"), _said(memory).replace("\r\n", "\n").strip()
+    source, said = memory.metadata.get("source"), _said(memory).replace("\r\n", "\n").strip()
     if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
         return []
     listed = all(line.startswith(("- ", "  ")) or not line.strip() for line in said.split("\n"))
     return f"\n{said}".split("\n- ")[1:] if listed else []
 
 
-def _line(memory: Stored, text: str) -> Line:
-    (digest,) = said_digests(memory.uri, memory.record.body)
+def _line(memory: Memory, text: str) -> Line:
+    (digest,) = said_digests(memory.uri, memory.body)
     return Line(text, str(memory.uri), digest)
 
 
@@ -300,8 +299,8 @@ def _all(parts: Parts) -> tuple[Line, ...]:
     return tuple(line for part in parts for line in part)
 
 
-def _said(memory: Stored) -> str:
-    return memory.record.body or str(memory.record.fields.get(CONTENT) or "")
+def _said(memory: Memory) -> str:
+    return memory.body or str(memory.fields.get(CONTENT) or "")
 
 
 def _is_own(upkeep: Upkeep, uri: str) -> bool:

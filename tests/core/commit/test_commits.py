@@ -12,8 +12,8 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, LimitsConfig
 from memory_core.core.errors import InvalidInput, TooLarge
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -40,7 +40,7 @@ def only(receipt: CommitReceipt) -> OperationResult:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(uri).content).trailer or {})
 
 
 def files(home: Path) -> dict[str, bytes]:

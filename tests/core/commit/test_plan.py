@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from memory_core.core.commit.patch import opens_as_patch
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import NotFound
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -83,11 +83,11 @@ def only(receipt: CommitReceipt) -> OperationResult:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(uri).content).trailer or {})
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return parse(memory.read(uri).content).body
+    return split(memory.read(uri).content).body
 
 
 def files(home: Path) -> dict[str, bytes]:

@@ -12,8 +12,8 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, ProjectConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.llm.client import LLMRequest, Scripted, ScriptedLLM
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 P, Q = "github.com/acme/backend", "支付系统"
@@ -35,11 +35,11 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(uri).content).trailer or {})
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return parse(memory.read(uri).content).body
+    return split(memory.read(uri).content).body
 
 
 def only(receipt: CommitReceipt) -> OperationResult:

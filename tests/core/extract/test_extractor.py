@@ -15,8 +15,8 @@ from memory_core.core.errors import ModelFailed, ModelUnavailable, NotFound
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -95,7 +95,7 @@ def test_an_english_conversation_becomes_memories_with_one_request(tmp_path: Pat
         assert waiting(memory) == {}
         assert "I only drink green tea now." in prompt(llm.requests[0])
         assert "English" in prompt(llm.requests[0])
-        source = (parse(memory.read(TEA).content).trailer or {})["source"]
+        source = (split(memory.read(TEA).content).trailer or {})["source"]
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
 
 
@@ -319,7 +319,7 @@ def test_tool_calls_are_counted_once_whatever_the_model_claims(tmp_path: Path) -
         memory.commit(messages=CALLS, session_id="s1")
         memory.commit(messages=CALLS, session_id="s1")
         memory.commit(messages=CALLS, session_id="other")
-        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        trailer = split(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
         assert (trailer["total_calls"], trailer["success_count"], trailer["fail_count"]) == (1, 1, 0)
 
 
@@ -387,7 +387,7 @@ def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in
         receipt = memory.commit(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1")
         assert receipt.status is Status.COMMITTED
         assert "Server A has 16 GB" in llm.requests[1].turns[-1].text
-        links = (parse(memory.read(f"{USER}/facts/Server B.md").content).trailer or {})["links"]
+        links = (split(memory.read(f"{USER}/facts/Server B.md").content).trailer or {})["links"]
         assert [(link["uri"], link["relation"]) for link in links] == [(f"{USER}/facts/Server A.md", "similar")]
         assert memory.read(f"{USER}/facts/Server A.md").content.startswith("Server A has 16 GB of memory.")
 
@@ -486,7 +486,7 @@ def test_counts_in_an_answer_to_a_brief_are_left_out(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         memory.commit(messages=CALLS, session_id="s1")
         receipt = memory.commit(operations={"write_operations": [claims]}, session_id="s1")
-        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        trailer = split(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
         assert (trailer["total_calls"], trailer["best_for"]) == (1, "Finding places.")
         assert any("counts by itself" in note for note in receipt.notes)
 
@@ -562,7 +562,7 @@ def test_calls_are_counted_once_also_when_their_session_was_removed(tmp_path: Pa
         memory.commit(messages=CALLS, session_id="s1")
         (tmp_path / LOG).unlink()
         memory.commit(messages=CALLS, session_id="s1")
-        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        trailer = split(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
         assert trailer["total_calls"] == 1
 
 

@@ -23,9 +23,10 @@ from memory_core.core.index import indexer, vectors
 from memory_core.core.index.documents import memory_document, session_growth
 from memory_core.core.index.embedding_queue import dead_vectors
 from memory_core.core.index.filter import compile_filter, utc
-from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.results import FindResult
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
@@ -134,9 +135,9 @@ def test_tools_and_skills_are_skills_messages_are_resources_and_logs_too(memory:
 def test_any_trailer_a_person_may_write_makes_a_document(trailer: dict[str, Any], body: str) -> None:
     uri = MemoryUri.parse(f"{USER}/notes/x.md")
     for named in (None, "notes"):
-        text = dump(MemoryFile(body, trailer | ({} if named is None else {"memory_type": named})))
-        assert parse(text).damage is None
-        document = memory_document(uri, text, load_registry(Config()).type_at(uri, named))
+        text = join(body, trailer | ({} if named is None else {"memory_type": named}))
+        assert split(text).damage is None
+        document = memory_document(parse(uri, text, load_registry(Config())))
         assert 0.0 <= document.salience <= 1.0
         utc(document.created_at)
         utc(document.updated_at)

@@ -15,16 +15,16 @@ from pydantic import BaseModel, Field
 from memory_core.core.errors import AnswerCut, AnswerUnusable, ModelRefused
 from memory_core.core.llm.client import Completion, StopReason, Turn
 from memory_core.core.llm.structured import Dialect, JSONAdapter, strict, system_text
+from memory_core.core.memory.metadata import METADATA
 from memory_core.core.memory.operations import (
     DeleteOp,
     EditOp,
-    Link,
+    GivenLink,
     MemoryData,
     MemoryOperations,
     OverviewOp,
     ReasoningAction,
     SearchReplace,
-    Standing,
     WriteOp,
 )
 
@@ -417,7 +417,8 @@ writes = st.builds(
         abstract=optional_texts,
         salience=units,
         tags=st.none() | st.lists(texts, max_size=3),
-        links=st.none() | st.lists(st.builds(Link, uri=texts, relation=texts, strength=st.floats(0, 1)), max_size=2),
+        links=st.none()
+        | st.lists(st.builds(GivenLink, uri=texts, relation=texts, strength=st.floats(0, 1)), max_size=2),
     ),
 )
 edits = st.builds(
@@ -447,8 +448,9 @@ def to_wire(value: ReasoningAction, dialect: Dialect) -> Any:
             return node
         if key in ("fields", "patches"):
             return [{"name": name, "value": written(item)} for name, item in node.items()]
-        # What a person says of a memory's standing is not a model's to say.
-        unsaid = {"pinned", "active"} if "memory_type" in node else set(Standing.model_fields)
+        # Some metadata is a person's to say, not a model's.
+        acts = "write" if "memory_type" in node else "edit"
+        unsaid = {field.name for field in METADATA if acts in field.given_by - field.shown_in}
         return {
             name: written(item, name)
             for name, item in node.items()

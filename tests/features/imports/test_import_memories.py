@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.results import Action
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.imports.import_run import FORMATS
 from memory_core.features.rolling_summary import read_rolling_summary
@@ -45,7 +45,7 @@ def text(memory: Runebook, uri: str) -> str:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, object]:
-    return dict(parse(text(memory, uri)).trailer or {})
+    return dict(split(text(memory, uri)).trailer or {})
 
 
 @pytest.mark.parametrize("name", FORMATS_OF)
@@ -85,7 +85,7 @@ def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memor
     assert kept["source"] == {"kind": "import", "from": "vibeworker-v1", "id": "a1b2c3d4"}
     assert str(kept["created_at"])[:10] in ("2026-02-14", "2026-02-15", "2026-02-16")  # by the clock on the wall
     facts = [uri for uri in done_uris(memory) if "/facts/" in uri and not uri.endswith(("abstract.md", "overview.md"))]
-    assert parse(text(memory, facts[0])).body == "The staging host is called heron\nand stands in Bergen"
+    assert split(text(memory, facts[0])).body == "The staging host is called heron\nand stands in Bergen"
     log = text(memory, "viking://user/default/logs/2026-02-15.md")
     assert "14:30 完成了 API 文档" in log
     assert '"kind": "auto_extract", "category": "preferences"' in log
@@ -195,7 +195,7 @@ def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory:
 def test_a_knowledge_graph_becomes_entities_with_links(memory: Runebook, tmp_path: Path) -> None:
     done = brought(memory, foreign.mcp_memory(tmp_path / "memory.jsonl"))
     uri = "viking://user/default/memories/entities/陈静.md"
-    assert parse(text(memory, uri)).body == "- 讲流利的法语\n- Likes maps\n- works_at → Harbour Ltd"
+    assert split(text(memory, uri)).body == "- 讲流利的法语\n- Likes maps\n- works_at → Harbour Ltd"
     kept = trailer(memory, uri)
     assert kept["entity_type"] == "person"
     links = kept["links"]
@@ -237,14 +237,14 @@ def test_markdown_headings_lists_and_front_matter_become_memories(memory: Runebo
     write(folder / "one.md", "---\ntype: fact\ntitle: Cellar\nimportance: 0.9\n---\n# The cellar\n\nIt floods.\n")
     done = brought(memory, folder)
     root = "viking://user/default/memories"
-    assert parse(text(memory, f"{root}/preferences/喜欢深色主题.md")).body == "喜欢深色主题\n- 夜里尤其"
+    assert split(text(memory, f"{root}/preferences/喜欢深色主题.md")).body == "喜欢深色主题\n- 夜里尤其"
     assert str(trailer(memory, f"{root}/preferences/Short answers.md")["created_at"])[:7] == "2026-01"
     assert trailer(memory, f"{root}/tasks/Paint the fence.md")["state"] == "done"
     assert trailer(memory, f"{root}/tasks/换轮胎.md")["state"] == "open"
     garden = trailer(memory, f"{root}/notes/花园.md")
     assert garden["tags"] == ["plants", "家"]
     assert str(garden["created_at"]).startswith("2025-03-0")
-    assert parse(text(memory, f"{root}/notes/Roses.md")).body == "Prune in March."
+    assert split(text(memory, f"{root}/notes/Roses.md")).body == "Prune in March."
     fact = trailer(memory, f"{root}/facts/Cellar.md")
     assert fact["salience"] == 0.9
     assert done.counts["patterns"][Action.CREATED] == 2

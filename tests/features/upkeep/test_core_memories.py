@@ -13,9 +13,9 @@ import pytest
 from memory_core.core.config import Config
 from memory_core.core.index.encoder import BundledEmbedder
 from memory_core.core.llm.client import Completion, LLMRequest, ScriptedLLM, TokenUsage
-from memory_core.core.memory.memory import parse
-from memory_core.core.memory.metadata import is_pinned
+from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
 from memory_core.features.upkeep.core_memories import batches, packed, topics
@@ -82,7 +82,7 @@ def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(mem
     before = {uri: text(memory, uri) for uri in uris}
     (receipt,) = compressed(memory)
     (core,) = cores(receipt)
-    file = parse(text(memory, core))
+    file = split(text(memory, core))
     for content in TEXTS:
         assert content in file.body
     meta = dict(file.trailer or {})
@@ -91,8 +91,8 @@ def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(mem
     assert (meta["memory_type"], meta["source"]["kind"]) == ("facts", "compression")
     for uri in uris:
         assert text(memory, uri) == ""
-        archived = parse(text(memory, away(uri)))
-        assert archived.body == parse(before[uri]).body
+        archived = split(text(memory, away(uri)))
+        assert archived.body == split(before[uri]).body
         assert (archived.trailer or {})["archived"]["replaced_by"] == core
     assert [hit.uri for hit in memory.find("香菜", now=NOW).hits] == [core]
 
@@ -112,11 +112,11 @@ def test_core_is_condensed_again_with_others_and_keeps_all_it_says(memory: Runeb
     code = "```sh\nmake all\nmake test\n```"
     kept(memory, f"How to build 构建: {code}", memory_type="facts", fields={"topic": "Build 构建"})
     (first,) = cores(compressed(memory)[0])
-    assert "make test" in parse(text(memory, first)).body
+    assert "make test" in split(text(memory, first)).body
     for number in (7, 8):
         kept(memory, f"Rack {number} stands in Leeds. 机柜{number}。", -1)
     (second,) = cores(compressed(memory, days=200)[0])
-    body = parse(text(memory, second)).body
+    body = split(text(memory, second)).body
     for content in (*TEXTS, "Rack 7 stands in Leeds.", "机柜8。", "make all", "make test"):
         assert content in body
     assert text(memory, first) == ""
@@ -152,7 +152,7 @@ def test_original_comes_back_by_hand_beside_the_core(memory: Runebook) -> None:
     uris = stored(memory)
     (receipt,) = compressed(memory)
     memory.restore([away(uris[0])], now=NOW)
-    file = parse(text(memory, uris[0]))
+    file = split(text(memory, uris[0]))
     assert TEXTS[0] in file.body
     assert "archived" not in (file.trailer or {})
     assert text(memory, cores(receipt)[0])
@@ -231,11 +231,11 @@ def test_core_carries_salience_confidence_tags_fields_and_privacy_over(memory: R
         operations = {"write_operations": [{"memory_data": data}]}
         memory.commit(operations=operations, project="acme", private=True, now=NOW - timedelta(days=OLD))
     (core,) = cores(compressed(memory)[0])
-    meta = dict(parse(text(memory, core)).trailer or {})
+    meta = dict(split(text(memory, core)).trailer or {})
     assert (meta["salience"], meta["confidence"], meta["entity_type"]) == (0.5, 0.7, "rack")
     assert meta["tags"] == ["hall", "t0", "t1", "t2"]
     assert (meta["project"], meta["private"]) == ("acme", True)
-    assert "stands in hall 2" in parse(text(memory, core)).body
+    assert "stands in hall 2" in split(text(memory, core)).body
     assert memory.find("rack", now=NOW, project="other").hits == ()
 
 
@@ -244,7 +244,7 @@ def test_memory_too_long_for_a_core_stays_and_the_receipt_says_so(memory: Runebo
     long = kept(memory, "\n\n".join(lines), memory_type="notes")
     short = [kept(memory, f"Short note {n}. 短笔记{n}。", memory_type="notes") for n in range(3)]
     (receipt,) = compressed(memory)
-    assert parse(text(memory, long)).body == "\n\n".join(lines)
+    assert split(text(memory, long)).body == "\n\n".join(lines)
     assert not any(text(memory, uri) for uri in short)
     (note,) = receipt.notes
     assert note.startswith("3 of 4 memories")
@@ -262,7 +262,7 @@ def test_every_word_of_short_memories_is_still_found(memory: Runebook) -> None:
     ]
     for word, fact in zip(words, facts, strict=True):
         kept(memory, fact, memory_type="notes", fields={"title": word})
-    bodies = [parse(text(memory, core)).body for core in cores(compressed(memory)[0])]
+    bodies = [split(text(memory, core)).body for core in cores(compressed(memory)[0])]
     assert all(f"**{word}**: {fact}" in "\n".join(bodies) for word, fact in zip(words, facts, strict=True))
     assert all(len(body) <= 6_000 for body in bodies)
     assert all(memory.find(str(7000 + n * 13), now=NOW).hits for n in (0, 7, 19))
@@ -273,7 +273,7 @@ def test_equal_words_under_different_names_are_different_facts(memory: Runebook)
     for name, day in dates.items():
         kept(memory, day, fields={"topic": f"Birthday of {name}" if name.isascii() else f"{name}的生日"})
     (core,) = cores(compressed(memory)[0])
-    lines = parse(text(memory, core)).body.split("\n")
+    lines = split(text(memory, core)).body.split("\n")
     assert {"- **Birthday of Bob**: May 3", "- **Birthday of Lin**: May 3", "- **Birthday of Eve**: June 9"} <= set(
         lines
     )
@@ -291,9 +291,9 @@ def test_heading_of_a_list_stays_with_its_items_and_comes_through_twice(memory: 
     (first,) = cores(compressed(memory)[0])
     for number in (1, 2):
         kept(memory, f"Note {number} 笔记", -1, memory_type="notes")
-    body = parse(text(memory, first)).body
+    body = split(text(memory, first)).body
     (second,) = cores(compressed(memory, days=200)[0])
-    whole = parse(text(memory, second)).body
+    whole = split(text(memory, second)).body
     for part in (
         "- **Plant A**:\n  Never do this:\n  - restart pump 1 hot\n  - open valve 2",
         "- **Plant B**:\n  Never do this:\n  - restart pump 1 hot\n\n    at night",
@@ -309,7 +309,7 @@ def test_original_that_was_restored_is_said_once_when_it_meets_its_core_again(me
     memory.restore([away(uris[0])], now=NOW)
     kept(memory, "Rack 7 stands in Leeds. 机柜7。", -1)
     (core,) = cores(compressed(memory, days=200)[0])
-    body = parse(text(memory, core)).body
+    body = split(text(memory, core)).body
     assert body.count(TEXTS[0]) == 1
     assert "机柜7" in body
 
@@ -326,8 +326,8 @@ def test_pin_written_by_hand_counts(memory: Runebook, mark: str | int) -> None:
 
 
 def test_pin_that_says_no_by_hand_is_none() -> None:
-    assert [is_pinned({"pinned": value}) for value in ("no", "False", "否", "", 0, None, False)] == [False] * 7
-    assert [is_pinned({"pinned": value}) for value in ("Yes", "on", "是", 1, True, ["x"])] == [True] * 6
+    assert [Metadata({"pinned": value}).is_pinned for value in ("no", "False", "否", "", 0, None, False)] == [False] * 7
+    assert [Metadata({"pinned": value}).is_pinned for value in ("Yes", "on", "是", 1, True, ["x"])] == [True] * 6
 
 
 def test_forgetting_a_core_says_where_its_originals_are_and_forgets_them_when_asked(memory: Runebook) -> None:
@@ -353,7 +353,7 @@ def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Runebook) -
         kept(memory, content)
     receipts = compressed(memory)
     assert len(receipts) == 1
-    bodies = [parse(text(memory, uri)).body for uri in cores(receipts[0])]
+    bodies = [split(text(memory, uri)).body for uri in cores(receipts[0])]
     assert all(sum(fact in body for body in bodies) == 1 for fact in (*tea, *rack))
     assert 2 <= len(bodies) <= 6
     assert any("Assam" in body and "机柜" not in body for body in bodies)
@@ -383,7 +383,7 @@ def test_grouping_by_meaning_takes_the_vectors_that_the_index_has(tmp_path: Path
 
 
 def _originals(core: str) -> list[str]:
-    return [link["uri"] for link in dict(parse(core).trailer or {})["links"]]
+    return [link["uri"] for link in dict(split(core).trailer or {})["links"]]
 
 
 def answers(*items: dict[str, Any]) -> str:
@@ -409,7 +409,7 @@ def test_model_writes_the_core_by_one_call_and_the_receipt_counts_it(tmp_path: P
         (receipt,) = compressed(memory)
         (core,) = cores(receipt)
         assert core.endswith("/Servers 服务器.md")
-        assert parse(text(memory, core)).body.startswith("Server A has 16 GB of memory, Server B")
+        assert split(text(memory, core)).body.startswith("Server A has 16 GB of memory, Server B")
         assert len(llm.requests) == 1
         assert receipt.usage == {"prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 0, "model_requests": 1}
         assert compressed(memory) == []
@@ -430,7 +430,7 @@ def test_model_that_leaves_out_or_invents_is_not_believed(tmp_path: Path, wrong:
     with memory:
         stored(memory)
         (receipt,) = compressed(memory)
-        body = parse(text(memory, cores(receipt)[0])).body
+        body = split(text(memory, cores(receipt)[0])).body
         assert all(content in body for content in TEXTS)
         assert any("extracts" in note for note in receipt.notes)
 
