@@ -24,6 +24,7 @@ from bench.soak_person import path_of
 from bench.soak_texts import THEMES
 from memory_core.core.config import load
 from memory_core.core.errors import StoreBusy
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.store.locks import StoreLock
@@ -198,16 +199,16 @@ def _found(memory: Runebook, expected: Expected, looked: Counter[str]) -> Iterat
             continue
         word = _word(body)
         looked["found by words"] += 1
-        if uri not in [hit.uri for hit in memory.find(word).hits]:
+        if uri not in [hit.uri for hit in memory.find(FindRequest(word)).hits]:
             yield f"{uri} is not found by {word!r}"
     for uri, theme in themes.items():
         looked["found by meaning"] += 1
-        found = memory.find(theme.asked, limit=_NEAREST)
+        found = memory.find(FindRequest(theme.asked, limit=_NEAREST))
         if uri not in [hit.uri for hit in found.hits]:
             yield f"{uri} is not among the first {_NEAREST} for {theme.asked!r} (notes: {found.notes})"
     for said in expected.said.values():
         looked["found by words"] += 1
-        hits = memory.find(_word(said.messages[-1])).hits
+        hits = memory.find(FindRequest(_word(said.messages[-1]))).hits
         if said.uri not in [hit.uri.partition("#")[0] for hit in hits]:
             yield f"the last message of {said.uri} is not found"
 

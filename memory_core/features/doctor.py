@@ -7,6 +7,14 @@ memory file is written but to deliver what was acknowledged. Neither needs a sto
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import contextlib
 import hashlib
 import os
@@ -829,6 +837,29 @@ def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
     with looking_at(root / STATE_NAME / LEDGER_NAME) as ledger, looking_at(root / STATE_NAME / INDEX_NAME) as catalog:
         subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config))
         return Report(tuple(_findings(subject)))
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorRequest:
+    """Examine files, history and index from all sides; exit status 1 when something is wrong."""
+
+    repair: Annotated[bool, Arg(help="Mend what can be mended, then look again.")] = False
+
+
+def doctor(memory: Runebook, request: DoctorRequest) -> Report:
+    """Examine the store of an open memory, and mend it if asked to.
+
+    Raises:
+        AccessDenied: If it is to be mended and this view only reads.
+    """
+    if not request.repair:
+        return examine(memory.config, memory.registry)
+    memory.expect_writable()
+    return repair(memory.config, memory.registry)
+
+
+DOCTOR = Command("doctor", DoctorRequest, doctor)
+FEATURE = Feature(commands=(DOCTOR,))
 
 
 def repair(config: Config, registry: MemoryTypeRegistry) -> Report:

@@ -8,6 +8,11 @@ before the first file is handed out. Writes nothing.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 import contextlib
 import hashlib
 import json

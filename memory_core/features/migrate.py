@@ -8,6 +8,15 @@ Each batch is one ordinary commit: killed between two, the next run goes on; a s
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -172,7 +181,6 @@ def _alike(stem: str, wanted: str) -> bool:
 
 #: The trailer key that remembers where a renamed memory was.
 MIGRATED_FROM = "migrated_from"
-_BATCH_FILES = 200
 _NAMES_LIMIT = 32
 _AGAIN = "Run the migration again once nobody writes to the file."
 
@@ -248,31 +256,27 @@ class Migration:
         )
 
 
-def migrate(
-    store: Store,
-    registry: MemoryTypeRegistry,
-    *,
-    user_space: str,
-    agent_space: str,
-    dry_run: bool = False,
-    now: datetime | None = None,
-    batch_files: int = _BATCH_FILES,
-) -> Migration:
-    """Bring the memories of one user and agent space to the present format.
+@dataclass(frozen=True, slots=True)
+class MigrateRequest:
+    """Give the files of an older store semantic names and our trailer."""
 
-    Args:
-        store: The store; others may go on using it. A file that somebody changes meanwhile is skipped.
-        registry: The memory types.
-        user_space: The space under ``viking://user/``.
-        agent_space: The space under ``viking://agent/``.
-        dry_run: Plan only; nothing is written.
-        now: Time of the commits; default the clock's.
-        batch_files: Files to rename or rewrite in one commit.
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    batch_files: Annotated[int, Arg(surfaces=NOWHERE)] = 200
+    now: Now = None
+
+
+def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
+    """Bring the memories of one user and agent space to the present format, in commits of bounded size.
+
+    Others may go on using the store; a file that somebody changes meanwhile is skipped.
 
     Raises:
         StoreBusy: If another writer held the store too long. Batches before that are done.
         StorageFailed: If the disk or the ledger refuses. Batches before that are done.
     """
+    memory.opened.adopted.wait()
+    store, registry, dry_run = memory.store, memory.registry, request.dry_run
+    user_space, agent_space = memory.config.user_space, memory.config.agent_space
     places = [
         MemoryUri.parse(f"viking://user/{user_space}/memories"),
         MemoryUri.parse(f"viking://agent/{agent_space}/memories"),
@@ -280,17 +284,18 @@ def migrate(
     survey = _Survey(store, registry)
     for place in places:
         survey.take(place)
-    moment = now or datetime.now(UTC)
+    moment = request.now or datetime.now(UTC)
     context = PlanContext(registry, user_space, agent_space, moment.astimezone(UTC).isoformat(timespec="seconds"))
     todo = list(survey.expected)
     commits: list[str] = []
-    for start in range(0, len(todo), batch_files):
+    for start in range(0, len(todo), request.batch_files):
         tell("migrating", start, len(todo), unit="files")
-        batch = _Batch(survey, context, todo[start : start + batch_files])
+        batch = _Batch(survey, context, todo[start : start + request.batch_files])
         receipt = store.commit(batch.plan, kind="migrate", now=moment, dry_run=dry_run)
         batch.settle(dry_run=dry_run)
         commits += [receipt.commit_id] if receipt.commit_id else []
     moved = {uri for item in survey.renamed for uri in (item.old_uri, item.new_uri)}
+    memory.indexer.follow()
     return Migration(
         dry_run,
         tuple(survey.renamed),
@@ -299,6 +304,10 @@ def migrate(
         tuple(survey.skipped),
         tuple(commits),
     )
+
+
+MIGRATE = Command("migrate", MigrateRequest, migrate, writes=True)
+FEATURE = Feature(commands=(MIGRATE,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,11 @@ left alone: it is not stored, and a secret can only be taken out of a file by qu
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 import base64
 import binascii
 import hashlib

@@ -6,6 +6,16 @@ that it may name what is gone. Whatever else stops a line from holding is seen w
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+from memory_core.core.memory.results import CommitReceipt
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -181,3 +191,46 @@ def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext
 def _is_named(uri: MemoryUri) -> bool:
     """Whether a page could name it: no directory's summary, nothing of the archive, no conversation."""
     return uri.scope in (Scope.USER, Scope.AGENT) and not uri.is_summary
+
+
+def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
+    """The page is taken away."""
+    return ChangeSet(
+        (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """Show the page that every new session begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryClearRequest:
+    """Remove the page that every new session begins with; the next maintenance may make it anew."""
+
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    now: Now = None
+
+
+def summary(memory: Runebook, _request: SummaryRequest = SummaryRequest()) -> RollingSummary | None:
+    """The page, if there is one."""
+    return read_rolling_summary(memory.store.text(rolling_summary_uri(memory.config.user_space)))
+
+
+def clear_summary(memory: Runebook, request: SummaryClearRequest) -> CommitReceipt:
+    """Remove the page, whoever wrote it."""
+    uri = rolling_summary_uri(memory.config.user_space)
+
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        before = snapshot.text(uri)
+        if before is None:
+            return ChangeSet((), (OperationResult("summary", str(uri), Action.UNCHANGED, note="there is none"),))
+        return removal(uri, before)
+
+    return memory.store.commit(planned, kind="summary", now=request.now, dry_run=request.dry_run)
+
+
+SUMMARY = Command("summary", SummaryRequest, summary)
+SUMMARY_CLEAR = Command("summary clear", SummaryClearRequest, clear_summary, writes=True)
+FEATURE = Feature(commands=(SUMMARY, SUMMARY_CLEAR))

@@ -8,7 +8,18 @@ extraction can be done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.caller import current_author
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import CommitRequest, Now
+from memory_core.features.history import LAST, history_of
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +50,7 @@ from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
 from memory_core.core.store.history_rows import PastCommit, PastProgress
 from memory_core.core.store.ledger import ChangeRow
-from memory_core.core.store.local import Snapshot, Store
+from memory_core.core.store.local import Snapshot
 from memory_core.core.text.text_diff import merge3
 from memory_core.features.history import History
 
@@ -231,53 +242,58 @@ class _Part:
         return self.versions.now, self.outcome.text
 
 
-class Undoer:
-    """Takes back commits of one store, for one user and agent.
+@dataclass(frozen=True, slots=True)
+class UndoRequest:
+    """Take a commit back; what changed since is kept."""
 
-    Args:
-        store: The store.
-        history: What the reader may see, and so take back.
-        context: What a plan is told, made for a moment.
+    commit: Annotated[
+        str,
+        Arg(
+            help='A commit, as history prints it, or the first characters of its id; "last" is the newest.',
+            positional=True,
+        ),
+    ] = LAST
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    request_id: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
+    author: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
+    now: Now = None
+
+
+def undo(memory: Runebook, request: UndoRequest) -> CommitReceipt:
+    """Take a commit back, as far as the reader sees it; see ``UndoRequest``.
+
+    Raises:
+        NotFound: If the reader sees no such commit; of "last": no commit of this author.
+        InvalidInput: If it is undone already, or the id is not one commit's.
     """
+    memory.opened.wait_for_adoption()
+    history = history_of(memory)
+    request_id = memory.request_key(request.request_id)
+    past = history.resolve(request.commit, request.author)
+    moment = request.now or datetime.now(UTC)
+    context = memory.plan_context(moment)
+    receipt = memory.store.commit(
+        lambda snapshot: _Plan(past, history, snapshot, context).run(),
+        kind=KIND,
+        request_id=request_id,
+        now=moment,
+        dry_run=request.dry_run,
+        undoes=past.commit_id,
+    )
+    memory.tiers.overflow.after(receipt, moment)
+    return memory.indexed(receipt)
 
-    def __init__(self, store: Store, history: History, context: Callable[[datetime], PlanContext]) -> None:
-        self._store = store
-        self._history = history
-        self._context = context
 
-    def undo(
-        self,
-        commit_id: str,
-        *,
-        author: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        now: datetime | None = None,
-    ) -> CommitReceipt:
-        """Take a commit back, as far as the reader sees it.
+UNDO = Command("undo", UndoRequest, undo, writes=True)
 
-        Args:
-            commit_id: See ``History.commit``.
-            author: Whose newest commit "last" means; default anybody's.
-            request_id: Makes a retry return the first receipt.
-            dry_run: Plan only.
-            now: Time of the undo; default the clock's.
 
-        Raises:
-            NotFound: If the reader sees no such commit.
-            InvalidInput: If it is undone already, or the id is not one commit's.
-        """
-        past = self._history.resolve(commit_id, author)
-        moment = now or datetime.now(UTC)
-        context = self._context(moment)
-        return self._store.commit(
-            lambda snapshot: _Plan(past, self._history, snapshot, context).run(),
-            kind=KIND,
-            request_id=request_id,
-            now=moment,
-            dry_run=dry_run,
-            undoes=past.commit_id,
-        )
+def _asked(memory: Runebook, commit: CommitRequest, value: str) -> CommitReceipt:
+    """What the argument ``undo`` of a commit means: "last" is the newest commit of the same client."""
+    asked = UndoRequest(value, commit.dry_run, commit.request_id, current_author(), commit.now)
+    return memory.run(UNDO, asked)
+
+
+FEATURE = Feature(commands=(UNDO,), commit_arguments={"undo": _asked})
 
 
 class _Plan:

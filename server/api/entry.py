@@ -20,7 +20,7 @@ from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.context_sources import source_lines
-from memory_core.features.history import History
+from memory_core.features.history import History, history_of
 from server.http.page_files import plain, render
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _scalar(value: Any) -> Any:
 
 def past_of(memory: Runebook) -> History:
     """History as the caller may see it."""
-    return memory.history.seen_from(memory.projects.current(None))
+    return history_of(memory).seen_from(memory.projects.current(None))
 
 
 def _document(found: Stored) -> Document:
@@ -165,7 +165,7 @@ def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dic
     if not isinstance(session_id, str):
         return []
     try:
-        log = memory.browser.visible(memory.updater.session_uri(session_id))
+        log = memory.browser.visible(memory.commits.session_uri(session_id))
         messages = list(numbered(memory.store.text(log) or ""))
     except (InvalidUri, NotFound, RunebookError):
         return []

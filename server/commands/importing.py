@@ -115,7 +115,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
             into=into,
             partial=arguments.partial,
             dry_run=arguments.dry_run,
-            discretion=memory.updater.discretion,
+            discretion=memory.commits.discretion,
             progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
         )
         memory.indexer.follow()
@@ -137,7 +137,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
             arguments.move_originals,
         )
         desk = Desk(
-            memory.config, memory.store, memory.registry, memory.updater, memory.recorder, memory.indexer.follow
+            memory.config, memory.store, memory.registry, memory.commits, memory.recorder, memory.indexer.follow
         )
         with recognised(path, arguments.format) as (source, found):
             done = import_source(desk, source, found, wishes, progress=lambda line: tell(Stage(line)))

@@ -84,7 +84,7 @@ class _Recorder:
     def __init__(self, memory: Runebook, event: HookEvent, here: str | None, private: PrivateTimes) -> None:
         config = memory.config
         scope = ("hooks", config.user_space, config.agent_space)
-        self._desk = ConversationDesk(memory.store, memory.recorder, memory.updater, scope, config.limits.commit_bytes)
+        self._desk = ConversationDesk(memory.store, memory.recorder, memory.commits, scope, config.limits.commit_bytes)
         self._event = event
         self._belonging = memory.projects.belonging(None, None, here)
         self._private = private
@@ -208,7 +208,7 @@ def _session(memory: Runebook, event: HookEvent) -> str:
     """The session of an event; that of an import which brought its beginning, where one did."""
     own = event.session_id or f"session-{digest_of([event.transcript, event.host, str(event.messages[:1])])}"
     imported = f"{event.host}-{own}"
-    files, sessions = memory.store.files, memory.updater
+    files, sessions = memory.store.files, memory.commits
     is_imported = files.is_dir(sessions.sessions.child(imported)) and not files.is_dir(sessions.sessions.child(own))
     return imported if is_imported else own
 

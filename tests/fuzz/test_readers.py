@@ -25,6 +25,7 @@ from memory_core.core.memory.directory_page import abstract_line, parse_page
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.time_expressions import time_spans
@@ -161,12 +162,12 @@ def test_any_commit_and_question_is_answered_or_refused(
     memory: Runebook, operations: dict[str, Any], messages: list[Any], text: str
 ) -> None:
     for call in (
-        lambda: memory.commit(operations=operations),
-        lambda: memory.commit(messages=messages, session_id="s"),
-        lambda: memory.commit(text, fields={"topic": text}, memory_type="facts"),
-        lambda: memory.commit(text, category=text, request_id=text[:20] or None),
-        lambda: memory.find(text, filter=operations),
-        lambda: memory.retrieve(text, messages=messages),
+        lambda: memory.commit(CommitRequest(operations=operations)),
+        lambda: memory.commit(CommitRequest(messages=messages, session_id="s")),
+        lambda: memory.commit(CommitRequest(text, fields={"topic": text}, memory_type="facts")),
+        lambda: memory.commit(CommitRequest(text, category=text, request_id=text[:20] or None)),
+        lambda: memory.find(FindRequest(text, filter=operations)),
+        lambda: memory.retrieve(RetrieveRequest(text, messages=messages)),
     ):
         with contextlib.suppress(RunebookError):
             json.dumps(call().as_dict())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from memory_core.core.commit.commits import MemoryUpdater
+from memory_core.core.commit.commits import Commits
 from memory_core.core.commit.forgotten import is_forgotten, with_forgotten
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
@@ -167,7 +167,7 @@ class MessageRecorder:
     Args:
         store: The store.
         registry: Memory types.
-        updater: Names sessions and their limits.
+        commits: Names sessions and their limits.
         choice: The rules of projects.
         queues: Whether recorded messages wait for extraction.
         keeps_corrections: Whether corrections by cue become memories; a model that extracts sees them itself.
@@ -177,7 +177,7 @@ class MessageRecorder:
         self,
         store: Store,
         registry: MemoryTypeRegistry,
-        updater: MemoryUpdater,
+        commits: Commits,
         choice: ProjectChoice,
         *,
         queues: bool,
@@ -185,7 +185,7 @@ class MessageRecorder:
     ) -> None:
         self._store = store
         self._registry = registry
-        self._updater = updater
+        self._commits = commits
         self._choice = choice
         self._queues = queues
         self._keeps_corrections = keeps_corrections
@@ -213,21 +213,21 @@ class MessageRecorder:
         Raises:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
         """
-        self._updater.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
-        messages, redactions = self._updater.discretion.messages(parse_messages(raw))
+        self._commits.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        messages, redactions = self._commits.discretion.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self._updater.check_size(dump_lines(messages))
+        self._commits.check_size(dump_lines(messages))
         session = session_id or session_id_for(messages)
-        log = self._updater.session_uri(session)
+        log = self._commits.session_uri(session)
         moment = now or datetime.now(UTC)
-        context = self._updater.context(moment, _SOURCE_KIND, session)
+        context = self._commits.context(moment, _SOURCE_KIND, session)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
             # What was stored under another setting is known again too.
-            known = self._updater.discretion.messages(stored)[0] if redactions else stored
+            known = self._commits.discretion.messages(stored)[0] if redactions else stored
             known = with_forgotten(known, messages)
             project, private = _place(stored, belonging)
             fresh = [replace(message, project=project, private=private) for message in unseen(known, messages)]
@@ -260,7 +260,7 @@ class MessageRecorder:
 
     def _decided(self, learned: _Learned, snapshot: Snapshot, context: PlanContext, moment: datetime) -> ChangeSet:
         """The plan of what was learned; counts of calls are facts, what cues say may have to wait for the owner."""
-        if not self._updater.reviews:
+        if not self._commits.reviews:
             return plan(learned.operations, snapshot, context)
         writes, known = learned.operations.write_operations, len(learned.growth.writes)
         counted = plan(MemoryOperations(write_operations=writes[:known]), snapshot, context)
@@ -283,7 +283,7 @@ class MessageRecorder:
             uri = copy.locate(context.directory(memory_type), memory_type, fields)
             return None if uri is None else copy.existing(uri).fields
 
-        counted = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), self._updater.sessions)
+        counted = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), self._commits.sessions)
         known = counted - call_keys(stored)
         grown = growth(stored, fresh, known, self._registry, existing)
         language = language_of([*stored, *fresh])

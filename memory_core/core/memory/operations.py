@@ -67,7 +67,8 @@ class GivenMetadata(LenientModel):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-_TYPES: Mapping[Kind, Any] = {
+#: The type of a member, by what the metadata holds.
+MEMBER_TYPES: Mapping[Kind, Any] = {
     Kind.TEXT: str,
     Kind.TEXTS: list[str],
     Kind.SHARE: Unit,
@@ -82,7 +83,7 @@ def _members(acts: str) -> dict[str, Any]:
     skipped: Any = SkipJsonSchema
     for field in METADATA:
         if acts in field.given_by:
-            optional = _TYPES[field.kind] | None
+            optional = MEMBER_TYPES[field.kind] | None
             members[field.name] = (optional if acts in field.shown_in else skipped[optional], None)
     return members
 

@@ -22,6 +22,7 @@ from memory_core.core.index.filter import Condition, compile_filter, every, in_u
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import distinct_words, query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sought
@@ -113,39 +114,24 @@ class Retriever:
         self._reranker = reranker
         self._vectors: RecentCache[tuple[str, str], Vectors] = RecentCache(_QUERY_VECTORS)
 
-    def find(
-        self,
-        query: str,
-        target_uri: str = "",
-        limit: int = 10,
-        score_threshold: float | None = None,
-        filter: Mapping[str, Any] | None = None,
-        rank: str | None = None,
-        now: datetime | None = None,
-        project: ProjectScope = _EVERYWHERE,
-    ) -> FindResult:
-        """The best ``limit`` hits of all kinds together.
+    def find(self, request: FindRequest, project: ProjectScope = _EVERYWHERE) -> FindResult:
+        """The best ``request.limit`` hits of all kinds together.
 
         Args:
-            query: A question or key words.
-            target_uri: Only files at or below it.
-            limit: 1 to 100.
-            score_threshold: Leave out hits below it, in [0, 1].
-            filter: See ``index.filter``.
-            rank: relevance, balanced, decay or weighted; None means the setting.
-            now: Time that ages count from, and that "yesterday" is seen from; default the clock's, in local time.
+            request: What is looked for; ages count from its moment, and "yesterday" is seen from there.
             project: The project that is preferred, or searched alone.
 
         Raises:
             InvalidInput: If an argument is wrong.
         """
-        rank = rank or self._config.search.rank
+        query, limit, score_threshold = request.query, request.limit, request.score_threshold
+        rank = request.rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
-        given = [compile_filter(filter), _below(target_uri)]
+        given = [compile_filter(request.filter), _below(request.target_uri)]
         behind = self._indexer.follow()
         notes = [] if behind is None else [behind.note()]
         vectors = self._meaning(query, notes)
-        now = now or datetime.now().astimezone()
+        now = request.now or datetime.now().astimezone()
         spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
         ranking = Ranking(
             rank=rank,
@@ -157,7 +143,7 @@ class Retriever:
             rate_per_day=self._config.search.decay_lambda,
         )
         lookup = Lookup(
-            self._catalog.entries if mentions(filter, _STANDINGS) else partial(self._in_use, now),
+            self._catalog.entries if mentions(request.filter, _STANDINGS) else partial(self._in_use, now),
             self._ledger.usage_table.usage,
             lambda uris: self._catalog.voices(uris, every([in_use(now), self._not_private(project)])),
             self._judge(query, notes),

@@ -7,6 +7,13 @@ renamed only once everything of them is acknowledged, and never in a dry run.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.commit.commits import Commits
+
+if TYPE_CHECKING:
+    pass
+
 import json
 import re
 import zipfile
@@ -21,7 +28,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from memory_core.core.commit.append import MessageRecorder
-from memory_core.core.commit.commits import MemoryUpdater
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.config import Config
@@ -196,7 +202,7 @@ class ConversationDesk:
     Args:
         store: The store.
         recorder: Records them.
-        updater: Names sessions.
+        commits: Names sessions.
         scope: Format and spaces, which an id means the same in.
         part_bytes: Most of a conversation that one commit brings.
     """
@@ -205,13 +211,13 @@ class ConversationDesk:
         self,
         store: Store,
         recorder: MessageRecorder,
-        updater: MemoryUpdater,
+        commits: Commits,
         scope: tuple[str, ...],
         part_bytes: int,
     ) -> None:
         self._store = store
         self._recorder = recorder
-        self._updater = updater
+        self._commits = commits
         self._scope = scope
         self._part_bytes = part_bytes // _SHARE
 
@@ -230,7 +236,7 @@ class ConversationDesk:
     def _session(self, imported: str) -> str:
         """The session of a conversation; where a hook keeps it under the program's own name of it, that one."""
         own = imported.removeprefix(f"{self._scope[0]}-")
-        files, log = self._store.files, self._updater.session_uri
+        files, log = self._store.files, self._commits.session_uri
         try:
             kept = own != imported and files.is_dir(log(own).parent) and not files.is_dir(log(imported).parent)
         except InvalidUri:  # nothing can be kept under such a name
@@ -250,7 +256,7 @@ class ConversationDesk:
         request_id = self._request(item, part)
         if request_id is None:
             return
-        log = self._updater.session_uri(item.session_id)
+        log = self._commits.session_uri(item.session_id)
         stored, _ = parse_lines(self._store.text(log) or "")
         ids = {message.message_id for message in stored if message.message_id is not None}
         fresh = [message for message in part if message.get("id") not in ids]
@@ -780,7 +786,7 @@ class Desk:
     config: Config
     store: Store
     registry: MemoryTypeRegistry
-    updater: MemoryUpdater
+    commits: Commits
     recorder: MessageRecorder
     indexed: Callable[[], object] = lambda: None
 
@@ -854,10 +860,10 @@ class _Run:
         self._progress = progress
         scope = (found.name, desk.config.user_space, desk.config.agent_space)
         self._known = Known(desk.store.ledger, scope)
-        context = desk.updater.context(now, KIND, None)
+        context = desk.commits.context(now, KIND, None)
         self._context = replace(context, source={**context.source, "from": found.name}, belonging=wishes.belonging)
         self._conversations = ConversationDesk(
-            desk.store, desk.recorder, desk.updater, scope, desk.config.limits.commit_bytes
+            desk.store, desk.recorder, desk.commits, scope, desk.config.limits.commit_bytes
         )
         self._batch: list[Stored] = []
         self._bytes = 0
@@ -920,7 +926,7 @@ class _Run:
         """Store the items that wait, as one commit."""
         if not self._batch:
             return
-        batch = MemoryBatch(self._batch, self._context, self._known, self._desk.updater.discretion)
+        batch = MemoryBatch(self._batch, self._context, self._known, self._desk.commits.discretion)
         receipt = self._desk.store.commit(batch.plan, kind=KIND, now=self._now, dry_run=self._wishes.dry_run)
         self.report.commits += [receipt.commit_id] if receipt.commit_id else []
         self.report.add(batch.outcome)

@@ -7,6 +7,11 @@ matter gives type, title, tags, times and importance; with a type, the whole fil
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -15,6 +15,7 @@ from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.core.extract.extractor import PROMOTION, Extractor, Part, SessionReader
 from memory_core.core.extract.trigger import ExtractionTrigger
+from memory_core.core.feature import Feature
 from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
@@ -583,3 +584,6 @@ def build_tiers(
             Eviction(upkeep, overflow.sessions),
         ),
     )
+
+
+FEATURE = Feature(hooks={"passes": lambda memory: memory.tiers.passes})

@@ -7,6 +7,14 @@ a group of which a file changed meanwhile is left for the next time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.features.upkeep.passes import Pass
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import heapq
 import re
 import unicodedata
@@ -643,3 +651,10 @@ def _is_older(original: Original, moment: datetime) -> bool:
     """Whether the file itself says that it was last changed before; one that does not say stays."""
     changed = original.memory.metadata.changed_at
     return changed is not None and changed <= moment
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    return (Compression(memory.upkeep, memory.summary_writer),)
+
+
+FEATURE = Feature(hooks={"passes": _passes})

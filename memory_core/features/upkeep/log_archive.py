@@ -7,6 +7,14 @@ summarised again.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.features.upkeep.passes import Pass
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import logging
 import re
 from collections import defaultdict
@@ -547,3 +555,10 @@ def _with_file(
     result = OperationResult("summary", str(uri), action, note=note)
     change = FileChange(uri, before, after)
     return replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    return (LogArchive(memory.upkeep),)
+
+
+FEATURE = Feature(hooks={"passes": _passes})

@@ -6,9 +6,21 @@ to the process, so a killed one keeps nobody from it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.caller import Access
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.config import is_space
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+from memory_core.core.memory.uri import Scope
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -289,54 +301,96 @@ class Done:
         return facts
 
 
-class Maintainer:
-    """Runs passes over one user's memories.
+@dataclass(frozen=True, slots=True)
+class MaintainRequest:
+    """Archive what expired, is done or unused, and condense it; for cron, or by hand.
 
-    Args:
-        passes: In the order in which they run.
+    Attributes:
+        light: Only passes that are quick and ask no model.
     """
 
-    def __init__(self, passes: Sequence[Pass]) -> None:
-        self._passes = tuple(passes)
+    only: Annotated[Sequence[str], Arg(help="Passes by name; default all.")] = ()
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    light: Annotated[bool, Arg(surfaces=NOWHERE)] = False
+    now: Now = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of all passes, in order."""
-        return tuple(each.name for each in self._passes)
 
-    def run(
-        self, now: datetime, *, dry_run: bool = False, only: Collection[str] = (), light: bool = False
-    ) -> Iterator[Done]:
-        """Run the passes, one after the other.
+def passes(memory: Runebook) -> tuple[Pass, ...]:
+    """What there is to do, in the order in which it is done."""
+    return tuple(each for hook in memory.features.hooks("passes") for each in hook(memory))
 
-        Args:
-            now: The moment that ages count from, aware.
-            dry_run: Plan only.
-            only: Names of passes; empty is all.
-            light: Only those that are quick and ask no model.
 
-        Raises:
-            InvalidInput: If there is no such pass.
-        """
-        unknown = sorted(set(only) - set(self.names))
-        if unknown:
-            raise InvalidInput(
-                f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(self.names)}."
-            )
-        return self._run(now, dry_run, only, light)
+def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
+    """Run the passes, one after the other; each says what it did.
 
-    def _run(self, now: datetime, dry_run: bool, only: Collection[str], light: bool) -> Iterator[Done]:
-        for each in self._passes:
-            if (only and each.name not in only) or (light and not each.light):
-                continue
-            receipts: list[CommitReceipt] = []
-            try:
-                receipts.extend(each.run(now, dry_run=dry_run))
-            except RunebookError as error:
-                _log.warning("maintenance %s stopped: %s", each.name, error.message)
-                yield Done(each.name, tuple(receipts), error)
-            else:
-                yield Done(each.name, tuple(receipts))
+    Raises:
+        InvalidInput: If there is no such pass.
+    """
+    memory.opened.wait_for_adoption()
+    known = passes(memory)
+    names = [each.name for each in known]
+    unknown = sorted(set(request.only) - set(names))
+    if unknown:
+        raise InvalidInput(
+            f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(names)}."
+        )
+    chosen = [each for each in known if each.name in (request.only or names) and (each.light or not request.light)]
+    return _run(chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
+
+
+MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    upkeep = memory.upkeep
+    return Expiry(upkeep), FinishedTasks(upkeep), KnowledgeCapacity(upkeep)
+
+
+FEATURE = Feature(commands=(MAINTAIN,), hooks={"passes": _passes})
+
+
+def _run(chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
+    for each in chosen:
+        receipts: list[CommitReceipt] = []
+        try:
+            receipts.extend(each.run(now, dry_run=dry_run))
+        except RunebookError as error:
+            _log.warning("maintenance %s stopped: %s", each.name, error.message)
+            yield Done(each.name, tuple(receipts), error)
+        else:
+            yield Done(each.name, tuple(receipts))
+
+
+def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:
+    """What does maintenance by itself, for all users; None where the settings or the view's rights forbid it.
+
+    It ends with the store, once it is started.
+    """
+    settings = memory.config.maintenance
+    if settings.automatic == "off" or memory.access is not Access.READ_WRITE:
+        return None
+    light = settings.automatic == "light"
+
+    def run(now: datetime, stopping: threading.Event) -> None:
+        for user_space in _users(memory):
+            for done in maintain(memory.view(user_space), MaintainRequest(light=light, now=now)):
+                if done.receipts:
+                    _log.info("maintenance %s of %s: %d files", done.name, user_space, done.changed)
+                if stopping.is_set():
+                    return
+
+    automatic = AutomaticMaintenance(memory.store.files.state, timedelta(hours=settings.every_hours), run)
+    memory.opened.before_close.append(automatic.stop)
+    return automatic
+
+
+def _users(memory: Runebook) -> list[str]:
+    """The user spaces of this folder, this view's own first."""
+    files, found = memory.store.files, [memory.config.user_space]
+    for scope in (Scope.USER, Scope.SESSION):
+        place = MemoryUri((scope.value,))
+        found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []
+    return [name for name in dict.fromkeys(found) if is_space(name)]
 
 
 #: A server that just started has better things to do, and one that is asked a single question ends before this.

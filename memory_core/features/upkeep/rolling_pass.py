@@ -7,6 +7,15 @@ and for an overview of each month that is complete. What a person wrote is left 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.features.rolling_summary import removal
+from memory_core.features.upkeep.passes import Pass
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import json
 import re
 from calendar import monthrange
@@ -307,13 +316,6 @@ def _is_own(upkeep: Upkeep, uri: str) -> bool:
     return any(uri.startswith(f"viking://{space}/memories/") for space in upkeep.spaces)
 
 
-def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
-    """The page is taken away."""
-    return ChangeSet(
-        (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
-    )
-
-
 def _change(
     uri: MemoryUri, before: str | None, summary: RollingSummary, author: str, upkeep: Upkeep, now: datetime
 ) -> ChangeSet:
@@ -321,3 +323,10 @@ def _change(
     action = Action.CREATED if before is None else Action.UPDATED
     note = "written by the model" if author == "model" else "word for word from what is stored"
     return ChangeSet((FileChange(uri, before, text),), (OperationResult("summary", str(uri), action, note=note),))
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    return RollingPass(memory.upkeep), SummaryImprovement(memory.upkeep, memory.summary_writer)
+
+
+FEATURE = Feature(hooks={"passes": _passes})

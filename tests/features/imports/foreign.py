@@ -12,7 +12,7 @@ from memory_core.runebook import Runebook
 
 def brought(memory: Runebook, path: Path, named: str | None = None, **wishes: Any) -> ImportReport:
     """Import a path as the command does."""
-    desk = Desk(memory.config, memory.store, memory.registry, memory.updater, memory.recorder)
+    desk = Desk(memory.config, memory.store, memory.registry, memory.commits, memory.recorder)
     with recognised(path, named) as (source, found):
         done = import_source(desk, source, found, Wishes(**wishes))
     memory.indexer.follow()

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
@@ -138,7 +140,7 @@ def test_an_export_of_chatgpt_follows_the_branch_that_was_seen_last(memory: Rune
     assert (found[4].tool_results[0].text, found[4].tool_results[0].call_id) == ("42", "c1")
     assert said(memory, "chatgpt-second") == [("user", "提醒我换机油")]
     assert [left.place for left in done.left_out] == ["conversations.json[1]"]
-    hits = memory.find("换机油").resources
+    hits = memory.find(FindRequest("换机油")).resources
     assert hits
     assert "chatgpt-second" in hits[0].uri
 
@@ -150,7 +152,7 @@ def test_imported_conversations_wait_for_extraction_and_can_be_taken_back(memory
     assert row is not None
     assert (row.stored, row.extracted) == (1, 0)
     for commit in reversed(done.commits):
-        memory.undo(commit)
+        memory.run(UNDO, UndoRequest(commit))
     assert memory.store.text(log) is None
     assert brought(memory, tmp_path / "data").total(Action.CREATED) == 2
     assert said(memory, "chatgpt-second") == [("user", "提醒我换机油")]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action
 from memory_core.features.imports import import_run, sources
 from memory_core.features.imports.sources import elements, lines, open_source
@@ -185,7 +186,9 @@ def test_receipts_that_are_gone_cost_nothing_where_memories_still_say_where_they
     folder = foreign.vibeworker_v2(tmp_path / "v2")
     brought(memory, folder)
     uri = "viking://user/default/memories/tasks/Send the offer.md"
-    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
+    memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
+    )
     kept = files(tmp_path / "home")
     memory.close()
     for found in (tmp_path / "home" / ".state").glob("*.sqlite3*"):

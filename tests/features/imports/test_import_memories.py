@@ -10,11 +10,13 @@ import pytest
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.imports.import_run import FORMATS
 from memory_core.features.rolling_summary import read_rolling_summary
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
@@ -139,7 +141,7 @@ def test_version_2_keeps_salience_times_uses_context_and_the_rolling_summary(mem
         {"place": "memory.json: memories[2]", "reason": "it has no content"}
     ]
     assert '"tool": "fetch_url", "error": "empty"' in text(memory, "viking://user/default/logs/2026-02-21.md")
-    assert memory.find("东方航空").memories[0].uri == uri
+    assert memory.find(FindRequest("东方航空")).memories[0].uri == uri
 
 
 def test_an_edit_a_removal_and_an_undo_by_the_owner_outlive_a_second_import(memory: Runebook, tmp_path: Path) -> None:
@@ -147,13 +149,13 @@ def test_an_edit_a_removal_and_an_undo_by_the_owner_outlive_a_second_import(memo
     first = brought(memory, folder)
     uri = "viking://user/default/memories/preferences/用户偏好东方航空，尤其是早班机.md"
     task = "viking://user/default/memories/tasks/Send the offer.md"
-    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "如今偏好高铁"}}]})
-    memory.commit(operations={"delete_operations": [{"uri": task}]})
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "如今偏好高铁"}}]}))
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": task}]}))
     stored = files(tmp_path / "home")
     assert not brought(memory, folder).changed
     assert files(tmp_path / "home") == stored
     for commit in first.commits:
-        memory.undo(commit)
+        memory.run(UNDO, UndoRequest(commit))
     back = brought(memory, folder)
     assert back.changed
     assert memory.store.text(MemoryUri.parse(task)) is not None
@@ -168,7 +170,7 @@ def test_what_the_source_says_anew_is_taken_over_unless_it_was_edited_here(memor
     ]
     brought(memory, write_lines(path, people))
     ana, bo = (f"viking://user/default/memories/entities/{name}.md" for name in ("Ana", "Bo"))
-    memory.commit(operations={"edit_operations": [{"uri": bo, "patches": {"content": "Plays nothing"}}]})
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": bo, "patches": {"content": "Plays nothing"}}]}))
     more = [{**person, "observations": ["Plays chess", "下围棋"]} for person in people]
     done = brought(memory, write_lines(path, more))
     assert "下围棋" in text(memory, ana)
@@ -178,8 +180,8 @@ def test_what_the_source_says_anew_is_taken_over_unless_it_was_edited_here(memor
 
 
 def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit("Met in Graz.", memory_type="entities", fields={"entity_name": "Harbour Ltd"})
-    memory.commit("直率的译者", memory_type="profile")
+    memory.commit(CommitRequest("Met in Graz.", memory_type="entities", fields={"entity_name": "Harbour Ltd"}))
+    memory.commit(CommitRequest("直率的译者", memory_type="profile"))
     mine = files(tmp_path / "home")["user/default/memories/entities/Harbour Ltd.md"]
     brought(memory, foreign.mcp_memory(tmp_path / "memory.jsonl"))
     brought(memory, foreign.memoryos(tmp_path / "os"))

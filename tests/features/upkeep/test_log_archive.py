@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2027, 1, 28, 9, 0, tzinfo=UTC)
@@ -35,14 +39,14 @@ def logged(memory: Runebook, content: str, days_ago: float, kind: str = "event",
     """The URI of the log that got the entry."""
     fields = {"kind": kind} | {name: more.pop(name) for name in ("tool", "error") if name in more}
     receipt = memory.commit(
-        content, memory_type="daily_logs", now=NOW - timedelta(days=days_ago), fields=fields, **more
+        CommitRequest(content, memory_type="daily_logs", now=NOW - timedelta(days=days_ago), fields=fields, **more)
     )
     assert receipt.status is Status.COMMITTED, receipt
     return receipt.results[0].uri
 
 
 def maintained(memory: Runebook, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    (done,) = memory.maintain(now=NOW + timedelta(days=days), only=["logs"], dry_run=dry_run)
+    (done,) = memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=["logs"], dry_run=dry_run))
     assert done.failure is None
     return list(done.receipts)
 
@@ -79,7 +83,7 @@ def test_old_logs_become_one_summary_a_month_with_links_to_the_days(memory: Rune
     assert "金额35000元，没有预付款。" in body
     assert "Not old yet" not in body
     assert (text(memory, first), bool(text(memory, recent))) == (raw, True)
-    assert DECEMBER in {hit.uri for hit in memory.find("payment cluster", now=NOW).hits}
+    assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("payment cluster", now=NOW)).hits}
     assert maintained(memory) == []
 
 
@@ -135,7 +139,7 @@ def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Ru
     assert maintained(memory, days=1) == []
     maintained(memory, days=40)
     assert text(memory, log) == ""
-    assert DECEMBER in {hit.uri for hit in memory.find("spare key brick", now=NOW).hits}
+    assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("spare key brick", now=NOW)).hits}
 
 
 def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Runebook) -> None:
@@ -211,7 +215,7 @@ def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Rune
     if since == "edited":
         written(memory, uri, text(memory, uri).replace("Signd the lease", "Signed with Lin"))
     else:
-        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
     left = text(memory, uri)
     written(memory, log, text(memory, log).replace("Signd", "Signed"))
     (again,) = maintained(memory)
@@ -251,7 +255,7 @@ def test_what_matters_is_promoted_once_and_says_where_it_came_from(memory: Runeb
     where, _, line = source["log"].partition("#")
     assert where == log
     assert lesson in text(memory, log).split("\n")[int(line)]
-    memory.commit(operations={"delete_operations": [{"uri": promoted[lesson]}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": promoted[lesson]}]}, now=NOW))
     written(memory, log, f"{text(memory, log)}\n- 23:00 one more 还有一条\n")
     (again,) = maintained(memory)
     assert changed([again], "write") == []
@@ -269,9 +273,9 @@ def test_private_entries_stay_with_their_project(memory: Runebook) -> None:
     trailers = {uri: split(text(memory, uri)).trailer or {} for uri in changed(receipts, "write")}
     belongs = {(meta.get("project"), meta.get("private")) for meta in trailers.values()}
     assert belongs == {("acme", True), ("acme", None)}
-    seen = [hit.uri for hit in memory.find("budget 预算", now=NOW, project="other").hits]
+    seen = [hit.uri for hit in memory.find(FindRequest("budget 预算", now=NOW, project="other")).hits]
     assert seen == []
-    hits = {hit.uri for hit in memory.find("budget 预算", now=NOW, project="acme").hits}
+    hits = {hit.uri for hit in memory.find(FindRequest("budget 预算", now=NOW, project="acme")).hits}
     assert secret in hits
     assert maintained(memory) == []
 
@@ -286,7 +290,7 @@ def test_raw_log_moves_to_the_archive_and_a_restored_one_stays(memory: Runebook)
     summary = next(uri for uri in changed(receipts, "summary"))
     assert away(log) in text(memory, summary)
     assert maintained(memory, days=3) == []
-    memory.restore([away(log)], now=NOW)
+    memory.run(RESTORE, ArchiveRequest([away(log)], now=NOW))
     assert text(memory, log) == raw
     assert maintained(memory, days=90) == []
 
@@ -338,7 +342,7 @@ def test_undo_takes_summary_and_promotion_back(memory: Runebook) -> None:
     log = logged(memory, "Signed the lease 签了租约", 40, priority="high")
     raw = text(memory, log)
     (receipt,) = maintained(memory)
-    memory.undo(receipt.commit_id, now=NOW)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert (text(memory, DECEMBER), text(memory, log)) == ("", raw)
     assert all(text(memory, uri) == "" for uri in changed([receipt], "write"))
 

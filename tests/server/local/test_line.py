@@ -20,6 +20,8 @@ import pytest
 from memory_core.core.caller import Access
 from memory_core.core.config import load
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
 from server.hooks import pending
 from server.local.channel import (
@@ -446,13 +448,13 @@ def test_a_hook_is_answered_as_its_own_settings_say(
 def test_a_hook_whose_host_keeps_nothing_leaves_no_trace_at_a_server_that_does(tmp_path: Path) -> None:
     config = load(environment={}, flags={"home": str(tmp_path), "embedding.provider": "none"})
     with open_memory(config) as memory:
-        memory.commit("The ferry leaves at nine. 渡轮九点开。")
+        memory.commit(CommitRequest("The ferry leaves at nine. 渡轮九点开。"))
         request = {"verb": "hook", "event": "user-prompt", "given": {"prompt": "When does the ferry leave, nine?"}}
         answers = LineAnswers(ServedStore(lambda: memory))
         assert "ferry" in answers({**request, "wishes": {"private_mode": True}})["text"]
-        assert memory.trail() == []
+        assert memory.run(TRAIL, TrailRequest()) == []
         assert "ferry" in answers(request)["text"]
-        assert memory.trail() != []
+        assert memory.run(TRAIL, TrailRequest()) != []
         private = LineAnswers(ServedStore(lambda: memory.view(access=Access.PRIVATE)))
         with pytest.raises(InvalidInput, match="private mode"):
             private({**request, "wishes": {"private_mode": False}})
