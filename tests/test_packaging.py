@@ -15,10 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from memory_core.core.errors import InvalidInput
-from server.hosts.host_setup import manifest, registry_entry, write_bundle
-
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 PACKAGING = ROOT / "packaging"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
@@ -128,7 +125,9 @@ def template(name: str) -> dict[str, Any]:
     return read
 
 
-def build_script() -> ModuleType:
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    """The script that builds what is published."""
     spec = importlib.util.spec_from_file_location("packaging_build", PACKAGING / "build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -137,9 +136,8 @@ def build_script() -> ModuleType:
     return module
 
 
-def test_manifest_keeps_to_the_format_and_lists_the_tools_that_the_server_has() -> None:
-    tools = asyncio.run(build_script().tools())
-    told = manifest(template("manifest.json"), VERSION, tools)
+def test_manifest_keeps_to_the_format_and_lists_the_tools_that_the_server_has(build: ModuleType) -> None:
+    told = build.manifest(template("manifest.json"), VERSION, asyncio.run(build.tools()))
     jsonschema.validate(told, MANIFEST)
     assert told["version"] == VERSION
     listed = [tool["name"] for tool in told["tools"]]
@@ -153,19 +151,20 @@ def test_every_setting_of_the_manifest_is_used_and_every_used_one_is_there() -> 
     assert sorted(set(used)) == sorted(told["user_config"])
 
 
-def test_registry_entry_keeps_to_the_format_and_says_the_version_everywhere() -> None:
-    entry = registry_entry(template("server.json"), "9.9.9")
+def test_registry_entry_keeps_to_the_format_and_says_the_version_everywhere(build: ModuleType) -> None:
+    entry = build.registry_entry(template("server.json"), "9.9.9")
     jsonschema.validate(entry, REGISTRY)
     assert [entry["version"], entry["packages"][0]["version"]] == ["9.9.9", "9.9.9"]
 
 
-def test_bundle_holds_what_uv_needs_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_bundle_holds_what_uv_needs_and_is_the_same_each_time(build: ModuleType, tmp_path: Path) -> None:
     wheel = tmp_path / "runebook-9.9.9-py3-none-any.whl"
     wheel.write_bytes("轮子".encode())
-    told = manifest(template("manifest.json"), "9.9.9", [("find", "Search. More.")])
-    sums = {write_bundle(tmp_path / f"{number}.mcpb", told, wheel) for number in range(2)}
-    assert len(sums) == 1
-    with zipfile.ZipFile(tmp_path / "0.mcpb") as bundle:
+    told = build.manifest(template("manifest.json"), "9.9.9", [("find", "Search. More.")])
+    for name in ("one", "two"):
+        build.write_bundle(tmp_path / name, told, wheel)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one") as bundle:
         assert bundle.testzip() is None
         assert json.loads(bundle.read("manifest.json")) == told
         project = tomllib.loads(bundle.read("pyproject.toml").decode())
@@ -173,13 +172,8 @@ def test_bundle_holds_what_uv_needs_and_is_the_same_each_time(tmp_path: Path) ->
         compile(bundle.read(told["server"]["entry_point"]), "main.py", "exec")
     assert project["project"]["dependencies"] == ["runebook==9.9.9"]
     assert project["tool"]["uv"]["sources"]["runebook"] == {"path": wheel.name}
-
-
-def test_wheel_of_another_version_is_not_bundled(tmp_path: Path) -> None:
-    wheel = tmp_path / "runebook-0.0.1-py3-none-any.whl"
-    wheel.touch()
-    with pytest.raises(InvalidInput, match=r"not version 9\.9\.9"):
-        write_bundle(tmp_path / "x.mcpb", manifest(template("manifest.json"), "9.9.9", []), wheel)
+    with pytest.raises(ValueError, match=r"not version 9\.9\.8"):
+        build.write_bundle(tmp_path / "x", {**told, "version": "9.9.8"}, wheel)
 
 
 def instructions() -> list[tuple[str, str]]:
