@@ -20,7 +20,8 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult, SamplingMessage, TextContent
 
-from server.protocol.stdio_transport import StandardStreams, scrub_results, serve_stdio
+from server.protocol.stdio_pipes import StandardStreams
+from server.protocol.stdio_transport import scrub_results, serve_pipe
 
 streams = StandardStreams.divert()
 print("printed while importing")
@@ -86,7 +87,7 @@ async def ask_client(ctx: Context[Any]) -> str:
 
 if __name__ == "__main__":
     with streams:
-        status = anyio.run(serve_stdio, server, streams)
+        status = anyio.run(serve_pipe, server, streams.pipe())
         print("printed after serving")
     evidence.write_text("closed, returned", encoding="utf-8", newline="\n")
     sys.exit(status)

@@ -21,7 +21,8 @@ from mcp.types import (
     RequestId,
 )
 
-from server.protocol.json_frames import LINE_LIMIT_BYTES, Oversized, Refusal, encode_frame, parse_frame, scrub
+from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
+from server.protocol.stdio_pipes import LINE_LIMIT_BYTES, Oversized
 
 
 def request(params: str = "{}", request_id: str = "7") -> bytes:

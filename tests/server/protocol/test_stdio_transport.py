@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +25,8 @@ from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
 
-from server.protocol.json_frames import EXCERPT_BYTES, LINE_LIMIT_BYTES, DescriptorPipe, Oversized
-from server.protocol.stdio_transport import scrub_results
+from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
+from server.protocol.stdio_transport import END_SECONDS, scrub_results
 
 PATIENCE_SECONDS = 60  # never reached by a passing test
 
@@ -168,20 +169,16 @@ FAULTY = [
     (b'{"jsonrpc":"2.0","id":2.5,"method":"tools/list"}', None),
     (b'[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]', None),
     (b"[" * 100_000, None),
-    (b"not JSON", None),
     ("不是 JSON".encode(), None),
     (b"3", None),
 ]
 
 
-@pytest.mark.parametrize(("line", "request_id"), FAULTY)
-def test_faulty_line_is_answered_and_the_next_request_served(
-    session: Pipes, line: bytes, request_id: str | None
-) -> None:
-    answer = session.exchange(line)
-    assert answer["id"] == request_id
-    assert answer["error"]["code"] < 0
-    assert session.call("echo", text="还在 here") == "还在 here"
+def test_faulty_lines_are_answered_and_the_next_request_served(session: Pipes) -> None:
+    for line, request_id in FAULTY:
+        answer = session.exchange(line)
+        assert (answer["id"], answer["error"]["code"] < 0) == (request_id, True)
+        assert session.call("echo", text="还在 here") == "还在 here"
 
 
 def test_line_over_the_limit_is_refused_with_its_id_and_the_next_request_served(session: Pipes) -> None:
@@ -196,14 +193,12 @@ def test_long_line_under_the_limit_is_served(session: Pipes) -> None:
     assert session.call("echo", text=text) == text
 
 
-def test_blank_lines_and_faulty_notifications_are_not_answered(session: Pipes) -> None:
+def test_blank_lines_and_faulty_notifications_are_not_answered_and_a_byte_order_mark_is_accepted(
+    session: Pipes,
+) -> None:
     session.write(b"")
     session.write(b" \r")
     session.write(b'{"jsonrpc":"2.0","method":"notifications/progress","params":[]}')
-    assert session.call("echo", text="first answer") == "first answer"
-
-
-def test_byte_order_mark_is_accepted(session: Pipes) -> None:
     answer = session.exchange(b"\xef\xbb\xbf" + session.call_line("echo", text="有 BOM"))
     assert answer["result"]["content"][0]["text"] == "有 BOM"
 
@@ -246,32 +241,28 @@ def test_clients_answer_reaches_the_tool_that_asked(fresh: Pipes, answer: str, o
     assert outcome in json.dumps(reply, ensure_ascii=False)
 
 
-def test_requests_piped_in_before_the_end_of_input_are_answered(fresh: Pipes) -> None:
-    fresh.open().write(fresh.call_line("slow"))
+@pytest.mark.parametrize(
+    ("tool", "half_line", "answers"),
+    [
+        (None, b"", []),
+        ("slow", b"", ["result"]),
+        (None, b'{"jsonrpc":"2.0","id":', ["error"]),
+        ("ask_client", b"", ["method"]),
+    ],
+    ids=["nothing asked", "a tool at work", "half a line", "a tool that waits for the client"],
+)
+def test_end_of_input_ends_cleanly_once_what_can_be_answered_is(
+    fresh: Pipes, tool: str | None, half_line: bytes, answers: list[str]
+) -> None:
+    fresh.open()
+    if tool is not None:
+        fresh.write(fresh.call_line(tool))
+    assert fresh.process.stdin is not None
+    fresh.process.stdin.write(half_line)
     fresh.close_input()
-    assert json.loads(fresh.next_line())["result"]["content"][0]["text"] == "finished"
-    assert fresh.next_line() == b""
-    assert fresh.ending() == (0, "closed, returned")
-
-
-def test_end_of_input_before_any_request_ends_cleanly(fresh: Pipes) -> None:
-    fresh.close_input()
-    assert fresh.next_line() == b""
-    assert fresh.ending() == (0, "closed, returned")
-
-
-def test_half_a_line_before_the_end_of_input_is_answered(fresh: Pipes) -> None:
-    stdin = fresh.open().process.stdin
-    assert stdin is not None
-    stdin.write(b'{"jsonrpc":"2.0","id":')
-    fresh.close_input()
-    assert json.loads(fresh.next_line())["error"]["code"] == PARSE_ERROR
-    assert fresh.ending() == (0, "closed, returned")
-
-
-def test_end_of_input_while_the_tool_waits_for_the_client_ends_cleanly(fresh: Pipes) -> None:
-    fresh.open().exchange(fresh.call_line("ask_client"))
-    fresh.close_input()
+    lines = [json.loads(line) for line in iter(fresh.next_line, b"")]
+    assert [member for member, line in zip(answers, lines, strict=False) if member in line] == answers
+    assert len(lines) == len(answers) or tool == "ask_client"  # the tool may fail while somebody still reads
     assert fresh.ending() == (0, "closed, returned")
 
 
@@ -318,6 +309,84 @@ def test_client_that_closes_its_reading_end_ends_the_server(tmp_path: Path) -> N
     assert (tmp_path / "evidence").read_text(encoding="utf-8") == "closed, returned"
 
 
+STUCK_LIFESPAN = """
+import contextlib, sys, threading
+import anyio
+from mcp.server import MCPServer
+from server.protocol.stdio_pipes import StandardStreams
+from server.protocol.stdio_transport import serve_pipe
+
+@contextlib.asynccontextmanager
+async def lifespan(_):
+    yield
+    print("leaving", file=sys.stderr, flush=True)
+    await anyio.to_thread.run_sync(threading.Event().wait)
+
+streams = StandardStreams.divert()
+sys.exit(anyio.run(serve_pipe, MCPServer("stuck", lifespan=lifespan), streams.pipe()))
+"""
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+@posix_signals
+@pytest.mark.parametrize("number", [signal.SIGTERM, None])
+def test_lifespan_that_never_ends_does_not_hold_the_process(number: signal.Signals | None) -> None:
+    with subprocess.Popen([sys.executable, "-c", STUCK_LIFESPAN], **PIPES) as process:  # type: ignore[call-overload]
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        assert process.stdout.readline()
+        if number is None:
+            process.stdin.close()
+        else:
+            process.send_signal(number)
+        assert process.stderr.readline() == b"leaving\n"
+        started = time.monotonic()
+        assert process.wait(PATIENCE_SECONDS) == (0 if number is None else 128 + number)
+        assert time.monotonic() - started < END_SECONDS + 5
+        assert process.stderr.read() == b""
+
+
+@posix_signals
+def test_nobody_who_could_read_the_answers_is_waited_for(tmp_path: Path) -> None:
+    """A host that died with a tool still busy; with somebody there the server would wait half a minute."""
+    evidence = tmp_path / "evidence"
+    with subprocess.Popen([sys.executable, str(PROBE), str(evidence)], **PIPES) as process:  # type: ignore[call-overload]
+        params = '{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}'
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":%b}\n' % params.encode())
+        process.stdin.write(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"stuck"}}\n')
+        process.stdin.flush()
+        assert process.stdout.readline()
+        while b"stuck now" not in (line := process.stderr.readline()):
+            assert line, "the server ended first"
+        started = time.monotonic()
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
+        assert time.monotonic() - started < END_SECONDS + 10
+    assert evidence.read_text(encoding="utf-8") == "closed"
+
+
+@pytest.mark.parametrize(
+    ("params", "fault"),
+    [
+        ({"name": "不存在"}, "Unknown prompt: 不存在"),
+        ({"name": "recall", "arguments": {}}, "Missing required arguments: {'query'}"),
+        ({"name": "x" * 1_000_000}, "Unknown prompt: xxx"),
+    ],
+)
+def test_wrong_prompt_is_the_clients_fault_and_leaves_no_traceback(
+    tmp_path: Path, raw_client: Callable[..., Any], params: dict[str, Any], fault: str
+) -> None:
+    errors = tmp_path / "stderr"
+    with raw_client(tmp_path / "home", "--set", "embedding.provider=none", errors=errors) as client:
+        error = client.request("prompts/get", **params)["error"]
+    assert error["code"] == -32602
+    assert error["message"].startswith(fault)
+    assert error["message"].endswith("prompts/list names the prompts and their arguments.")
+    assert len(error["message"]) < 500
+    assert errors.read_text(encoding="utf-8") == ""
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell to close a descriptor")
 def test_closed_stdin_is_reported_with_what_to_do(tmp_path: Path) -> None:
     command = f"exec '{sys.executable}' '{PROBE}' '{tmp_path / 'evidence'}' <&-"
@@ -330,7 +399,7 @@ def test_closed_stdin_is_reported_with_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 def test_sdk_client_of_either_era_is_served(tmp_path: Path, mode: Literal["legacy", "auto"], version: str) -> None:
     evidence = tmp_path / "evidence"
-    command = StdioServerParameters(command=sys.executable, args=[str(PROBE), str(evidence)])
+    command = StdioServerParameters(command=sys.executable, args=[str(PROBE), str(evidence)], env=dict(os.environ))
 
     async def converse() -> tuple[str, str]:
         with (tmp_path / "stderr").open("w", encoding="utf-8", newline="\n") as errors:
@@ -363,25 +432,6 @@ def test_middleware_alone_makes_results_and_errors_encodable(mode: Literal["lega
     block, error = anyio.run(converse)
     assert block.text == "损坏 \ufffd"
     assert (error.error.message, error.error.data) == ("失败 \ufffd", {"键": "\ufffd"})
-
-
-@pytest.mark.parametrize("excess", [-1, 0, 1, 100_000])
-@pytest.mark.parametrize("newline", [b"\n", b""])
-def test_line_is_read_whole_up_to_the_limit_and_by_its_ends_beyond(tmp_path: Path, excess: int, newline: bytes) -> None:
-    line = b"head" + b"x" * (LINE_LIMIT_BYTES + excess - 8) + b"tail"
-    path = tmp_path / "lines"
-    path.write_bytes(b"before\n" + line + newline + (b"after\n" if newline else b""))
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        before, middle, *after = DescriptorPipe(fd, -1).lines()
-    finally:
-        os.close(fd)
-    assert before == b"before"
-    assert after == ([b"after"] if newline else [])
-    if excess <= 0:
-        assert middle == line
-    else:
-        assert middle == Oversized(line[:EXCERPT_BYTES], line[-EXCERPT_BYTES:], len(line))
 
 
 def test_sdk_still_has_the_private_and_inner_names_that_the_wire_uses() -> None:
