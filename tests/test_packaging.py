@@ -20,103 +20,74 @@ PACKAGING = ROOT / "packaging"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 TEXT = {"type": "string", "minLength": 1}
+
+
+def record(required: str, /, **properties: Any) -> dict[str, Any]:
+    """An object that has these members alone; the required ones are named first."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": required.split(),
+        "properties": {**dict.fromkeys(required.split(), TEXT), **properties},
+    }
+
+
+def several(item: Any, least: int = 1) -> dict[str, Any]:
+    return {"type": "array", "minItems": least, "items": item}
+
+
 #: MCPB manifest 0.4 as documented, as far as a ``uv`` server uses it. Hosts refuse members that they do not know.
-MANIFEST = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["manifest_version", "name", "version", "description", "author", "server"],
-    "properties": {
-        "manifest_version": {"const": "0.4"},
-        **dict.fromkeys(("name", "display_name", "version", "description", "long_description", "license"), TEXT),
-        "author": {"type": "object", "required": ["name"], "additionalProperties": False, "properties": {"name": TEXT}},
-        "keywords": {"type": "array", "items": TEXT},
-        "prompts_generated": {"type": "boolean"},
-        "server": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["type", "entry_point"],
-            "properties": {
-                "type": {"const": "uv"},
-                "entry_point": TEXT,
-                "mcp_config": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["command"],
-                    "properties": {"command": TEXT, "args": {"type": "array", "items": TEXT}},
-                },
-            },
-        },
-        "tools": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["name"],
-                "properties": {"name": TEXT, "description": TEXT},
-            },
-        },
-        "compatibility": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "platforms": {"type": "array", "items": {"enum": ["darwin", "win32", "linux"]}},
-                "runtimes": {"type": "object", "additionalProperties": False, "properties": {"python": TEXT}},
-            },
-        },
-        "user_config": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["type", "title", "description"],
-                "properties": {
-                    "type": {"enum": ["string", "number", "boolean", "directory", "file"]},
-                    **dict.fromkeys(("title", "description", "default"), TEXT),
-                    "required": {"type": "boolean"},
-                },
-            },
-        },
+MANIFEST = record(
+    "manifest_version name version description author server",
+    manifest_version={"const": "0.4"},
+    **dict.fromkeys(("display_name", "long_description", "license"), TEXT),
+    author=record("name"),
+    keywords=several(TEXT),
+    prompts_generated={"type": "boolean"},
+    server=record("type entry_point", type={"const": "uv"}, mcp_config=record("command", args=several(TEXT, 0))),
+    tools=several(record("name", description=TEXT)),
+    compatibility=record(
+        "", platforms=several({"enum": ["darwin", "win32", "linux"]}), runtimes=record("", python=TEXT)
+    ),
+    user_config={
+        "type": "object",
+        "additionalProperties": record(
+            "type title description",
+            type={"enum": ["string", "number", "boolean", "directory", "file"]},
+            default=TEXT,
+            required={"type": "boolean"},
+        ),
     },
-}
+)
 #: The registry's server.json of 2025-12-11 as documented, as far as a PyPI package uses it.
 REGISTRY = {
-    "type": "object",
-    "required": ["$schema", "name", "description", "version", "packages"],
-    "properties": {
-        "$schema": {"const": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
-        "name": {"type": "string", "pattern": "^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", "minLength": 3, "maxLength": 200},
-        "title": {**TEXT, "maxLength": 100},
-        "description": {**TEXT, "maxLength": 100},
-        "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
-        "packages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["registryType", "identifier", "version", "transport"],
-                "properties": {
-                    "registryType": {"const": "pypi"},
-                    "registryBaseUrl": {"const": "https://pypi.org"},
-                    "identifier": {"const": "runebook"},
-                    "runtimeHint": {"const": "uvx"},
-                    "transport": {"const": {"type": "stdio"}},
-                    "packageArguments": {
-                        "type": "array",
-                        "items": {"type": "object", "required": ["type", "value"]},
-                    },
-                    "environmentVariables": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["name", "description"],
-                            "properties": {"format": {"enum": ["string", "number", "boolean", "filepath"]}},
-                        },
-                    },
-                },
-            },
-        },
-    },
+    **record(
+        "name description version packages",
+        name={"type": "string", "pattern": "^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", "minLength": 3, "maxLength": 200},
+        title={**TEXT, "maxLength": 100},
+        description={**TEXT, "maxLength": 100},
+        version={"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+        packages=several(
+            record(
+                "registryType identifier version transport",
+                registryType={"const": "pypi"},
+                registryBaseUrl={"const": "https://pypi.org"},
+                identifier={"const": "runebook"},
+                runtimeHint={"const": "uvx"},
+                transport={"const": {"type": "stdio"}},
+                packageArguments=several({"type": "object", "required": ["type", "value"]}, 0),
+                environmentVariables=several(
+                    record(
+                        "name description",
+                        format={"enum": ["string", "number", "boolean", "filepath"]},
+                        isRequired={"type": "boolean"},
+                    ),
+                    0,
+                ),
+            )
+        ),
+    ),
+    "additionalProperties": {"const": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
 }
 
 
@@ -154,6 +125,7 @@ def test_every_setting_of_the_manifest_is_used_and_every_used_one_is_there() -> 
 def test_registry_entry_keeps_to_the_format_and_says_the_version_everywhere(build: ModuleType) -> None:
     entry = build.registry_entry(template("server.json"), "9.9.9")
     jsonschema.validate(entry, REGISTRY)
+    assert "$schema" in entry
     assert [entry["version"], entry["packages"][0]["version"]] == ["9.9.9", "9.9.9"]
 
 

@@ -95,11 +95,10 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _serve_stdio(arguments: argparse.Namespace) -> int:
-    from server.protocol.stdio_pipes import StandardStreams
+    from server.protocol.stdio_pipes import standard_pipes
 
     config = settings_of(arguments)
-    with StandardStreams.divert() as streams:  # before any import that might print
-        return _serve_here(arguments, config, streams.pipe())
+    return _serve_here(arguments, config, standard_pipes())  # taken before any import that might print
 
 
 def _serve_here(arguments: argparse.Namespace, config: Config, pipe: LinePipe, private: bool = False) -> int:
@@ -123,17 +122,15 @@ def _serve_here(arguments: argparse.Namespace, config: Config, pipe: LinePipe, p
 
 def _serve_shared(arguments: argparse.Namespace) -> int:
     """Pass on what a host says to the server that all hosts share."""
-    from server.protocol.stdio_pipes import StandardStreams
+    from server.local.stdio_bridge import Bridge
+    from server.protocol.stdio_pipes import standard_pipes
 
     gc.enable()
-    with StandardStreams.divert() as streams:
-        from server.local.stdio_bridge import Bridge
-
-        return Bridge(
-            streams.pipe(),
-            lambda: _place(arguments),
-            lambda *served: _serve_here(arguments, settings_of(arguments), *served),
-        ).run()
+    return Bridge(
+        standard_pipes(),
+        lambda: _place(arguments),
+        lambda *served: _serve_here(arguments, settings_of(arguments), *served),
+    ).run()
 
 
 def _serve_local(arguments: argparse.Namespace) -> int:

@@ -48,7 +48,6 @@ _NONCE_BYTES = 32
 _PROOF_BYTES = 32
 _LENGTH_BYTES = 4
 _CHUNK_BYTES = 1 << 16
-_LAST_FRAME_SECONDS = 0.1
 _PROBE_SECONDS = 0.5
 _SUFFIX = ".json"
 _ANNOUNCEMENT_LIMIT_BYTES = 16_384
@@ -125,10 +124,11 @@ def _first_answer(
     servers: Sequence[Announcement], request: Mapping[str, Any], deadline: float
 ) -> dict[str, Any] | None:
     """What the first of ``servers`` answers that can be reached; None where none can."""
-    for others, server in zip(range(len(servers) - 1, -1, -1), servers, strict=True):
-        left = deadline - time.monotonic()
-        with suppress(ChannelBroken):  # one that hangs leaves half of the time to the others
-            return server.ask(request, deadline, reached_by=deadline - left / 2 if others else deadline)
+    for number, server in enumerate(servers, start=1):
+        now = time.monotonic()
+        left = deadline - now if number == len(servers) else (deadline - now) / 2  # one that hangs leaves the rest
+        with suppress(ChannelBroken):
+            return server.ask(request, deadline, reached_by=now + min(left, HANDSHAKE_SECONDS))
     return None
 
 
@@ -165,19 +165,11 @@ class Channel:
         Raises:
             ChannelBroken: If it could not be sent; the channel is of no use then.
         """
-        with self._sending:
-            self._send(_framed(payload), deadline)
-
-    def send_last(self, payload: bytes) -> None:
-        """Send a short frame if that can be done at once, and hang up."""
-        if self._sending.acquire(timeout=_LAST_FRAME_SECONDS):
-            try:
-                self._send(_framed(payload), time.monotonic() + _LAST_FRAME_SECONDS)
-            except ChannelBroken:
-                pass  # it has left, or does not listen: hanging up says enough
-            finally:
-                self._sending.release()
-        self.close()
+        try:
+            frame = len(payload).to_bytes(_LENGTH_BYTES, "big") + payload
+        except OverflowError as error:
+            raise ChannelBroken(f"a frame of {len(payload):,} bytes") from error
+        self._send(frame, deadline)
 
     def receive(self, limit_bytes: int, deadline: float | None = None) -> bytes | None:
         """The next frame; None when the other end has sent all it had to send.
@@ -206,10 +198,6 @@ class Channel:
         """End the connection, also for a thread that waits on it; safe to call twice."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def abandon(self) -> None:
-        """In a forked child: let go of the socket and leave the connection to the parent."""
         self._socket.close()
 
     def is_gone(self) -> bool:
@@ -247,8 +235,14 @@ class Channel:
 
     def _send(self, data: bytes, deadline: float | None) -> None:
         try:
-            self._socket.settimeout(_seconds_until(deadline))
-            self._socket.sendall(data)
+            left = _seconds_until(deadline)
+            if not self._sending.acquire(timeout=-1 if left is None else left):
+                raise TimeoutError("another frame is still being sent")
+            try:
+                self._wait_until(deadline)
+                self._socket.sendall(data)
+            finally:
+                self._sending.release()
         except OSError as error:
             raise ChannelBroken(str(error)) from error
 
@@ -258,7 +252,7 @@ class Channel:
         missing = length
         try:
             while missing:
-                self._socket.settimeout(_seconds_until(deadline))
+                self._wait_until(deadline)
                 part = self._socket.recv(min(missing, _CHUNK_BYTES))
                 if not part:
                     if may_end and missing == length:
@@ -269,6 +263,12 @@ class Channel:
         except OSError as error:
             raise ChannelBroken(str(error)) from error
         return b"".join(parts)
+
+    def _wait_until(self, deadline: float | None) -> None:
+        """Let the next step on the socket take so long."""
+        left = _seconds_until(deadline)
+        if left is not None or self._socket.gettimeout() is not None:
+            self._socket.settimeout(left)
 
     def _is_polled(self, *names: str) -> bool:
         import select
@@ -281,13 +281,6 @@ class Channel:
             poll.register(self._socket, wanted)
             return any(event & wanted for _, event in poll.poll(0))
         return True
-
-
-def _framed(payload: bytes) -> bytes:
-    try:
-        return len(payload).to_bytes(_LENGTH_BYTES, "big") + payload
-    except OverflowError as error:
-        raise ChannelBroken(f"a frame of {len(payload):,} bytes") from error
 
 
 def _check(proof: bytes, expected: bytes) -> None:

@@ -200,7 +200,6 @@ class Listener:
         except OSError:
             self._socket.close()
             raise
-        _listeners.add(self)
         threading.Thread(target=self._listen, name="runebook-channel", daemon=True).start()
 
     def withdraw(self) -> None:
@@ -210,24 +209,13 @@ class Listener:
 
     def close(self) -> None:
         """Take the announcement back and hang up; safe to call twice. Waits for nobody."""
-        if os.getpid() != self.announcement.pid:  # forked: neither announcement nor connections are ours to end
-            self.abandon()
-            return
         self._closed.set()
-        _listeners.discard(self)
         self.withdraw()
         with suppress(OSError):  # wakes the thread that listens, where closing alone does not
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         for channel in tuple(self._channels):
             channel.close()
-
-    def abandon(self) -> None:
-        """In a forked child: let go of the sockets, which are the parent's."""
-        self._closed.set()
-        self._socket.close()
-        for channel in tuple(self._channels):
-            channel.abandon()
 
     def _listen(self) -> None:
         while not self._closed.is_set():
@@ -315,15 +303,3 @@ def _object(frame: bytes | None) -> Mapping[str, Any]:
     if not isinstance(request, dict):
         raise ChannelBroken("the request is no object")
     return request
-
-
-_listeners: set[Listener] = set()
-
-
-def _abandon_all() -> None:
-    for listener in tuple(_listeners):
-        listener.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_all)

@@ -23,7 +23,6 @@ from memory_core.version import installed_version
 from server.hooks.wishes import read_wishes
 from server.local.channel import Announcement, Channel, ChannelBroken, Unanswered, announced, make_folder
 from server.protocol.stdio_pipes import GOODBYE, ChannelPipe
-from server.terminal import termination_signals
 
 if TYPE_CHECKING:
     import logging
@@ -42,6 +41,7 @@ _LOOK_SECONDS = 5.0
 _STOP_SECONDS = 5.0
 _END_SECONDS = 5.0
 _ACCEPT_SECONDS = 5.0
+_GOODBYE_SECONDS = 0.1
 #: Variables that decide what a server does: ours, and those of the providers it may call.
 _VARIABLES = ("RUNEBOOK_", "ANTHROPIC_", "OPENAI_", "CHROMA_")
 _OWN_VARIABLES = frozenset({"RUNEBOOK_HOME", "RUNEBOOK_CONFIG"})
@@ -225,7 +225,9 @@ class Attachments:
             self._closed = True
             channels = tuple(self._channels)
         for channel in channels:
-            channel.send_last(GOODBYE)
+            with suppress(ChannelBroken):  # it has left, or does not listen: hanging up says enough
+                channel.send(GOODBYE, time.monotonic() + _GOODBYE_SECONDS)
+            channel.close()
 
 
 def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> int:
@@ -245,6 +247,7 @@ def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> i
         OSError: If nobody could find this server.
     """
     from server.local.channel_requests import ChannelRequests, Listener
+    from server.terminal import termination_signals
 
     asked = threading.Event()
     status = 0

@@ -13,7 +13,6 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from memory_core.core.errors import ConfigInvalid
@@ -182,65 +181,32 @@ def unpack(frame: bytes) -> Line:
         return frame
 
 
-class StandardStreams(NamedTuple):
-    """The protocol's two pipes while fd 0 and fd 1 are diverted.
+def standard_pipes() -> DescriptorPipe:
+    """Take standard input and output for the protocol, for the rest of this process.
 
-    A context manager that restores on exit. Make it with ``divert``.
+    The pipes get descriptors of their own, > 2, which children do not inherit. Whatever reads standard input finds
+    nothing, and whatever is printed, now or not yet flushed, goes to stderr.
 
-    Attributes:
-        stdin_fd: Descriptor to read the protocol from, > 2, not inherited by children.
-        stdout_fd: Descriptor to write the protocol to, > 2, not inherited by children.
+    Raises:
+        ConfigInvalid: Stdin or stdout is closed.
     """
-
-    stdin_fd: int
-    stdout_fd: int
-
-    @classmethod
-    def divert(cls) -> StandardStreams:
-        """Take both pipes; what was printed but not yet flushed goes to stderr.
-
-        Raises:
-            ConfigInvalid: Stdin or stdout is closed.
-        """
-        try:
-            streams = cls(_duplicate(0), _duplicate(1))
-        except OSError as error:
-            raise ConfigInvalid(
-                f"Standard input or output is closed ({error.strerror}).",
-                hint="Start the server from an MCP client, or with both connected to pipes.",
-            ) from error
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:  # no stderr: a service, or a windowed program
-            os.dup2(null, 1)
-        if null > 2:
-            os.close(null)
-        _publish_handles()
-        return streams
-
-    def pipe(self) -> DescriptorPipe:
-        """The client at the other ends."""
-        return DescriptorPipe(self.stdin_fd, self.stdout_fd)
-
-    def restore(self) -> None:
-        """Give fd 0 and fd 1 back; buffered prints are flushed to stderr first. Idempotent."""
-        with suppress(OSError, ValueError, AttributeError):  # closed, or None without a console
-            sys.stdout.flush()
-        # The private descriptors stay open: a thread may still be blocked on one, and a closed
-        # number would be reused under it.
-        os.dup2(self.stdin_fd, 0)
-        os.dup2(self.stdout_fd, 1)
-        _publish_handles()
-
-    def __enter__(self) -> StandardStreams:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.restore()
+    try:
+        pipe = DescriptorPipe(_duplicate(0), _duplicate(1))
+    except OSError as error:
+        raise ConfigInvalid(
+            f"Standard input or output is closed ({error.strerror}).",
+            hint="Start the server from an MCP client, or with both connected to pipes.",
+        ) from error
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # no stderr: a service, or a windowed program
+        os.dup2(null, 1)
+    if null > 2:
+        os.close(null)
+    _publish_handles()
+    return pipe
 
 
 def _duplicate(fd: int) -> int:

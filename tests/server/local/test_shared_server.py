@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -86,17 +86,11 @@ def test_private_mode_of_one_host_does_not_reach_the_other(pair: tuple[Path, Cal
     assert one.facts("commit_memory", memory_content="Kept again. 又记下了。")["status"] == "committed"
 
 
-def test_a_host_that_leaves_takes_nobody_with_it(host: Host, pair: tuple[Path, Caller, Caller], tmp_path: Path) -> None:
+def test_a_host_gets_an_answer_to_every_line_and_takes_nobody_with_it_when_it_leaves(
+    pair: tuple[Path, Caller, Caller],
+) -> None:
     home, one, _ = pair
     before = servers(home)
-    with host.connected(home, tmp_path, "legacy") as third:
-        third.facts("ls", uri="viking://")
-    assert one.facts("ls", uri="viking://")
-    assert servers(home) == before
-
-
-def test_a_damaged_line_and_one_too_long_are_answered_through_the_bridge(pair: tuple[Path, Caller, Caller]) -> None:
-    home, _, _ = pair
     with raw(home) as client:
         client.write(b"{nonsense \xe6\xb8")
         assert client.answer()["error"]["code"] == -32700
@@ -104,18 +98,14 @@ def test_a_damaged_line_and_one_too_long_are_answered_through_the_bridge(pair: t
         refused = client.answer()
         assert refused["id"] == 77
         assert "Split the content" in refused["error"]["message"]
-        assert client.call("find", query="渡轮")
-
-
-def test_the_last_answers_come_before_a_bridge_ends_with_its_input(pair: tuple[Path, Caller, Caller]) -> None:
-    home, _, _ = pair
-    with raw(home) as client:
         for number in (11, 12, 13):
             client.write({"jsonrpc": "2.0", "id": number, "method": "ping"})
         assert client.process.stdin is not None
         client.process.stdin.close()
         assert [client.answer()["id"] for _ in range(3)] == [11, 12, 13]
         assert client.process.wait(30) == 0
+    assert one.facts("ls", uri="viking://")
+    assert servers(home) == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
@@ -264,60 +254,53 @@ def test_a_server_of_another_version_is_not_attached_to(host: Host, home: Path) 
     assert lives(old)
 
 
-def place(home: Path, *flags: str, config: Path | None = None, **environment: str) -> Place:
-    return place_of(str(home), None if config is None else str(config), flags, environment)
+def place(home: Path, *flags: str, **environment: str) -> Place:
+    return place_of(str(home), None, flags, environment)
 
 
-def test_the_same_wishes_mean_the_same_server_however_they_are_written(
+def test_the_same_wishes_mean_the_same_server_however_they_are_written_and_others_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "家"
-    same = {
-        place(home).settings,
-        place(Path("家")).settings,
-        place_of(None, None, (), {"RUNEBOOK_HOME": str(home)}).settings,
-        place_of(None, None, (f"home={home}",), {"PATH": "/elsewhere"}).settings,
-    }
-    assert len(same) == 1
-
-
-@pytest.mark.parametrize("name", ["flag", "variable", "file", "key", "home"])
-def test_other_wishes_mean_another_server(tmp_path: Path, name: str) -> None:
-    home = tmp_path / "home"
     home.mkdir()
-    plain = place(home).settings
-    if name == "file":
-        (home / "config.json").write_text('{"user_space": "other"}', encoding="utf-8")
-    others: dict[str, Any] = {
-        "flag": lambda: place(home, "private_mode=true"),
-        "variable": lambda: place(home, RUNEBOOK_USER_SPACE="other"),
-        "file": lambda: place(home),
-        "key": lambda: place(home, ANTHROPIC_API_KEY="another"),
-        "home": lambda: place(tmp_path / "elsewhere"),
-    }
-    assert others[name]().settings != plain
+    same = [
+        place(home),
+        place(Path("家")),
+        place_of(None, None, (), {"RUNEBOOK_HOME": str(home)}),
+        place_of(None, None, (f"home={home}",), {"PATH": "/elsewhere"}),
+    ]
+    others = [
+        place(home, "private_mode=true"),
+        place(home, RUNEBOOK_USER_SPACE="other"),
+        place(home, ANTHROPIC_API_KEY="another"),
+        place(tmp_path / "elsewhere"),
+    ]
+    (home / "config.json").write_text('{"user_space": "other"}', encoding="utf-8")
+    others.append(place(home))
+    assert len({each.settings for each in same}) == 1
+    assert len({each.settings for each in (same[0], *others)}) == 1 + len(others)
 
 
-@pytest.mark.parametrize("how", ["flag", "variable", "file"])
 def test_folders_named_from_the_working_directory_mean_a_server_that_works_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    if how == "file":
-        (home / "config.json").write_text('{"schema_dirs": ["types"]}', encoding="utf-8")
-    flags = ("schema_dirs=types",) if how == "flag" else ()
-    environment: dict[str, Any] = {"RUNEBOOK_SCHEMA_DIRS": "types"} if how == "variable" else {}
-    found = set()
-    for name in ("one", "two"):
-        folder = tmp_path / name
-        (folder / "types").mkdir(parents=True)
-        monkeypatch.chdir(folder)
-        asked = place(home, *flags, **environment)
-        assert asked.folder == folder
-        found.add(asked.settings)
-    assert len(found) == 2
+    plain, configured = tmp_path / "plain", tmp_path / "configured"
+    configured.mkdir()
+    (configured / "config.json").write_text('{"schema_dirs": ["types"]}', encoding="utf-8")
+    ways: list[Callable[[], Place]] = [
+        lambda: place(plain, "schema_dirs=types"),
+        lambda: place(plain, RUNEBOOK_SCHEMA_DIRS="types"),
+        lambda: place(configured),
+    ]
+    for asked in ways:
+        found = set()
+        for name in ("one", "two"):
+            (tmp_path / name / "types").mkdir(parents=True, exist_ok=True)
+            monkeypatch.chdir(tmp_path / name)
+            assert asked().folder == tmp_path / name
+            found.add(asked().settings)
+        assert len(found) == 2
 
 
 def test_the_options_lead_another_process_to_the_same_store_and_settings(

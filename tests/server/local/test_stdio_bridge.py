@@ -22,17 +22,20 @@ def read(raw: bytes | None) -> Any:
     return json.loads(raw)
 
 
+def request(number: Any, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
 def call(number: Any, tool: str = "find", **arguments: Any) -> dict[str, Any]:
-    return {
-        "jsonrpc": "2.0",
-        "id": number,
-        "method": "tools/call",
-        "params": {"name": tool, "arguments": arguments},
-    }
+    return request(number, "tools/call", name=tool, arguments=arguments)
 
 
 def result(number: Any, **content: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "result": content}
+
+
+def cancelled(number: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
 
 
 @pytest.fixture
@@ -52,40 +55,34 @@ def test_lines_pass_unchanged_whether_they_can_be_read_or_not() -> None:
         assert conversation.from_server(from_server) == from_server
 
 
-def test_a_call_under_way_is_answered_with_an_error_that_says_what_to_do(greeted: Conversation) -> None:
-    greeted.from_host(line(call("七", "commit_memory", memory_content="渡轮")))
-    greeted.from_host(line(call(8)))
+def test_calls_under_way_fail_with_what_to_do_and_what_changes_nothing_is_asked_again(greeted: Conversation) -> None:
+    listing = line(request(2, "tools/list"))
+    for open_line in (line(call("七", "commit_memory")), line(call(8)), line(call(9)), listing, line(cancelled(9))):
+        greeted.from_host(open_line)
     greeted.from_server(line(result(8)))
     lost = greeted.lost()
     (answer,) = map(read, lost.answers)
     assert answer["id"] == "七"
     assert "send the same call again" in answer["error"]["message"]
-    assert lost.again == []
-    assert greeted.lost() == ([], [])
-
-
-def test_what_changes_nothing_is_asked_again_at_the_next_server(greeted: Conversation) -> None:
-    listing = line({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
-    greeted.from_host(listing)
-    assert greeted.lost().again == [listing]
+    assert lost.again == [listing]
     assert greeted.owes
     greeted.from_server(line(result(2)))
     assert not greeted.owes
-
-
-def test_a_cancelled_call_is_owed_no_answer(greeted: Conversation) -> None:
-    greeted.from_host(line(call(2)))
-    greeted.from_host(line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}))
     assert greeted.lost() == ([], [])
 
 
-def test_the_next_server_is_greeted_as_the_first_one_was_and_its_answer_goes_to_nobody(greeted: Conversation) -> None:
+def test_the_next_server_is_told_what_the_first_one_was_and_its_answers_go_to_nobody(greeted: Conversation) -> None:
+    for number, level in ((2, "info"), (3, "error")):
+        greeted.from_host(line(request(number, "logging/setLevel", level=level)))
+        greeted.from_server(line(result(number)))
     greeted.lost()
-    handshake, ready = map(read, greeted.greeting())
+    handshake, ready, level_again = map(read, greeted.greeting())
     assert handshake == {**HANDSHAKE, "id": handshake["id"]}
     assert handshake["id"] != 1  # the host may use it for another request by now
     assert ready == READY
-    assert greeted.from_server(line(result(handshake["id"]))) is None
+    assert level_again["params"] == {"level": "error"}
+    for again in (handshake, level_again):
+        assert greeted.from_server(line(result(again["id"]))) is None
 
 
 def test_a_handshake_that_was_not_answered_yet_is_answered_by_the_next_server() -> None:
@@ -100,7 +97,7 @@ def test_a_handshake_that_was_not_answered_yet_is_answered_by_the_next_server() 
     ("message", "answer"),
     [
         (HANDSHAKE, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32022, "message": "modern"}}),
-        ({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}, result(1)),
+        (request(1, "server/discover"), result(1)),
     ],
     ids=["refused", "modern"],
 )
@@ -110,18 +107,6 @@ def test_a_client_without_a_handshake_greets_nobody(message: dict[str, Any], ans
     conversation.from_server(line(answer))
     conversation.lost()
     assert conversation.greeting() == []
-
-
-def test_the_last_level_of_the_log_and_subscriptions_are_told_again(greeted: Conversation) -> None:
-    for number, level in ((2, "info"), (3, "error")):
-        greeted.from_host(
-            line({"jsonrpc": "2.0", "id": number, "method": "logging/setLevel", "params": {"level": level}})
-        )
-        greeted.from_server(line(result(number)))
-    greeted.lost()
-    *_, told = map(read, greeted.greeting())
-    assert told["params"] == {"level": "error"}
-    assert greeted.from_server(line(result(told["id"]))) is None
 
 
 @pytest.mark.parametrize(
@@ -138,12 +123,12 @@ def test_private_mode_is_known_once_it_was_switched(greeted: Conversation, answe
 
 
 def test_questions_of_one_server_are_not_answered_to_another(greeted: Conversation) -> None:
-    question = {"jsonrpc": "2.0", "id": 0, "method": "roots/list"}
+    question = request(0, "roots/list")
     first = read(greeted.from_server(line(question)))
     assert read(greeted.from_host(line(result(first["id"], roots=["a"])))) == result(0, roots=["a"])
     greeted.from_server(line(question))
-    (cancelled,) = map(read, greeted.lost().answers)
-    assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", first["id"])
+    (taken_back,) = map(read, greeted.lost().answers)
+    assert (taken_back["method"], taken_back["params"]["requestId"]) == ("notifications/cancelled", first["id"])
     again = read(greeted.from_server(line(question)))
     assert again == {**question, "id": again["id"]}
     assert again["id"] != first["id"]
@@ -153,8 +138,6 @@ def test_questions_of_one_server_are_not_answered_to_another(greeted: Conversati
 
 
 def test_a_question_taken_back_is_taken_back_under_the_number_that_the_host_knows(greeted: Conversation) -> None:
-    question = read(greeted.from_server(line({"jsonrpc": "2.0", "id": "五", "method": "roots/list"})))
-    back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "五"}}
-    assert read(greeted.from_server(line(back)))["params"]["requestId"] == question["id"]
-    other = line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}})
-    assert greeted.from_server(other) == other
+    question = read(greeted.from_server(line(request("五", "roots/list"))))
+    assert read(greeted.from_server(line(cancelled("五"))))["params"]["requestId"] == question["id"]
+    assert greeted.from_server(line(cancelled(8))) == line(cancelled(8))

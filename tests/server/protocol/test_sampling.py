@@ -44,7 +44,7 @@ from memory_core.core.errors import ModelFailed, RunebookError
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, Turn
 from server.protocol import sampling
 from server.protocol.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
-from server.protocol.stdio_pipes import StandardStreams
+from server.protocol.stdio_pipes import standard_pipes
 from server.protocol.stdio_transport import scrub_results, serve_pipe
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ def build_probe(evidence: Path) -> MCPServer[None]:
 def serve_probe(evidence: Path, port: str | None) -> None:
     server = build_probe(evidence)
     if port is None:
-        with StandardStreams.divert() as streams:
-            anyio.run(serve_pipe, server, streams.pipe())
+        anyio.run(serve_pipe, server, standard_pipes())
         return
     from server.http.http_server import serve
 
