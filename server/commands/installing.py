@@ -194,10 +194,10 @@ def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted:
     """The parts that the person at the terminal agrees to; none where nobody is asked."""
     if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return frozenset()
-    place = host.place(machine, wanted.project)
+    settings = host.settings(machine, wanted.project)
     questions = {
-        "rules": None if place.rules is None else f"tell its model to use the memory, in {place.rules.paths[0]}",
-        "hooks": None if place.hooks is None else f"bring and keep memories by hooks, in {place.hooks.path}",
+        "rules": None if settings.rules is None else f"tell its model to use the memory, in {settings.rules.paths[0]}",
+        "hooks": None if settings.hooks is None else f"bring and keep memories by hooks, in {settings.hooks.path}",
     }
     return frozenset(
         part
@@ -230,8 +230,8 @@ def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[Fil
 
 
 def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
-    place = host.place(machine, wanted.project)
-    offered = {"rules": True, "hooks": place.hooks is not None}
+    settings = host.settings(machine, wanted.project)
+    offered = {"rules": True, "hooks": settings.hooks is not None}
     missing = [f"--{part}" for part, there in offered.items() if there and part not in wanted.parts]
     return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
 

@@ -191,7 +191,7 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
     Raises:
         InvalidInput: If the host has no files in a project and one is given.
     """
-    place = host.place(machine, wanted.project)
+    settings = host.settings(machine, wanted.project)
 
     def chosen(paths: Sequence[PurePath]) -> list[Path]:
         here = [mark for mark in host.marks(machine) if Path(mark).is_dir()]
@@ -201,14 +201,14 @@ def plan(host: Host, machine: Machine, wanted: Wanted, *, everywhere: bool = Fal
     files: dict[Path, list[Edit]] = {}
     parts = PARTS if everywhere else wanted.parts
     if "server" in parts:
-        for path in chosen(place.server.paths):
-            own = path.with_stem(wanted.name) if place.server.own else path
-            files.setdefault(own, []).append(_server(place.server, wanted))
-    if "hooks" in parts and place.hooks is not None:
-        files.setdefault(Path(place.hooks.path), []).append(_hooks(place.hooks, host, wanted))
-    if "rules" in parts and place.rules is not None:
-        for path in chosen(place.rules.paths):
-            files.setdefault(path, []).append(Rules(RULES, place.rules.head))
+        for path in chosen(settings.server.paths):
+            own = path.with_stem(wanted.name) if settings.server.own else path
+            files.setdefault(own, []).append(_server(settings.server, wanted))
+    if "hooks" in parts and settings.hooks is not None:
+        files.setdefault(Path(settings.hooks.path), []).append(_hooks(settings.hooks, host, wanted))
+    if "rules" in parts and settings.rules is not None:
+        for path in chosen(settings.rules.paths):
+            files.setdefault(path, []).append(Rules(RULES, settings.rules.head))
     return list(files.items())
 
 
@@ -220,9 +220,9 @@ def pastings(host: Host, machine: Machine, wanted: Wanted) -> list[Pasting]:
 
 def by_hand(host: Host, machine: Machine, wanted: Wanted) -> list[Pasting]:
     """Wanted parts for which the host has no file."""
-    place = host.place(machine, wanted.project)
-    if "rules" in wanted.parts and place.rules is None:
-        return [Pasting(f"{host.title}: {place.rules_by_hand}", RULES)]
+    settings = host.settings(machine, wanted.project)
+    if "rules" in wanted.parts and settings.rules is None:
+        return [Pasting(f"{host.title}: {settings.rules_by_hand}", RULES)]
     return []
 
 

@@ -136,8 +136,8 @@ class RulesFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What a host reads, for a user or in a project.
+class HostSettings:
+    """The files of settings that a host reads, for a user or in a project.
 
     Attributes:
         server: Where its servers are listed.
@@ -177,8 +177,8 @@ class Host:
         """Paths that are there if and only if the host is used here."""
         return _paths(self.entry["marks"], folders(machine))
 
-    def place(self, machine: Machine, project: PurePath | None = None) -> Place:
-        """What it reads, for the user or in a project.
+    def settings(self, machine: Machine, project: PurePath | None = None) -> HostSettings:
+        """The files that it reads, for the user or in a project.
 
         Raises:
             InvalidInput: If it reads nothing in projects.
@@ -190,8 +190,8 @@ class Host:
                 hint=f"Leave --project out, or name one of {able}.",
             )
         if project is None:
-            return _place(self.entry["user"], folders(machine))
-        return _place(self.entry["project"], {"project": project})
+            return _settings(self.entry["user"], folders(machine))
+        return _settings(self.entry["project"], {"project": project})
 
 
 @cache
@@ -227,12 +227,12 @@ def _table() -> Any:
     return json.loads(Path(__file__).with_name("hosts.json").read_text(encoding="utf-8"))
 
 
-def _place(entry: Mapping[str, Any], known: Mapping[str, PurePath]) -> Place:
+def _settings(entry: Mapping[str, Any], known: Mapping[str, PurePath]) -> HostSettings:
     rules = entry.get("rules")
     hooks = entry.get("hooks")
     server = dict(entry["server"])
     instead = _paths([server.pop("instead")], known) if "instead" in server else ()
-    return Place(
+    return HostSettings(
         ServerFile(**{**server, "paths": instead or _paths(server["paths"], known)}),
         None if rules is None else RulesFile(**{**rules, "paths": _paths(rules["paths"], known)}),
         entry.get("rules_by_hand", ""),

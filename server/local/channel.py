@@ -19,7 +19,6 @@ import hmac
 import json
 import os
 import socket
-import stat
 import sys
 import threading
 import time
@@ -30,10 +29,8 @@ from typing import Any, NamedTuple
 
 from memory_core.core.errors import RunebookError
 from memory_core.version import program_version
-from server.private_file import write_json
+from server.private_file import make_private, write_json
 
-#: Changes with what passes over a channel; ends with different ones do not talk.
-PROTOCOL = 1
 KEY_BYTES = 32
 HOST = "127.0.0.1"
 #: What a handshake may take with a process that is busy.
@@ -43,7 +40,8 @@ FRAME_LIMIT_BYTES = 16 * 1024 * 1024
 #: Of announcements and locks, in the folder of machine files; servers of older versions are found there, too.
 FOLDER_NAME = "lines"
 
-_MAGIC = b"runebook line %d\n" % PROTOCOL
+#: Changes with what passes over a channel; ends with different ones do not talk.
+_MAGIC = b"runebook line 1\n"
 _NONCE_BYTES = 32
 _PROOF_BYTES = 32
 _LENGTH_BYTES = 4
@@ -313,7 +311,6 @@ class Announcement(NamedTuple):
         node: Machine, and container, that it runs on.
         kind: What it is: stdio, http or local (started in the background for hosts that share it).
         settings: Fingerprint of its settings.
-        protocol: Of the channel.
         state: Its store's folder of machine files; a copy of that folder holds announcements that are not its own.
     """
 
@@ -325,7 +322,6 @@ class Announcement(NamedTuple):
     node: str
     kind: str
     settings: str = ""
-    protocol: int = PROTOCOL
     state: str = ""
 
     def ask(self, request: Mapping[str, Any], deadline: float, *, reached_by: float) -> dict[str, Any]:
@@ -401,8 +397,7 @@ def make_folder(state: Path) -> Path:
         OSError: If it cannot be made, or is somebody else's.
     """
     folder = state / FOLDER_NAME
-    for each in (state.parent, state, folder):
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     if folder.is_symlink():  # what is cleared away there, and whose mode is set, would be somebody else's
         raise OSError(errno.ELOOP, f"{folder} is a link")
     if os.name == "posix":
@@ -433,25 +428,19 @@ def _paths(state: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Announcement | None:
-    """None for what is damaged, of another protocol, or not this user's alone."""
+    """None for what is damaged, or not this user's alone."""
+    safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if os.name == "posix" and (facts.st_uid != os.geteuid() or facts.st_mode & 0o077):
-            return None
-        if not stat.S_ISREG(facts.st_mode):
-            return None
-        try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | safely)) as file:
+            facts = os.fstat(file.fileno())
+            if os.name == "posix" and (facts.st_uid != os.geteuid() or facts.st_mode & 0o077):
+                return None
             value = json.loads(file.read(_ANNOUNCEMENT_LIMIT_BYTES))
-            read = Announcement(**{name: value[name] for name in Announcement._fields})
-            usable = len(bytes.fromhex(read.key)) == KEY_BYTES and 0 < int(read.port) < 65_536
-            float(read.since), int(read.pid)
-        except (OSError, ValueError, RecursionError, KeyError, TypeError):
-            return None
-    return read if usable and read.protocol == PROTOCOL else None
+        read = Announcement(**{name: value[name] for name in Announcement._fields})
+        float(read.since), int(read.pid)
+        return read if len(bytes.fromhex(read.key)) == KEY_BYTES and 0 < int(read.port) < 65_536 else None
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return None
 
 
 def _clear_away(paths: Iterable[Path]) -> None:

@@ -235,7 +235,7 @@ class Bridge:
         self._wanted = False
         self._input_ended = False
         self._here: Channel | None = None
-        self._status: int | None = None
+        self._over = False
         self._news = threading.Event()
         self._private = False
         self._futile = 0
@@ -254,25 +254,24 @@ class Bridge:
         threading.Thread(target=self._read_host, name="runebook-host", daemon=True).start()
         serving = threading.Thread(target=self._serve_host, name="runebook-server", daemon=True)
         serving.start()
-        while self._status is None and self._here is None:
+        while not self._over and self._here is None:
             self._news.wait(_LOOK_SECONDS if self._input_ended else 1.0)
             self._news.clear()
-            if self._input_ended and self._host.reader_left():
-                self._end(0)
-        if self._here is not None and self._status is None:
-            self._status = self._serve_here(ChannelPipe(self._here), self._conversation.private)
+            self._over = self._over or (self._input_ended and self._host.reader_left())
+        status = 0
+        if self._here is not None and not self._over:
+            status = self._serve_here(ChannelPipe(self._here), self._conversation.private)
             serving.join(_LAST_LINES_SECONDS)
         if (channel := self._channel) is not None:
             channel.close()
         if self._private:
             self._conversation.private = False
             self._note_private()
-        return self._status or 0
+        return status
 
-    def _end(self, status: int) -> None:
-        """Let the main thread return; the first status counts."""
-        if self._status is None:
-            self._status = status
+    def _end(self) -> None:
+        """Let the main thread return."""
+        self._over = True
         self._news.set()
 
     def _read_host(self) -> None:
@@ -285,7 +284,7 @@ class Bridge:
         if channel is not None:
             channel.finish_sending()
         elif idle:
-            self._end(0)
+            self._end()
         self._news.set()
 
     def _pass_on(self, line: Line) -> None:
@@ -302,7 +301,7 @@ class Bridge:
     def _serve_host(self) -> None:
         """Pass on what servers send, one after another."""
         again: list[bytes] = []
-        while self._status is None:
+        while not self._over:
             if (channel := self._reach(time.monotonic() + CONNECT_SECONDS)) is None:
                 return
             self._futile += 1
@@ -314,7 +313,7 @@ class Bridge:
             channel.close()
             again = lost.again
             if not all(self._write(line) for line in lost.answers) or (self._input_ended and not again):
-                self._end(0)
+                self._end()
             if self._here is not None:  # what was served here has ended, and this process with it
                 return
             with self._changed:
@@ -340,7 +339,7 @@ class Bridge:
                 if frame == GOODBYE:
                     return True
                 if not self._take(frame):
-                    self._end(0)
+                    self._end()
                     return False
         except ChannelBroken:
             pass
@@ -382,7 +381,7 @@ class Bridge:
         """A server that has taken this host on; this process itself, where none does in time; None at the end."""
         self._former = [child for child in self._former if child.poll() is None]
         latest = deadline + _STARTING_SECONDS
-        while self._status is None and self._futile < _FUTILE_LIMIT:
+        while not self._over and self._futile < _FUTILE_LIMIT:
             if time.monotonic() >= (deadline if self._child is None or self._child.poll() is not None else latest):
                 break
             place = self._place()
@@ -394,7 +393,7 @@ class Bridge:
                     return channel
             if not self._start(place):
                 break
-        if self._status is not None:
+        if self._over:
             return None
         import logging
 

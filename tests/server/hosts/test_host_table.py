@@ -39,18 +39,18 @@ LINUX = Machine("linux", PurePosixPath("/home/lin"), {"XDG_CONFIG_HOME": "/cfg",
     ],
 )
 def test_each_platform_has_its_paths(machine: Machine, name: str, path: str) -> None:
-    assert str(host_named(name).place(machine).server.paths[0]) == path
+    assert str(host_named(name).settings(machine).server.paths[0]) == path
 
 
 def test_packaged_claude_desktop_has_a_folder_of_its_own() -> None:
-    packaged = host_named("claude-desktop").place(WINDOWS).server.paths[1]
+    packaged = host_named("claude-desktop").settings(WINDOWS).server.paths[1]
     assert packaged.parts[-5:-1] == ("Claude_pzs8sxrjxfjjc", "LocalCache", "Roaming", "Claude")
 
 
 def test_host_with_hooks_in_a_project_has_them_for_the_user_too() -> None:
     for host in hosts():
         if host.has_projects:
-            of_user, of_project = host.place(LINUX).hooks, host.place(LINUX, PurePosixPath("/p")).hooks
+            of_user, of_project = host.settings(LINUX).hooks, host.settings(LINUX, PurePosixPath("/p")).hooks
             assert (of_user is None) == (of_project is None), host.name
 
 

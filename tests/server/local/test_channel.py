@@ -23,7 +23,6 @@ from server.local.channel import (
     FRAME_LIMIT_BYTES,
     HOST,
     KEY_BYTES,
-    PROTOCOL,
     Announcement,
     Channel,
     ChannelBroken,
@@ -248,7 +247,6 @@ def test_what_another_user_announced_is_not_believed(tmp_path: Path) -> None:
     "changed",
     [
         {"version": "0.0.0"},
-        {"protocol": PROTOCOL + 1},
         {"node": "another machine"},
         {"key": "short"},
         {"port": 0},
