@@ -27,7 +27,7 @@ from server.cli import MODULES, command_line, main
 from server.hooks import answers, command, failures, pending
 from server.hooks.private_times import PrivateTimes, periods
 from server.hooks.wishes import Wishes
-from server.local.channel import Line
+from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession, ServedStore
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
 
@@ -324,7 +324,7 @@ def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeyp
             state, "stop", "claude-code", {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
         )
         served = _Served(memory)
-        line = Line(state, served)
+        line = Listener(state, served)
         try:
             assert "5433" in context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
             given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()))
@@ -350,7 +350,7 @@ def test_a_server_that_is_busy_does_not_keep_words_from_being_found(hook: Hook, 
 
     with opened(tmp_path / "h") as memory:
         memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
-        line = Line(memory.store.files.state, busy)
+        line = Listener(memory.store.files.state, busy)
         begun = time.monotonic()
         try:
             told = context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
@@ -410,7 +410,7 @@ def test_the_doctor_tells_of_failing_hooks_and_of_what_waits(tmp_path: Path) -> 
 
 def test_what_a_server_could_not_do_is_told_and_done_without_it(hook: Hook, tmp_path: Path) -> None:
     with opened(tmp_path / "h") as memory:
-        line = Line(memory.store.files.state, lambda _request: {"ok": False, "error": "busy", "hint": ""})
+        line = Listener(memory.store.files.state, lambda _request: {"ok": False, "error": "busy", "hint": ""})
         try:
             given = claude("PreCompact", write(tmp_path / "t.jsonl", [said(0, "user", "keep this")]))
             status, out, told = hook(tmp_path / "h", "pre-compact", given)
