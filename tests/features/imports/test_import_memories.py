@@ -13,7 +13,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.imports.import_run import FORMATS
+from memory_core.features.imports import FORMATS
 from memory_core.features.rolling_summary import read_rolling_summary
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
@@ -73,7 +73,7 @@ def test_each_format_is_recognised_previewed_imported_once_and_never_again(
 
 
 def test_every_format_has_an_example_here() -> None:
-    assert {known.name for known in FORMATS} == set(FORMATS_OF)
+    assert set(FORMATS) == set(FORMATS_OF)
 
 
 def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memory: Runebook, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_secrets_are_redacted_on_the_way_in(memory: Runebook, tmp_path: Path) ->
 def test_what_is_of_no_known_format_is_told_what_was_looked_for(memory: Runebook, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         brought(memory, write(tmp_path / "list.csv", "a,b\n"))
-    assert all(known.name in refused.value.hint for known in FORMATS)
+    assert all(name in refused.value.hint for name in FORMATS)
     assert brought(memory, write(tmp_path / "odd.txt", "## Known Facts\n- Odd\n"), "markdown").changed
     with pytest.raises(InvalidInput, match="no format 'word'"):
         brought(memory, tmp_path / "odd.txt", "word")
