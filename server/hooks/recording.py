@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from memory_core.core.store import atomic
 from memory_core.features.imports import claude_code
-from memory_core.features.imports.import_run import ConversationRecorder
+from memory_core.features.imports.conversation_recorder import ConversationRecorder
 from memory_core.features.imports.items import ConversationItem, Item, digest_of
 from memory_core.features.imports.sources import Entry, Source, lines
 from server.hooks.event import CLAUDE_CODE, HookEvent

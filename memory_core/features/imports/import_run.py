@@ -1,12 +1,13 @@
 """One import, from a path to a report: items are read one by one, stored in batches, and each batch is one commit.
 
-What was brought before is left alone (``_Known``, ``ConversationRecorder``), so an import that was interrupted is
-completed by the next, and one that is repeated changes nothing. Reads the source, writes through the store alone;
+What was brought before is left alone, so an import that was interrupted is completed by the next, and one that is
+repeated changes nothing. Reads the source, writes through the store alone;
 originals are renamed only once everything of them is acknowledged, and never in a dry run.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import zipfile
@@ -22,22 +23,22 @@ from pydantic import ValidationError
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import Context, Draft, numbered
-from memory_core.core.errors import InvalidInput, InvalidUri, NotFound, RunebookError, StorageFailed
+from memory_core.core.errors import InvalidInput, NotFound, RunebookError, StorageFailed
 from memory_core.core.memory.memory import CONTENT, first_words, parse, read_record
 from memory_core.core.memory.memory_type import MemoryType
-from memory_core.core.memory.message import dump_lines, parse_lines
-from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.names import key_of
 from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, Link, MemoryData, MemoryOperations, WriteOp
 from memory_core.core.memory.project import NO_PROJECT, Belonging, folder_name, project_at
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.local import REPEATED, Snapshot
+from memory_core.core.store.local import Snapshot
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
 from memory_core.features.export_file import FORMAT as OWN_FORMAT
 from memory_core.features.export_file import MANIFEST_NAME
+from memory_core.features.imports.conversation_recorder import ConversationRecorder, Recorded
 from memory_core.features.imports.items import (
+    MIGRATED,
     ConversationItem,
     Format,
     Item,
@@ -51,7 +52,6 @@ from memory_core.features.imports.items import (
     digest_of,
 )
 from memory_core.features.imports.sources import Entry, Source, open_source
-from memory_core.features.imports.vibeworker import MIGRATED
 from memory_core.features.log_entries import LogEntry, entries, log_uri, new_entry, with_entry
 from memory_core.features.redaction import Redaction
 from memory_core.features.rolling_summary import (
@@ -71,7 +71,6 @@ _MARK = re.compile(r"\[import ([0-9a-f]{16}) ([0-9a-f]{16})\]$")
 _BATCH_ITEMS = 200
 #: Commits after which the index follows, so that it never has too much to do at once.
 _INDEXED_EVERY = 20
-_SHARE = 2  # of a commit's limit that messages may take; what they teach needs room too
 _NAMES_LIMIT = 32
 _FALLBACK = "notes"
 #: Where a type has no field for free text, the field that takes it.
@@ -151,10 +150,14 @@ class _Known:
     """
 
     def __init__(self, memory: Runebook, scope: tuple[str, ...]) -> None:
+        self._ledger = memory.store.ledger
         self._scope = scope
-        self._marks = {
+
+    @functools.cached_property
+    def _marks(self) -> Mapping[str, _Mark]:
+        return {
             found[1]: _Mark(found[2], result["uri"], commit.seq)
-            for commit in memory.store.ledger.past.of_kind(KIND)
+            for commit in self._ledger.past.of_kind(KIND)
             for result in commit.receipt["results"]
             if (found := _MARK.search(result.get("note") or ""))
         }
@@ -446,117 +449,6 @@ def _fields(item: MemoryItem, memory_type: MemoryType) -> dict[str, Any]:
         name = " ".join((item.name or "").split()) or first_words(item.content)
         fields.setdefault(key, name or f"{item.memory_type} {item.digest[:8]}")
     return fields
-
-
-# Conversations -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Recorded:
-    """What became of one conversation."""
-
-    session_id: str
-    action: Action = Action.UNCHANGED
-    messages: int = 0
-    commits: list[str] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-class ConversationRecorder:
-    """Records conversations of other programs, what is new of each, in parts that a commit can take.
-
-    Args:
-        memory: The store.
-        scope: Format and spaces, which an id means the same in.
-    """
-
-    def __init__(self, memory: Runebook, scope: tuple[str, ...]) -> None:
-        self._memory = memory
-        self._scope = scope
-        self._part_bytes = memory.config.limits.commit_bytes // _SHARE
-
-    def record(self, item: ConversationItem, belonging: Belonging, now: datetime, *, dry_run: bool = False) -> Recorded:
-        """Record what is new of a conversation; a message that cannot be taken is left out alone."""
-        done = Recorded(self._session(item.session_id))
-        for part in self._parts(item, done):
-            try:
-                self._record(part, item, belonging, now, done, dry_run=dry_run)
-            except RunebookError as error:
-                done.left_out.append(LeftOut(f"{item.place}, from message {part[0].get('id')}", error.message))
-        return done
-
-    def _session(self, imported: str) -> str:
-        """The session of a conversation; where a hook keeps it under the program's own name of it, that one."""
-        own = imported.removeprefix(f"{self._scope[0]}-")
-        files, log = self._memory.store.files, self._memory.updater.session_uri
-        try:
-            kept = own != imported and files.is_dir(log(own).parent) and not files.is_dir(log(imported).parent)
-        except InvalidUri:  # nothing can be kept under such a name
-            return imported
-        return own if kept else imported
-
-    def _parts(self, item: ConversationItem, done: Recorded) -> Iterator[list[Mapping[str, Any]]]:
-        part: list[Mapping[str, Any]] = []
-        size = 0
-        for index, message in enumerate(item.messages):
-            try:
-                parsed = parse_messages([message])
-            except RunebookError as error:
-                reason = error.message.replace("messages[0]", "it")
-                done.left_out.append(LeftOut(f"{item.place}, message {message.get('id') or index}", reason))
-                continue
-            message_bytes = len(dump_lines(parsed).encode("utf-8"))
-            if part and size + message_bytes > self._part_bytes:
-                yield part
-                part, size = [], 0
-            part += [message] if parsed else []
-            size += message_bytes
-        if part:
-            yield part
-
-    def _record(
-        self,
-        part: Sequence[Mapping[str, Any]],
-        item: ConversationItem,
-        belonging: Belonging,
-        now: datetime,
-        done: Recorded,
-        *,
-        dry_run: bool,
-    ) -> None:
-        request_id = self._request(item, part)
-        if request_id is None:
-            return
-        log = self._memory.updater.session_uri(done.session_id)
-        stored, _ = parse_lines(self._memory.store.text(log) or "")
-        ids = {message.message_id for message in stored if message.message_id is not None}
-        fresh = [message for message in part if message.get("id") not in ids]
-        if not fresh:
-            return
-        receipt = self._memory.recorder.record(
-            fresh, session_id=done.session_id, request_id=request_id, dry_run=dry_run, now=now, belonging=belonging
-        )
-        taken = next((result.action for result in receipt.results if result.op == "messages"), Action.UNCHANGED)
-        if REPEATED in receipt.notes or taken is Action.UNCHANGED:
-            return
-        done.action = taken if done.action is Action.UNCHANGED else done.action
-        done.messages += (receipt.usage or {}).get("messages_new", len(fresh))
-        done.commits += [receipt.commit_id] if receipt.commit_id else []
-        done.notes += [f"{item.place}: {note}" for note in receipt.notes]
-
-    def _request(self, item: ConversationItem, part: Sequence[Mapping[str, Any]]) -> str | None:
-        """What this part is called as a request; None where it is in the store, or was and its owner let it go."""
-        ledger = self._memory.store.ledger
-        said = digest_of([[message.get("id"), str(message.get("content"))] for message in part])
-        for generation in range(1, 100):
-            name = f"import/{digest_of([*self._scope, item.item_id])}/{said}/{generation}"
-            first = ledger.receipt_for(name)
-            if first is None:
-                return name
-            if not ledger.past.undone_by(str(first["commit_id"])):
-                return None
-        return None
 
 
 # The report ----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ CODEX_MACHINE = re.compile(
 
 
 Scalar = str | int | float | bool
+#: Ending of the name of an original that is in.
+MIGRATED = ".migrated"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memory_core.features.imports.items import (
+    MIGRATED,
     Format,
     Item,
     LeftOut,
@@ -28,7 +29,6 @@ from memory_core.features.imports.items import (
 from memory_core.features.imports.sources import Entry, Record, Source, time_of, time_on, type_of, whole
 from memory_core.features.log_entries import KINDS
 
-MIGRATED = ".migrated"
 _MEMORY_1, _MEMORY_2 = "MEMORY.md", "memory.json"
 _LOG_1 = re.compile(r"(?:.*/)?(\d{4}-\d{2}-\d{2})\.md(?:\.migrated)?")
 _LOG_2 = re.compile(r"(?:.*/)?(\d{4}-\d{2}-\d{2})\.json")

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import files, opened
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with opened(tmp_path / "home") as store:
-        yield store
 
 
 def values(path: Path) -> list[object]:
