@@ -66,6 +66,7 @@ PROVIDER = Provider(
     own_url="https://api.anthropic.com",
     own_hosts=(".anthropic.com",),
     sdk=anthropic,
+    error=anthropic.AnthropicError,
     client=anthropic.Anthropic,
     structures=("json_schema", "text"),
     ask=_ask,

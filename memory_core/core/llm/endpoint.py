@@ -178,7 +178,9 @@ def _fault_of(error: Exception, sdk: Any) -> Fault:
     if isinstance(error, sdk.APIConnectionError):
         cause = error.__cause__
         return Fault(None, str(cause or error) or type(cause).__name__, transient=True)
-    return Fault(200, "the body is not the JSON that was expected", transient=False)
+    if isinstance(error, ValueError | sdk.APIResponseValidationError):
+        return Fault(200, "the body is not the JSON that was expected", transient=False)
+    return Fault(None, str(error), transient=False)
 
 
 def _said(body: Any) -> str:
@@ -216,7 +218,7 @@ class Provider:
         name: As in ``llm.provider``; the key is in ``<NAME>_API_KEY``, another address in ``<NAME>_BASE_URL``.
         own_url: Where the provider itself answers.
         own_hosts: Endings of the hosts that are its own.
-        sdk: Its package: ``Timeout``, ``DefaultHttpxClient`` and the tree of errors below ``APIError``.
+        sdk: Its package: ``Timeout``, ``DefaultHttpxClient`` and the tree of errors below ``error``.
         client: The class of the package's client; ``options`` are arguments that only this one takes.
         structures: The forms of structured output that it knows, strongest first, ``text`` last.
         limit_names: Number of names that the token limit has.
@@ -228,6 +230,7 @@ class Provider:
     own_url: str
     own_hosts: tuple[str, ...]
     sdk: Any
+    error: type[Exception]
     client: Callable[..., Any]
     structures: tuple[Structure, ...]
     ask: Callable[[Any, Endpoint, LLMRequest, Form, Any], Completion]
@@ -490,7 +493,7 @@ def _sent(endpoint: Endpoint, client: Any, request: LLMRequest, form: Form, left
     timeout = sdk.Timeout(left, connect=min(left, _CONNECT_SECONDS))
     try:
         return provider.ask(client, endpoint, request, form, timeout)
-    except (sdk.APIError, ValueError) as error:
+    except (provider.error, ValueError) as error:
         raise AttemptFailed(_fault_of(error, sdk)) from None
 
 

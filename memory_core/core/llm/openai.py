@@ -82,6 +82,7 @@ PROVIDER = Provider(
     own_url="https://api.openai.com/v1",
     own_hosts=(".openai.com", ".openai.azure.com"),
     sdk=openai,
+    error=openai.OpenAIError,
     client=openai.OpenAI,
     structures=("json_schema", "json_object", "text"),
     ask=_ask,
