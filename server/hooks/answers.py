@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.caller import Access, authored
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError
+from memory_core.core.llm.client import PROVIDERS
 from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
 from server.hooks import pending, private_times
@@ -222,7 +223,7 @@ def _after(memory: Runebook, extracts: bool) -> None:
 
 def _may_extract(config: Config) -> bool:
     """Whether the server itself may ask a model now; with ``heat``, use decides what becomes a memory."""
-    own = config.llm.provider in ("anthropic", "openai") and config.extractor != "none"
+    own = config.llm.provider in PROVIDERS and config.extractor != "none"
     return config.hooks.extract and own and config.extraction.trigger != "heat"
 
 

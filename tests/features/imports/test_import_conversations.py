@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.requests import FindRequest
@@ -21,12 +18,6 @@ from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import files, opened
 
 SESSION = "claude-code-0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with opened(tmp_path / "home") as store:
-        yield store
 
 
 def log_of(session_id: str) -> MemoryUri:
@@ -43,7 +34,9 @@ def said(memory: Runebook, session_id: str) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in messages(memory, session_id)]
 
 
-def test_a_transcript_of_claude_code_keeps_words_tools_times_and_its_project(memory: Runebook, tmp_path: Path) -> None:
+def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_subagents(
+    memory: Runebook, tmp_path: Path
+) -> None:
     done = brought(memory, foreign.claude_code(tmp_path / "projects"))
     main = messages(memory, SESSION)
     assert [(message.role, message.text) for message in main] == [
@@ -58,19 +51,13 @@ def test_a_transcript_of_claude_code_keeps_words_tools_times_and_its_project(mem
     assert {message.project for message in main} == {"ferry"}
     assert main[3].tool_calls[0].arguments == {"command": "make test"}
     assert (main[4].tool_results[0].status, main[4].tool_results[0].duration_ms) == ("error", 812)
+    asked = messages(memory, f"{SESSION}-a748733")[0]  # nobody takes what it was asked for its owner's words
+    assert (asked.role, asked.text, asked.name) == ("assistant", "Look through the docs", "Claude, to its subagent")
     assert [left.place.rpartition(":")[2] for left in done.left_out] == ["8"]
     assert done.passed["messages that Claude Code itself put in"] == 2
     tool = memory.store.text(MemoryUri.parse("viking://agent/default/memories/tools/Bash.md"))
     assert tool is not None
     assert "Based on 1 historical calls" in tool
-
-
-def test_a_subagents_talk_is_a_session_where_nobody_takes_its_orders_for_the_owners(
-    memory: Runebook, tmp_path: Path
-) -> None:
-    brought(memory, foreign.claude_code(tmp_path / "projects"))
-    asked = messages(memory, f"{SESSION}-a748733")[0]
-    assert (asked.role, asked.text, asked.name) == ("assistant", "Look through the docs", "Claude, to its subagent")
 
 
 def test_one_transcript_and_a_whole_projects_folder_are_the_same_sessions(memory: Runebook, tmp_path: Path) -> None:
