@@ -20,7 +20,7 @@ from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Entry
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.tokenizer import distinct_words, query_terms, says_something
+from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
@@ -28,6 +28,7 @@ from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sou
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
 from memory_core.core.store.ledger import Ledger
+from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.time_expressions import TimeSpan, time_spans
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.text.small_talk import is_small_talk
+from memory_core.core.text.language import is_small_talk
 
 SMALL = [
     "hi",

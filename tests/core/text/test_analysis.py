@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_core.core.index.tokenizer import ENGLISH_STOP_WORDS, index_tokens
-from memory_core.core.search.fusion import FILLER_ROWS, filler_texts
+from memory_core.core.text.analysis import FILLER_ROWS, english_stop_words, filler_texts, index_tokens
 
 
 def rows_with(word: str) -> int:
@@ -41,4 +40,4 @@ def test_no_word_stands_twice_in_a_row() -> None:
 def test_words_are_terms_as_documents_store_and_questions_ask_for_them() -> None:
     for word in {word for text in filler_texts() for word in text.split()}:
         assert index_tokens(word).split()[0] == word
-        assert word not in ENGLISH_STOP_WORDS
+        assert word not in english_stop_words()

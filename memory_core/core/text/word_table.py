@@ -1,0 +1,71 @@
+"""Words and patterns as data: the table beside a module, and patterns that are compiled when they are first needed.
+
+The table of ``language.py`` is ``language.json`` in the same folder. A table holds words and patterns of both
+languages; the module that it belongs to says what they mean. Pure but for reading the table once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+_PART = re.compile("<([A-Z_]+)>")
+
+
+@cache
+def word_table(module: str) -> Mapping[str, Any]:
+    """The table beside a module, read at the first call.
+
+    Args:
+        module: The module's ``__file__``.
+    """
+    table: Mapping[str, Any] = json.loads(Path(module).with_suffix(".json").read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def word_pattern(module: str, name: str) -> re.Pattern[str]:
+    """The pattern of that name in the table beside a module, whose lines are joined by ``|``; compiled once."""
+    return re.compile("|".join(word_table(module)[name]))
+
+
+def words(lines: Iterable[str]) -> frozenset[str]:
+    """The words of lines, parted by white space."""
+    return frozenset(word for line in lines for word in line.split())
+
+
+def expanded(pattern: str, parts: Mapping[str, str]) -> str:
+    """A pattern with each ``<NAME>`` replaced by the part of that name, which may hold further ones."""
+    while _PART.search(pattern):
+        pattern = _PART.sub(lambda found: parts[found[1]], pattern)
+    return pattern
+
+
+class CuedPattern:
+    """A pattern for texts that hold one of its cues: on all others it is neither tried nor compiled.
+
+    Args:
+        name: What a match means.
+        cues: Parts of a text, parted by spaces, one of which stands in all that the pattern matches.
+        pattern: A regular expression.
+        flags: Of ``re.compile``.
+    """
+
+    def __init__(self, name: str, cues: str, pattern: str, flags: int = 0) -> None:
+        self.name = name
+        self._cues = tuple(cues.split())
+        self._pattern = pattern
+        self._flags = flags
+
+    def cued(self, text: str) -> bool:
+        """Whether ``text`` holds one of the cues, in the case in which they are written."""
+        return any(cue in text for cue in self._cues)
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The pattern, compiled at the first use."""
+        return re.compile(self._pattern, self._flags)
