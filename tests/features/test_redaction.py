@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.features.redaction import Discreet, Place, find_secrets
+from memory_core.features.redaction import Place, Redaction, find_secrets
 
 MIXED = "a1B2c3D4e5F6" * 8
 KEY_LINES = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n" * 3
@@ -113,7 +113,7 @@ def kinds(text: str) -> list[str]:
 
 
 def shown(text: str) -> str:
-    return Discreet().text(text)[0]
+    return Redaction().text(text)
 
 
 @pytest.mark.parametrize("kind", TOKENS)
@@ -172,7 +172,7 @@ def test_what_was_redacted_once_stays_as_it_is(text: str) -> None:
 def test_a_member_named_a_password_is_one_however_deep() -> None:
     places: list[Place] = []
     value = {"a": [{"dbPassword": "swordfish", "user": "me", "max_tokens": "5"}], "clientSecret": "ab12" * 8}
-    clean = Discreet().value(value, "arguments", places)
+    clean = Redaction().value(value, "arguments", places)
     assert clean["a"] == [{"dbPassword": "[redacted: password]", "user": "me", "max_tokens": "5"}]
     assert clean["clientSecret"] == "[redacted: secret]"
     assert [place.where for place in places] == ["arguments.a[0].dbPassword", "arguments.clientSecret"]
@@ -181,7 +181,7 @@ def test_a_member_named_a_password_is_one_however_deep() -> None:
 def test_the_owner_allows_a_string_or_its_hash() -> None:
     token = TOKENS["GitHub token"]
     for entry in (token, hashlib.sha256(token.encode()).hexdigest()):
-        assert Discreet([entry]).text(f"{token} {TOKENS['npm token']}")[0] == f"{token} [redacted: npm token]"
+        assert Redaction(allowed=[entry]).text(f"{token} {TOKENS['npm token']}") == f"{token} [redacted: npm token]"
 
 
 @given(st.text(max_size=300))

@@ -85,7 +85,7 @@ def month_days(year: int, month: int, months: int = 1) -> Days:
     return date(year, month, 1), date(last_year, last_month, monthrange(last_year, last_month)[1])
 
 
-def number_of(text: str) -> int:
+def _number_of(text: str) -> int:
     """The value of a numeral below one hundred, or of a row of digits: 七, 十, 二十三, 廿五, 二〇二三, 12.
 
     Raises:
@@ -185,7 +185,7 @@ def _patterns(language: str) -> tuple[CuedPattern, ...]:
     """What times look like in a language, each pattern named by what it means."""
     flags = re.ASCII | re.IGNORECASE if language == "english" else 0
     return tuple(
-        CuedPattern(rule["means"], rule["cues"], _expanded(rule["pattern"]), flags)
+        CuedPattern(rule["means"], tuple(rule["cues"].split()), _expanded(rule["pattern"]), flags)
         for rule in word_table(__file__)[language]
     )
 
@@ -201,13 +201,13 @@ def _pattern(name: str) -> re.Pattern[str]:
 def _date(match: re.Match[str], today: date) -> Reading:
     """7 May 2023, the 7th of May, May 2023, 2023-05-07, 2023.05.07, 10/2022, 2023年5月7日, 去年5月, 上个月5号."""
     said = match.groupdict()
-    day = None if said.get("day") is None else number_of(said["day"])
+    day = None if said.get("day") is None else _number_of(said["day"])
     if said.get("step"):
         year, month = _month_step(today.year, today.month, _values("steps")[said["step"]])
         return (_day_or_month(year, month, day),)
     if said["month"].lower() in _listed("verbs") and not _means_month(match):
         return ()
-    month = _values("months").get(said["month"].lower()) or number_of(said["month"])
+    month = _values("months").get(said["month"].lower()) or _number_of(said["month"])
     if said["year"] is not None:
         return (_day_or_month(_year_of(said["year"], today), month, day),)
     return (month_days(today.year - (month > today.month), month) if day is None else _latest(today, month, day),)
@@ -344,14 +344,14 @@ def _counted(match: re.Match[str]) -> tuple[str, int | None]:
     word = match["count"].lower().removesuffix("of").split()[-1]
     if word == "半":
         return {"day": ("day", 0), "year": ("month", 6)}.get(unit, ("week", 2))
-    return unit, None if word in _listed("some") else _values("numbers").get(word) or number_of(word)
+    return unit, None if word in _listed("some") else _values("numbers").get(word) or _number_of(word)
 
 
 def _year_of(text: str, today: date) -> int:
     """2023, 2023年, 二〇二三年, 23年, 去年."""
     if text in _values("years"):
         return today.year + _values("years")[text]
-    year = number_of(text.removesuffix("年").strip())
+    year = _number_of(text.removesuffix("年").strip())
     return 2000 + year if year < 100 else year
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,19 @@ def word_table(module: str) -> Mapping[str, Any]:
 
 @cache
 def word_pattern(module: str, name: str) -> re.Pattern[str]:
-    """The pattern of that name in the table beside a module, whose lines are joined by ``|``; compiled once."""
-    return re.compile("|".join(word_table(module)[name]))
+    """The pattern of that name in the table beside a module, compiled at the first call.
+
+    Its lines are alternatives, joined by ``|``; ``<NAME>`` in them stands for the entry ``NAME`` of the table's
+    ``parts``.
+    """
+    table = word_table(module)
+    return compiled(expanded("|".join(table[name]), table.get("parts", {})))
+
+
+@cache
+def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern, compiled at the first call: compiling all of them would take a tenth of a second at the start."""
+    return re.compile(pattern, flags)
 
 
 def words(lines: Iterable[str]) -> frozenset[str]:
@@ -45,27 +57,27 @@ def expanded(pattern: str, parts: Mapping[str, str]) -> str:
     return pattern
 
 
+@dataclass(frozen=True, slots=True)
 class CuedPattern:
     """A pattern for texts that hold one of its cues: on all others it is neither tried nor compiled.
 
-    Args:
+    Attributes:
         name: What a match means.
-        cues: Parts of a text, parted by spaces, one of which stands in all that the pattern matches.
+        cues: Parts of a text, one of which stands in all that the pattern matches.
         pattern: A regular expression.
         flags: Of ``re.compile``.
     """
 
-    def __init__(self, name: str, cues: str, pattern: str, flags: int = 0) -> None:
-        self.name = name
-        self._cues = tuple(cues.split())
-        self._pattern = pattern
-        self._flags = flags
+    name: str
+    cues: tuple[str, ...]
+    pattern: str
+    flags: int = 0
 
     def cued(self, text: str) -> bool:
         """Whether ``text`` holds one of the cues, in the case in which they are written."""
-        return any(cue in text for cue in self._cues)
+        return any(cue in text for cue in self.cues)
 
-    @cached_property
+    @property
     def compiled(self) -> re.Pattern[str]:
         """The pattern, compiled at the first use."""
-        return re.compile(self._pattern, self._flags)
+        return compiled(self.pattern, self.flags)
