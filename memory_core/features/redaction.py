@@ -32,7 +32,7 @@ from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
 from memory_core.core.memory.operations import EditOp, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
-from memory_core.core.text.word_table import CuedPattern, expanded, word_pattern, word_table, words
+from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_parts, word_pattern, word_table, words
 
 Mode = Literal["refuse", "redact", "warn", "off"]
 #: Kind, start and end.
@@ -89,26 +89,16 @@ def _shows_sign(text: str) -> bool:
 
 # Tokens.
 
-#: A token does not start or end inside a longer word; a path or a query may hold it.
-_WHOLE = r"(?<![A-Za-z0-9_\-])(?:{})(?![A-Za-z0-9_\-])"
-_GROUP = r"\((?!\?)"
 _KEY_LIMIT_CHARS = 65_536
 _BEGIN, _CLOSE = "-----BEGIN ", "-----END "
 
 
 @cache
 def _token_rules() -> tuple[tuple[CuedPattern, Callable[[str], bool]], ...]:
-    """What each kind of token looks like, and what else must hold of it.
-
-    A pattern with a group names the secret by it and may stand anywhere.
-    """
-    table = word_table(__file__)
-    rules = []
-    for rule in table["tokens"]:
-        pattern = expanded(rule["pattern"], table["parts"])
-        whole = pattern if re.search(_GROUP, pattern) else _WHOLE.format(pattern)
-        rules.append((CuedPattern(rule["kind"], tuple(rule["cues"].split()), whole), _CHECKS[rule.get("holds")]))
-    return tuple(rules)
+    """What each kind of token looks like, and what else must hold of it; a group in a pattern is the secret."""
+    entries = word_table(__file__)["tokens"]
+    checks = (_CHECKS[entry.get("holds")] for entry in entries)
+    return tuple(zip(cued_patterns(entries, word_parts(__file__)), checks, strict=True))
 
 
 @cache

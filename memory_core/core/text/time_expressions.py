@@ -20,7 +20,7 @@ from datetime import date, datetime, timedelta
 from functools import cache
 
 from memory_core.core.text.normalization import simplified
-from memory_core.core.text.word_table import CuedPattern, expanded, word_table
+from memory_core.core.text.word_table import CuedPattern, compiled, cued_patterns, expanded, word_parts, word_table
 
 Days = tuple[date, date]
 Reading = tuple[Days, ...]
@@ -172,27 +172,25 @@ def _listed(name: str) -> frozenset[str]:
     return frozenset(word_table(__file__)[name].split())
 
 
-def _expanded(pattern: str) -> str:
-    table = word_table(__file__)
-    parts = {**table["parts"], "YEARS": "|".join(_values("years"))}
+@cache
+def _parts() -> Mapping[str, str]:
+    """What the patterns are written by: the table's parts, and the words of some kinds as alternatives."""
+    parts = {**word_parts(__file__), "YEARS": "|".join(_values("years"))}
     for name in ("months", "weekdays", "numbers"):
         parts[name.upper()] = "|".join(word for word in _values(name) if word.isascii() and word.isalpha())
-    return expanded(pattern, parts)
+    return parts
 
 
 @cache
 def _patterns(language: str) -> tuple[CuedPattern, ...]:
     """What times look like in a language, each pattern named by what it means."""
     flags = re.ASCII | re.IGNORECASE if language == "english" else 0
-    return tuple(
-        CuedPattern(rule["means"], tuple(rule["cues"].split()), _expanded(rule["pattern"]), flags)
-        for rule in word_table(__file__)[language]
-    )
+    return cued_patterns(word_table(__file__)[language], _parts(), flags)
 
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(_expanded(word_table(__file__)[name]))
+    return compiled(expanded(word_table(__file__)[name], _parts()))
 
 
 # The meanings: the ways to read a match, none if it is no time after all.

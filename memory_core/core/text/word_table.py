@@ -29,14 +29,16 @@ def word_table(module: str) -> Mapping[str, Any]:
 
 
 @cache
-def word_pattern(module: str, name: str) -> re.Pattern[str]:
-    """The pattern of that name in the table beside a module, compiled at the first call.
+def word_parts(module: str) -> Mapping[str, str]:
+    """The ``parts`` of the table beside a module, by which its patterns are written: lines are alternatives."""
+    parts = word_table(module).get("parts", {})
+    return {name: part if isinstance(part, str) else "|".join(part) for name, part in parts.items()}
 
-    Its lines are alternatives, joined by ``|``; ``<NAME>`` in them stands for the entry ``NAME`` of the table's
-    ``parts``.
-    """
-    table = word_table(module)
-    return compiled(expanded("|".join(table[name]), table.get("parts", {})))
+
+@cache
+def word_pattern(module: str, name: str) -> re.Pattern[str]:
+    """The pattern of that name in the table beside a module, compiled at the first call; lines are alternatives."""
+    return compiled(expanded("|".join(word_table(module)[name]), word_parts(module)))
 
 
 @cache
@@ -51,7 +53,7 @@ def words(lines: Iterable[str]) -> frozenset[str]:
 
 
 def expanded(pattern: str, parts: Mapping[str, str]) -> str:
-    """A pattern with each ``<NAME>`` replaced by the part of that name, which may hold further ones."""
+    """A pattern with each ``<NAME>`` in it replaced by the part of that name, which may hold further ones."""
     while _PART.search(pattern):
         pattern = _PART.sub(lambda found: parts[found[1]], pattern)
     return pattern
@@ -81,3 +83,20 @@ class CuedPattern:
     def compiled(self) -> re.Pattern[str]:
         """The pattern, compiled at the first use."""
         return compiled(self.pattern, self.flags)
+
+
+def cued_patterns(
+    entries: Iterable[Mapping[str, Any]], parts: Mapping[str, str], flags: int = 0
+) -> tuple[CuedPattern, ...]:
+    """The patterns of a list in a table, in its order.
+
+    Args:
+        entries: Each with ``name``, ``cues`` parted by spaces, and ``pattern``, a text or lines that are alternatives.
+        parts: What ``<NAME>`` stands for.
+        flags: Of all patterns.
+    """
+    found = []
+    for entry in entries:
+        pattern = entry["pattern"] if isinstance(entry["pattern"], str) else "|".join(entry["pattern"])
+        found.append(CuedPattern(entry["name"], tuple(entry["cues"].split()), expanded(pattern, parts), flags))
+    return tuple(found)
