@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 from memory_core.core.memory.memory import summary_line
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import language_of, prose, sentences
-from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_parts, word_pattern, word_table
+from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 
 _pattern = partial(word_pattern, __file__)
 SOURCE_KIND = "user_explicit"
@@ -99,11 +99,6 @@ def correction_writes(
     return list(writes.values())
 
 
-@cache
-def _cues() -> tuple[CuedPattern, ...]:
-    return cued_patterns(word_table(__file__)["cues"], word_parts(__file__), re.IGNORECASE)
-
-
 def _own_sentences(text: str) -> list[str]:
     """Sentences that the user says to the agent: without what was pasted or handed over."""
     own = prose(text)
@@ -128,7 +123,8 @@ def _cue_in(sentence: str) -> str | None:
         return None
     bare = sentence.lstrip(" -*•·\"'“‘(（")
     folded = bare.casefold()
-    return next((cue.name for cue in _cues() if cue.cued(folded) and cue.compiled.search(bare)), None)
+    cues = cued_patterns(__file__, "cues", re.IGNORECASE)
+    return next((cue.name for cue in cues if cue.cued(folded) and cue.compiled.search(bare)), None)
 
 
 def _answered(messages: Sequence[Message], index: int) -> str | None:

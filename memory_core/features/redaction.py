@@ -32,13 +32,13 @@ from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
 from memory_core.core.memory.operations import EditOp, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
-from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_parts, word_pattern, word_table, words
+from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_pattern, word_set, word_table
 
 Mode = Literal["refuse", "redact", "warn", "off"]
 #: Kind, start and end.
 Span = tuple[str, int, int]
 
-_pattern = partial(word_pattern, __file__)
+_pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
 _MARK = "[redacted: "
 _CARD_KIND = "card number"
 _NUMBER_KINDS = frozenset({_CARD_KIND, "identity number", "bank account"})
@@ -83,7 +83,7 @@ def _shows_sign(text: str) -> bool:
         or _BEGIN in text
         or (_pattern("two_digits").search(text) is not None and _pattern("number_begins").search(text) is not None)
         or any(_hints(_lowered(text)))
-        or (not text.isascii() and any(cue in text for cue in _listed("chinese_cues")))
+        or (not text.isascii() and any(cue in text for cue in _words("chinese_cues")))
     )
 
 
@@ -96,9 +96,8 @@ _BEGIN, _CLOSE = "-----BEGIN ", "-----END "
 @cache
 def _token_rules() -> tuple[tuple[CuedPattern, Callable[[str], bool]], ...]:
     """What each kind of token looks like, and what else must hold of it; a group in a pattern is the secret."""
-    entries = word_table(__file__)["tokens"]
-    checks = (_CHECKS[entry.get("holds")] for entry in entries)
-    return tuple(zip(cued_patterns(entries, word_parts(__file__)), checks, strict=True))
+    checks = (_CHECKS[entry.get("holds")] for entry in word_table(__file__)["tokens"])
+    return tuple(zip(cued_patterns(__file__, "tokens"), checks, strict=True))
 
 
 @cache
@@ -238,7 +237,7 @@ def _is_identity(digits: str) -> bool:
 
 
 def _is_iban(text: str) -> bool:
-    if f"{text[:2]}:{len(text)}" not in _listed("iban_lengths"):
+    if f"{text[:2]}:{len(text)}" not in _words("iban_lengths"):
         return False
     return int("".join(str(int(char, 36)) for char in text[4:] + text[:4])) % 97 == 1
 
@@ -265,7 +264,7 @@ def _assignments(text: str) -> Iterator[Span]:
             found = None if opened is None else _value(text, opened)
             if found is not None and _fits(kind, text[slice(*found)], quoted=bool(opened and opened["open"])):
                 yield kind, *found
-    if not any(cue in text for cue in _listed("chinese_cues")):
+    if not any(cue in text for cue in _words("chinese_cues")):
         return
     for named in _pattern("said_in_chinese").finditer(text):
         if phrase := _pattern("chinese_phrase").match(text, named.end()):
@@ -295,20 +294,15 @@ def _hints(lowered: str) -> Iterator[tuple[str, re.Match[str], str]]:
 def _kind(word: str, before: str, after: str) -> str:
     """What a name stands for, from its last word and what is around it; empty for nothing secret."""
     if word == "key":
-        return "secret" if before.rstrip(_JOINTS).endswith(tuple(_listed("secret_keys"))) else ""
+        return "secret" if before.rstrip(_JOINTS).endswith(tuple(_words("secret_keys"))) else ""
     if word == "token":
-        return "" if before.rstrip(_JOINTS).endswith(tuple(_listed("other_tokens"))) else "secret"
+        return "" if before.rstrip(_JOINTS).endswith(tuple(_words("other_tokens"))) else "secret"
     if word == "secret":
         return "secret"
     if word in ("pass", "pw") or word.startswith("pin"):
         kind = "PIN" if word.startswith("pin") else "password"
         return "" if before[-1:].isalpha() or after.isalpha() else kind
     return "password"
-
-
-@cache
-def _listed(name: str) -> frozenset[str]:
-    return words(word_table(__file__)[name])
 
 
 def _tails(word: str, before: str) -> Iterator[str]:
@@ -348,7 +342,7 @@ def _named(name: str) -> str:
         return ""
     if named["password"]:
         return "password"
-    return "" if name[:-5].rstrip(_JOINTS).lower().endswith(tuple(_listed("other_tokens"))) else "secret"
+    return "" if name[:-5].rstrip(_JOINTS).lower().endswith(tuple(_words("other_tokens"))) else "secret"
 
 
 def _is_password(value: str, *, quoted: bool) -> bool:
@@ -375,7 +369,7 @@ def _is_key(value: str) -> bool:
 
 def _may_be_secret(value: str) -> bool:
     """Whether it is no placeholder, word of a manual, name in a program, path or address."""
-    if value.strip(".!?").lower() in _listed("common_words"):
+    if value.strip(".!?").lower() in _words("common_words"):
         return False
     return not (_pattern("placeholder").fullmatch(value) or _pattern("name_or_path").fullmatch(value))
 

@@ -25,6 +25,7 @@ from memory_core.core.text.analysis import (
     runs,
     stored_tokens,
 )
+from memory_core.core.text.word_table import compiled
 
 TERM_LIMIT = 64
 EXACT_LIMIT = 8
@@ -43,9 +44,9 @@ _YEAR = re.compile(r"(?:1[6-9]|20|21)\d\d")
 #: A mark that opens again ends the search for the one that closes, or many that never close would take quadratic time.
 _QUOTED = re.compile('"([^"]+)"|“([^“”]+)”|「([^「」]+)」|『([^『』]+)』|《([^《》]+)》')
 #: ``5月``, ``3章``: neither part says much alone.
-_COUNTED = re.compile(f"(?<![0-9])([0-9]+)([{CJK}])")
+_COUNTED = f"(?<![0-9])([0-9]+)([{CJK}])"
 
-_CJK_CHAR = re.compile(f"[{CJK}]")
+_CJK_CHAR = f"[{CJK}]"
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",
@@ -135,7 +136,7 @@ def says_something(text: str) -> bool:
 
 def word_share(operand: str) -> float:
     """How much of a word an operand of ``query_terms`` is: a pair of Chinese characters half, all else whole."""
-    return 0.5 if _CJK_CHAR.search(operand) else 1.0
+    return 0.5 if compiled(_CJK_CHAR).search(operand) else 1.0
 
 
 def mentioned(text: str, names: Iterable[str]) -> set[str]:
@@ -150,8 +151,8 @@ def mentioned(text: str, names: Iterable[str]) -> set[str]:
 def _names(within: str, wanted: str) -> bool:
     if wanted not in within or not wanted:
         return False
-    before = "" if _CJK_CHAR.match(wanted) else rf"(?<![^\W{CJK}])"
-    after = "" if _CJK_CHAR.match(wanted[-1]) else rf"(?![^\W{CJK}])"
+    before = "" if compiled(_CJK_CHAR).match(wanted) else rf"(?<![^\W{CJK}])"
+    after = "" if compiled(_CJK_CHAR).match(wanted[-1]) else rf"(?![^\W{CJK}])"
     return re.search(before + re.escape(wanted) + after, within) is not None
 
 
@@ -208,7 +209,7 @@ def _plain_terms(folded: str) -> Iterator[_Term]:
             for chunk in _CHUNK.finditer(_shape(run)):
                 yield from _word_terms(run[chunk.start() : chunk.end()])
         before = run
-    for number, unit in _COUNTED.findall(folded):
+    for number, unit in compiled(_COUNTED).findall(folded):
         yield _Term(f"{number} {unit}", _PAIR_WEIGHT + _DIGIT_WEIGHT, prefix=True)
 
 

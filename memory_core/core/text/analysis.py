@@ -25,7 +25,7 @@ from functools import cache
 from itertools import pairwise
 
 from memory_core.core.text.normalization import simplified
-from memory_core.core.text.word_table import word_table, words
+from memory_core.core.text.word_table import compiled, word_set, word_table
 
 #: Characters of scripts that are written without spaces, as the inside of a character class.
 CJK = (
@@ -42,16 +42,16 @@ CHINESE_FUNCTION_CHARS = CHINESE_PARTICLES | frozenset(
 #: SQLite's idf is near zero for a word in half of all rows: in a store of two memories, for every word.
 FILLER_ROWS = 32
 
-_CJK_RUN = re.compile(f"([{CJK}]+)")
+_CJK_RUN = f"([{CJK}]+)"
 #: SQLite stores UTF-8 and ends a text at NUL; private-use characters are tokens to FTS5 and kept for fillers.
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff\ue000-\uf8ff]")
+_UNSTORABLE = "[\x00\ud800-\udfff\ue000-\uf8ff]"
 _WORD = re.compile(r"[^\W_]+")
 _INDEXED_WORD = re.compile(r"\w+")
 
 
 def fold(text: str) -> str:
     """One form for all spellings: NFKC (full width, half-width kana), case, simplified Chinese; storable in SQLite."""
-    folded = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text)).casefold()
+    folded = unicodedata.normalize("NFKC", compiled(_UNSTORABLE).sub(" ", text)).casefold()
     return simplified(unicodedata.normalize("NFKC", folded))
 
 
@@ -63,7 +63,7 @@ def folded_words(text: str) -> str:
 
 def runs(text: str) -> Iterator[tuple[str, bool]]:
     """The text in pieces, each with whether it is written without spaces; joined they are the text."""
-    for place, run in enumerate(_CJK_RUN.split(text)):
+    for place, run in enumerate(compiled(_CJK_RUN).split(text)):
         if run:
             yield run, place % 2 == 1
 
@@ -88,7 +88,7 @@ def index_tokens(text: str) -> str:
         The folded text with every CJK run replaced by its character pairs and its last character, set off by
         spaces. Blank if ``text`` holds nothing to find.
     """
-    return _CJK_RUN.sub(lambda run: f" {' '.join(stored_tokens(run[0]))} ", folded_words(text))
+    return compiled(_CJK_RUN).sub(lambda run: f" {' '.join(stored_tokens(run[0]))} ", folded_words(text))
 
 
 def distinct_words(text: str) -> frozenset[str]:
@@ -96,10 +96,9 @@ def distinct_words(text: str) -> frozenset[str]:
     return frozenset(_INDEXED_WORD.findall(index_tokens(text))) - english_stop_words()
 
 
-@cache
 def english_stop_words() -> frozenset[str]:
     """Words that ask rather than describe."""
-    return words(word_table(__file__)["english_stop_words"])
+    return word_set(__file__, "english_stop_words")
 
 
 @cache

@@ -18,7 +18,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import MappingProxyType
 
 from memory_core.core.memory.memory import summary_line
@@ -32,8 +32,9 @@ from memory_core.core.text.analysis import (
     index_tokens,
 )
 from memory_core.core.text.normalization import signature, simplified
-from memory_core.core.text.word_table import word_pattern, word_table, words
+from memory_core.core.text.word_table import word_pattern, word_set, words
 
+_pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
 _MARK = re.compile(r"^[ \t]*(?:(?:[-*+•>]|#{1,6}|\d{1,3}[.)])[ \t]+)+(?=\S)")
 _RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}")
@@ -118,8 +119,8 @@ def condense(texts: Sequence[str], limit_chars: int, weights: Sequence[float] = 
 def numbers(text: str) -> frozenset[str]:
     """The numbers a text names, dates and times included, in one spelling."""
     folded = simplified(unicodedata.normalize("NFKC", text))
-    said = words(word_table(__file__)["number_words"]).intersection(re.findall(r"[a-z]+", folded.casefold()))
-    return said.union(number.replace(",", "") for number in word_pattern(__file__, "number").findall(folded))
+    said = _words("number_words").intersection(re.findall(r"[a-z]+", folded.casefold()))
+    return said.union(number.replace(",", "") for number in _pattern("number").findall(folded))
 
 
 def names(text: str) -> frozenset[str]:
@@ -129,21 +130,19 @@ def names(text: str) -> frozenset[str]:
     """
     found: set[str] = set()
     for sentence in sentences(text):
-        found.update(
-            match[match.lastindex or 0].strip() for match in word_pattern(__file__, "quoted").finditer(sentence)
-        )
-        for place, match in enumerate(word_pattern(__file__, "latin_word").finditer(sentence)):
+        found.update(match[match.lastindex or 0].strip() for match in _pattern("quoted").finditer(sentence))
+        for place, match in enumerate(_pattern("latin_word").finditer(sentence)):
             word = match[0].strip(".'’")
             if _is_name(word, first=place == 0 and not sentence[: match.start()].strip(" *_(\"'“")):
                 found.add(word)
         for pattern in ("chinese_name", "named_so"):
-            found.update(word_pattern(__file__, pattern).findall(sentence))
+            found.update(_pattern(pattern).findall(sentence))
     return frozenset(simplified(unicodedata.normalize("NFKC", name)).casefold() for name in found if name)
 
 
 def negations(text: str) -> list[str]:
     """The words and characters with which a text denies or forbids something."""
-    return word_pattern(__file__, "negation").findall(word_pattern(__file__, "no_negation").sub("", simplified(text)))
+    return _pattern("negation").findall(_pattern("no_negation").sub("", simplified(text)))
 
 
 @lru_cache(maxsize=_REMEMBERED_TEXTS)
@@ -168,7 +167,7 @@ def keywords(text: str, limit: int = 8) -> tuple[str, ...]:
         limit: Of them, >= 0.
     """
     folded = fold(text)
-    han = word_pattern(__file__, "han")
+    han = _pattern("han")
     counts: Counter[str] = Counter()
     for match in _WORD.finditer(han.sub(" ", folded)):
         word = _singular(match[0])
@@ -294,7 +293,7 @@ def _sentences(line: str) -> list[str]:
     """The sentences of one line; an abbreviation's point ends none."""
     found: list[str] = []
     for piece in language.sentences(line):
-        if found and word_pattern(__file__, "abbreviation").search(found[-1]):
+        if found and _pattern("abbreviation").search(found[-1]):
             found[-1] = f"{found[-1]} {piece}"
         else:
             found.append(piece)
@@ -306,7 +305,7 @@ def _is_name(word: str, *, first: bool) -> bool:
         return True
     if any(char.isupper() for char in [char for char in word if char.isalpha()][1:]):
         return True
-    return not first and len(word) > 1 and word[0].isupper() and word not in words(word_table(__file__)["no_name"])
+    return not first and len(word) > 1 and word[0].isupper() and word not in _words("no_name")
 
 
 @lru_cache(maxsize=_REMEMBERED_TEXTS)
@@ -317,19 +316,19 @@ def _weights(text: str) -> tuple[Mapping[str, float], float]:
 
 
 def _worth(word: str, count: int) -> float:
-    length = 2 * len(word) if word_pattern(__file__, "han").match(word) else len(word)
+    length = 2 * len(word) if _pattern("han").match(word) else len(word)
     return (1.0 + math.log(count)) * (1.0 + min(length, 10) / 20.0)
 
 
 @cache
 def _everyday() -> frozenset[str]:
     """Words that stand in many people's conversations, and pairs of characters likewise."""
-    return words([*filler_texts(), *word_table(__file__)["words_of_talk"]]) | english_stop_words()
+    return words(filler_texts()) | _words("words_of_talk") | english_stop_words()
 
 
 def _tells(token: str) -> bool:
     """Whether a word, or a pair of Chinese characters, says something."""
-    grammar = word_pattern(__file__, "han").match(token) and not CHINESE_FUNCTION_CHARS.isdisjoint(token)
+    grammar = _pattern("han").match(token) and not CHINESE_FUNCTION_CHARS.isdisjoint(token)
     return len(token) > 1 and token not in _everyday() and not grammar
 
 
@@ -348,7 +347,7 @@ def _singular(word: str) -> str:
 def _chinese_keywords(folded: str) -> Counter[str]:
     """Runs of Chinese characters that may be words: short ones between particles, and what a text repeats."""
     runs: list[str] = []
-    for match in word_pattern(__file__, "han").finditer(folded):
+    for match in _pattern("han").finditer(folded):
         run = "".join(" " if char in CHINESE_FUNCTION_CHARS else char for char in match[0])
         runs += [piece for piece in run.split() if len(piece) > 1]
     seen = Counter(

@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from memory_core.core.text.normalization import simplified
-from memory_core.core.text.word_table import word_table, words
+from memory_core.core.text.word_table import compiled, word_pattern, word_table, words
 
 if TYPE_CHECKING:
     from memory_core.core.memory.message import Message
@@ -40,34 +40,12 @@ _LETTERS_PER_WORD = 5
 #: Less kana than this among Chinese characters is decoration, such as 優の良品.
 _KANA_SHARE = 0.2
 _SMALL_TALK_CHARS = 160
+_QUESTION_LETTERS = 120
+#: A Chinese character says as much as three letters, two more than its length.
+_MORE_LETTERS_PER_HAN = 2
+#: No phrase of small talk has more words, or Chinese characters.
+_PHRASE_TOKENS = 8
 
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_ELEMENT = re.compile(
-    r"<([A-Za-z][\w:-]{0,60})\b[^<>]{0,500}>.{0,2000}?</\1>|<!--.{0,2000}?-->|</?[A-Za-z][^<>\n]{0,500}>", re.DOTALL
-)
-_INLINE = re.compile(r"(`{1,3})[^`\n]+\1")
-_ADDRESS = re.compile(
-    r"(?a:\b[a-z][a-z0-9+.-]{1,20}://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.]{1,64})", re.IGNORECASE
-)
-_PATH = re.compile(
-    r"(?a:(?<![\w/])(?:[A-Za-z]:)?[\w.~-]{0,64}(?:[\\/][\w.@~+-]{1,255}){2,}[\\/]?"
-    r"|(?<![\w-])[\w-]{1,64}\.[a-z]{1,5}\b(?![.。]?\s*$))"
-)
-_QUOTED = re.compile(
-    r"“[^”]{2,1000}”|「[^」]{2,1000}」|『[^』]{2,1000}』|《[^》]{1,200}》|(?<![\w\"])\"[^\"\n]{2,1000}\"(?![\w\"])"
-)
-_LOG_LINE = re.compile(
-    r"^(?:[ \t]*>"
-    r"|(?: {4}|\t)[ \t]*(?![-*+•\d \t])\S"
-    r"|[ \t]*\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
-    r"|[ \t]*\[?\d\d:\d\d:\d\d"
-    r"|[ \t]*(?:\[?(?:INFO|DEBUG|WARN(?:ING)?|ERROR|FATAL|TRACE)\]?\b)"
-    r"|[ \t]*(?:Traceback \(|File \"|at [\w$.<>]+ ?\(|Caused by: |(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception)\b:?)"
-    r"|[ \t]*(?:[$#%] |>>> |\.\.\. |[-+]{3} |@@ |diff --git|\|)"
-    r"|[ \t]*[{}\[\]();,]+[ \t]*$"
-    r"|\[(?:image|file|audio|video)\][ \t]*$).*$",
-    re.MULTILINE,
-)
 _SENTENCE = re.compile(r"[^\n]*?(?:[。！？!?…]+[”」』\"')）]*|\.{1,6}[\"')]{0,3}(?=\s|$)|(?=\n)|$)", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
@@ -76,16 +54,16 @@ def spoken(text: str) -> str:
     """The text without fenced code, markup and lines of logs; both ends of a very long one."""
     if len(text) > _READ_LIMIT_CHARS:
         text = f"{text[: _READ_LIMIT_CHARS // 2]}\n\n{text[-_READ_LIMIT_CHARS // 2 :]}"
-    for pattern in (_FENCE, _ELEMENT, _LOG_LINE):
-        text = pattern.sub("\n", text)
+    for name in ("fence", "element", "log_line"):
+        text = word_pattern(__file__, name).sub("\n", text)
     return text
 
 
 def prose(text: str) -> str:
     """What a person says in their own words: ``spoken`` without code, addresses, paths and quotations in it."""
     text = spoken(text)
-    for pattern in (_INLINE, _ADDRESS, _PATH, _QUOTED):
-        text = pattern.sub(" ", text)
+    for name in ("inline_code", "address", "path", "quoted"):
+        text = word_pattern(__file__, name).sub(" ", text)
     return text
 
 
@@ -156,13 +134,32 @@ def is_small_talk(text: str) -> bool:
     read = simplified(unicodedata.normalize("NFKC", text)).casefold().replace("’", "'").replace("'", "")
     if any(character.isnumeric() and not "\u3400" <= character <= "\u9fff" for character in read):
         return False
-    tokens = _phrases().token.findall(read)
+    tokens = word_pattern(__file__, "small_talk_token").findall(read)
     asks = "?" in read
     if not tokens:
         return not asks
     if "and" in (tokens[0], tokens[-1]):
         return False
     return _made_of_phrases(tokens, asks=asks)
+
+
+def other_person(question: str) -> str | None:
+    """``question`` about the user if it is asked in the first person, in the first if it is about the user.
+
+    Returns:
+        None for long texts, which are messages rather than questions, and where neither person is named.
+    """
+    chinese = sum("\u3400" <= char <= "\u9fff" for char in question)
+    if len(question) + _MORE_LETTERS_PER_HAN * chinese > _QUESTION_LETTERS:
+        return None
+    to_third = "chinese_to_third" if chinese else "english_to_third"
+    for change in (to_third, "chinese_to_first", "english_to_first"):
+        changed = question
+        for pattern, words_of_other in word_table(__file__)["other_person"][change]:
+            changed = compiled(pattern).sub(words_of_other, changed)
+        if changed != question:
+            return changed
+    return None
 
 
 @cache
@@ -216,45 +213,33 @@ def _latin(said: Sequence[str]) -> str | None:
     return best if count > second and count * 8 >= len(said) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Phrases:
-    """Phrases of small talk as their tokens joined by spaces; ``asking`` are those that are questions."""
-
-    token: re.Pattern[str]
-    drawn_out: re.Pattern[str]
-    known: frozenset[str]
-    asking: frozenset[str]
-    longest: int
-
-
 @cache
-def _phrases() -> _Phrases:
+def _phrases() -> Mapping[str, bool]:
+    """The phrases of small talk, their tokens joined by spaces, each with whether it asks."""
     table = word_table(__file__)["small_talk"]
-    token = re.compile(r"[\u3400-\u9fff]|[^\W\d_\u3400-\u9fff]+")
 
     def split(lines: Iterable[str]) -> list[str]:
         return [phrase for line in lines for phrase in line.split("|")]
 
-    asking = split(table["questions"])
-    known = [*split(table["phrases"]), *asking]
+    said = split(table["phrases"])
     for pair in table["with_tails"]:
-        known += [f"{head} {tail}" for head in split(pair["heads"]) for tail in split(pair["tails"])]
-    asking, known = ([" ".join(token.findall(phrase)) for phrase in phrases] for phrases in (asking, known))
-    longest = max(phrase.count(" ") for phrase in known) + 1
-    return _Phrases(token, re.compile("|".join(table["drawn_out"])), frozenset(known), frozenset(asking), longest)
+        said += [f"{head} {tail}" for head in split(pair["heads"]) for tail in split(pair["tails"])]
+    asks = dict.fromkeys(said, False) | dict.fromkeys(split(table["questions"]), True)
+    token = word_pattern(__file__, "small_talk_token")
+    return {" ".join(token.findall(phrase)): asking for phrase, asking in asks.items()}
 
 
 def _made_of_phrases(tokens: Sequence[str], *, asks: bool) -> bool:
     """Whether the tokens fall into known phrases; ``asks``: one of them a question, which a question mark needs."""
-    phrases = _phrases()
+    phrases, drawn_out = _phrases(), word_pattern(__file__, "drawn_out")
     #: For each place, whether a sequence of phrases ends there without, or with, a question among them.
     reached: list[set[bool]] = [{False}, *(set() for _ in tokens)]
     for start, token in enumerate(tokens):
         for asked in reached[start]:
-            if token == "and" or phrases.drawn_out.fullmatch(token):
+            if token == "and" or drawn_out.fullmatch(token):
                 reached[start + 1].add(asked)
-            for end in range(start + 1, min(start + phrases.longest, len(tokens)) + 1):
-                phrase = " ".join(tokens[start:end])
-                if phrase in phrases.known:
-                    reached[end].add(asked or phrase in phrases.asking)
+            for end in range(start + 1, min(start + _PHRASE_TOKENS, len(tokens)) + 1):
+                asking = phrases.get(" ".join(tokens[start:end]))
+                if asking is not None:
+                    reached[end].add(asked or asking)
     return True in reached[-1] or (not asks and False in reached[-1])

@@ -16,6 +16,8 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Literal
 
+from memory_core.core.text.word_table import compiled
+
 CONTEXT_LINES = 3
 #: More differing lines than this are one block: the comparison takes the square of them.
 _COMPARED_LINES = 3_000
@@ -28,7 +30,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 _PICTURES = 0x2400
 _NO_NEWLINE = "\\ no line feed at the end"
 #: A word, blanks, or one sign; each Chinese character is a word.
-_WORD = re.compile(r"[^\W\u3400-\u9fff]+|\s+|.", re.DOTALL)
+_WORD = r"(?s)[^\W\u3400-\u9fff]+|\s+|."
 #: Lines of more words than this are marked as a whole.
 _COMPARED_WORDS = 600
 #: In a change of more lines than this no words are compared.
@@ -238,7 +240,7 @@ def _shown(line: str, others: Sequence[str]) -> str:
 
 def _differing(before: str, after: str) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]] | None:
     """Both lines in pieces; None where they have too little in common."""
-    old, new = _WORD.findall(before), _WORD.findall(after)
+    old, new = compiled(_WORD).findall(before), compiled(_WORD).findall(after)
     if len(old) + len(new) > _COMPARED_WORDS:
         return ((before, True),), ((after, True),)
     matcher = SequenceMatcher(None, old, new, autojunk=False)

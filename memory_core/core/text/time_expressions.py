@@ -17,14 +17,17 @@ from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 
 from memory_core.core.text.normalization import simplified
-from memory_core.core.text.word_table import CuedPattern, compiled, cued_patterns, expanded, word_parts, word_table
+from memory_core.core.text.word_table import cued_patterns, word_pattern, word_set, word_table
 
 Days = tuple[date, date]
 Reading = tuple[Days, ...]
 
+_pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
+#: The number of the first line of a list in the table; of others 0.
+_FIRST = {"months": 1, "numbers": 1, "steps": -2, "years": -3, "days": -3}
 _FIRST_DAY, _LAST_DAY = date(1900, 1, 1), date(2100, 12, 31)
 _DAY = timedelta(days=1)
 _SATURDAY, _SUNDAY = 5, 6
@@ -112,7 +115,7 @@ class _Found:
 
 def _matches(text: str, today: date, language: str) -> Iterator[_Found]:
     lowered = text.lower()
-    for pattern in _patterns(language):
+    for pattern in cued_patterns(__file__, language, re.ASCII | re.IGNORECASE if language == "english" else 0):
         if not pattern.cued(lowered):
             continue
         for match in pattern.compiled.finditer(text):
@@ -158,39 +161,14 @@ def _beside(unit: str, side: str, day: date) -> Days | None:
 
 @cache
 def _values(name: str) -> Mapping[str, int]:
-    """The words of one kind, each with its number."""
-    return {word: int(value) for value, said in word_table(__file__)[name].items() for word in said.split("|")}
+    """The words of one kind, each with its number: lines count from the first one's."""
+    lines = enumerate(word_table(__file__)[name], _FIRST.get(name, 0))
+    return {word: value for value, said in lines for word in said.split("|")}
 
 
 @cache
 def _units() -> Mapping[str, str]:
     return {word: unit for unit, said in word_table(__file__)["units"].items() for word in said.split("|")}
-
-
-@cache
-def _listed(name: str) -> frozenset[str]:
-    return frozenset(word_table(__file__)[name].split())
-
-
-@cache
-def _parts() -> Mapping[str, str]:
-    """What the patterns are written by: the table's parts, and the words of some kinds as alternatives."""
-    parts = {**word_parts(__file__), "YEARS": "|".join(_values("years"))}
-    for name in ("months", "weekdays", "numbers"):
-        parts[name.upper()] = "|".join(word for word in _values(name) if word.isascii() and word.isalpha())
-    return parts
-
-
-@cache
-def _patterns(language: str) -> tuple[CuedPattern, ...]:
-    """What times look like in a language, each pattern named by what it means."""
-    flags = re.ASCII | re.IGNORECASE if language == "english" else 0
-    return cued_patterns(word_table(__file__)[language], _parts(), flags)
-
-
-@cache
-def _pattern(name: str) -> re.Pattern[str]:
-    return compiled(expanded(word_table(__file__)[name], _parts()))
 
 
 # The meanings: the ways to read a match, none if it is no time after all.
@@ -203,7 +181,7 @@ def _date(match: re.Match[str], today: date) -> Reading:
     if said.get("step"):
         year, month = _month_step(today.year, today.month, _values("steps")[said["step"]])
         return (_day_or_month(year, month, day),)
-    if said["month"].lower() in _listed("verbs") and not _means_month(match):
+    if said["month"].lower() in _words("verbs") and not _means_month(match):
         return ()
     month = _values("months").get(said["month"].lower()) or _number_of(said["month"])
     if said["year"] is not None:
@@ -215,7 +193,7 @@ def _means_month(match: re.Match[str]) -> bool:
     """Whether May or March with a number beside it is the month: an ordinal or a year beside a day says so."""
     said = match.groupdict()
     before = match.string[max(0, match.start() - 16) : match.start()].lower().split()[-1:]
-    if _listed("subjects").intersection(before):
+    if _words("subjects").intersection(before):
         return False
     if "day" in said:
         marked = said["year"] or said["ordinal"] or said.get("of")
@@ -223,7 +201,7 @@ def _means_month(match: re.Match[str]) -> bool:
         return False
     else:
         marked = said["month"][0].isupper()
-    by_words = _listed("prepositions").intersection(before)
+    by_words = _words("prepositions").intersection(before)
     return bool(marked or by_words or _pattern("clause_end").match(match.string, match.end()))
 
 
@@ -237,7 +215,7 @@ def _date_in_either_order(match: re.Match[str], _today: date) -> Reading:
 def _lone_month(match: re.Match[str], today: date) -> Reading:
     """In May, last May, this March, next June, month of May."""
     name, word = match["month"], match["step"].lower()
-    may_be_verb = name.islower() and name in _listed("verbs") and word in _listed("before_modal")
+    may_be_verb = name.islower() and name in _words("verbs") and word in _words("before_modal")
     if may_be_verb and _pattern("after_modal").match(match.string, match.end()):
         return ()
     month, step = _values("months")[name.lower()], _values("steps").get(word)
@@ -280,7 +258,7 @@ def _season(match: re.Match[str], today: date) -> Reading:
 def _unit(match: re.Match[str], today: date) -> Reading:
     """Last week, this weekend, next year, past month, last Friday, on Friday; 上周三, 本周, 上周末, 周三, 礼拜天."""
     word, said = (match["step"] or "").lower(), (match["unit"] or "week").lower()
-    unit, weekday = _units().get(said, ""), _values("weekdays").get(said)
+    unit, weekday = _units().get(said, ""), _values("weekdays").get(said, _values("chinese_weekdays").get(said))
     step = None if word == "past" else _values("steps").get(word)
     latest = word in ("last", "previous")  # the latest Friday there was; 上周五 is that of last week
     if weekday is not None:
@@ -342,7 +320,7 @@ def _counted(match: re.Match[str]) -> tuple[str, int | None]:
     word = match["count"].lower().removesuffix("of").split()[-1]
     if word == "半":
         return {"day": ("day", 0), "year": ("month", 6)}.get(unit, ("week", 2))
-    return unit, None if word in _listed("some") else _values("numbers").get(word) or _number_of(word)
+    return unit, None if word in _words("some") else _values("numbers").get(word) or _number_of(word)
 
 
 def _year_of(text: str, today: date) -> int:

@@ -29,16 +29,19 @@ def word_table(module: str) -> Mapping[str, Any]:
 
 
 @cache
-def word_parts(module: str) -> Mapping[str, str]:
-    """The ``parts`` of the table beside a module, by which its patterns are written: lines are alternatives."""
-    parts = word_table(module).get("parts", {})
-    return {name: part if isinstance(part, str) else "|".join(part) for name, part in parts.items()}
+def word_set(module: str, name: str) -> frozenset[str]:
+    """The words of that name in the table beside a module: its lines, parted by white space."""
+    return words(word_table(module)[name])
 
 
 @cache
 def word_pattern(module: str, name: str) -> re.Pattern[str]:
-    """The pattern of that name in the table beside a module, compiled at the first call; lines are alternatives."""
-    return compiled(expanded("|".join(word_table(module)[name]), word_parts(module)))
+    """The pattern of that name in the table beside a module, compiled at the first call.
+
+    Its lines are alternatives; ``<NAME>`` in them stands for the list ``name`` of the table, or for an entry of its
+    ``parts``.
+    """
+    return compiled(_expanded(word_table(module)[name], _parts(module)))
 
 
 @cache
@@ -50,13 +53,6 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 def words(lines: Iterable[str]) -> frozenset[str]:
     """The words of lines, parted by white space."""
     return frozenset(word for line in lines for word in line.split())
-
-
-def expanded(pattern: str, parts: Mapping[str, str]) -> str:
-    """A pattern with each ``<NAME>`` in it replaced by the part of that name, which may hold further ones."""
-    while _PART.search(pattern):
-        pattern = _PART.sub(lambda found: parts[found[1]], pattern)
-    return pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,7 @@ class CuedPattern:
     name: str
     cues: tuple[str, ...]
     pattern: str
-    flags: int = 0
+    flags: int
 
     def cued(self, text: str) -> bool:
         """Whether ``text`` holds one of the cues, in the case in which they are written."""
@@ -85,18 +81,38 @@ class CuedPattern:
         return compiled(self.pattern, self.flags)
 
 
-def cued_patterns(
-    entries: Iterable[Mapping[str, Any]], parts: Mapping[str, str], flags: int = 0
-) -> tuple[CuedPattern, ...]:
-    """The patterns of a list in a table, in its order.
+@cache
+def cued_patterns(module: str, name: str, flags: int = 0) -> tuple[CuedPattern, ...]:
+    """The list of patterns of that name in the table beside a module, in its order.
 
-    Args:
-        entries: Each with ``name``, ``cues`` parted by spaces, and ``pattern``, a text or lines that are alternatives.
-        parts: What ``<NAME>`` stands for.
-        flags: Of all patterns.
+    Each has a ``name``, a ``pattern`` as for ``word_pattern``, and ``cues`` parted by spaces; one without cues is
+    tried on every text.
     """
-    found = []
-    for entry in entries:
-        pattern = entry["pattern"] if isinstance(entry["pattern"], str) else "|".join(entry["pattern"])
-        found.append(CuedPattern(entry["name"], tuple(entry["cues"].split()), expanded(pattern, parts), flags))
-    return tuple(found)
+    return tuple(
+        CuedPattern(
+            entry["name"],
+            tuple(entry.get("cues", "").split()) or ("",),
+            _expanded(entry["pattern"], _parts(module)),
+            flags,
+        )
+        for entry in word_table(module)[name]
+    )
+
+
+@cache
+def _parts(module: str) -> Mapping[str, str]:
+    """What ``<NAME>`` stands for in the patterns of a table."""
+    table = word_table(module)
+    lists = {name.upper(): lines for name, lines in table.items() if isinstance(lines, list)}
+    return {name: _joined(lines) for name, lines in {**lists, **table.get("parts", {})}.items()}
+
+
+def _joined(lines: str | list[Any]) -> str:
+    return lines if isinstance(lines, str) else "|".join(line for line in lines if isinstance(line, str))
+
+
+def _expanded(lines: str | list[Any], parts: Mapping[str, str]) -> str:
+    pattern = _joined(lines)
+    while _PART.search(pattern):
+        pattern = _PART.sub(lambda found: parts[found[1]], pattern)
+    return pattern

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_core.core.search.find import other_person
+from memory_core.core.text.language import other_person
 
 
 @pytest.mark.parametrize(
