@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, load
+from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.results import Action, Status
@@ -81,6 +81,7 @@ def everywhere(memory: Runebook) -> None:
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": [{"search": "deploy", "replace": f"ship {TOKEN}"}]}},
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": f"whole {TOKEN}"}},
         {"uri": f"{OWN}/facts/none.md", "patches": {"content": f"whole {TOKEN}"}},
+        {"uri": f"{OWN}/facts/deploy.md", "tags": [TOKEN]},
     ]
     overviews = [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}]
     deletions = [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}]
@@ -93,8 +94,8 @@ def everywhere(memory: Runebook) -> None:
         }
     )
     memory.commit(messages=CONVERSATION, session_id="s")
-    memory.find(f"what is {TOKEN}")
-    memory.retrieve(f"what is {TOKEN}", session_id="s")
+    memory.find(f"what is {TOKEN}", project=TOKEN)
+    memory.retrieve(f"what is {TOKEN}", session_id="s", project=TOKEN)
     memory.trail()
 
 
@@ -195,24 +196,9 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
     assert on_disk(tmp_path, TOKEN) == []
 
 
-def test_the_owner_allows_single_strings(opened: Opened) -> None:
+def test_the_owner_allows_single_strings_or_their_hashes(opened: Opened) -> None:
     with opened(secrets_allowed=(hashlib.sha256(TOKEN.encode()).hexdigest(), "4111 1111 1111 1111")) as memory:
         receipt = memory.commit(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}")
         assert parse(memory.read(receipt.results[0].uri).content).body == (
             f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]"
         )
-
-
-def test_the_settings_are_read_from_the_environment(tmp_path: Path) -> None:
-    config = load(
-        None, {"RUNEBOOK_HOME": str(tmp_path), "RUNEBOOK_SECRETS": "warn", "RUNEBOOK_SECRETS_ALLOWED": "a,b c"}
-    )
-    assert (config.secrets, config.secrets_allowed) == ("warn", ("a", "b c"))
-
-
-def test_a_secret_given_as_a_project_to_search_in_is_not_remembered(opened: Opened, tmp_path: Path) -> None:
-    with opened() as memory:
-        memory.find("x", project=TOKEN)
-        memory.retrieve("deploying", project=TOKEN)
-        memory.trail()
-        assert on_disk(tmp_path, TOKEN) == []
