@@ -61,7 +61,7 @@ def test_most_of_the_users_talk_decides() -> None:
     assert language_of(talk) == "English"
 
 
-def test_where_users_do_not_tell_everyone_does() -> None:
+def test_where_users_do_not_tell_everyone_does_but_prompts_and_tools() -> None:
     assert language_of([Message("user", "ok"), Message("assistant", "文件已经保存。")]) == "Chinese (Simplified)"
     assert language_of([Message("tool", "文件已经保存。"), Message("system", "请用中文")]) == UNDECIDED
     assert language_of([]) == UNDECIDED
