@@ -18,7 +18,7 @@ from memory_core.core.memory.memory import summary_line
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.operations import MemoryData, WriteOp
-from memory_core.core.text.language import language_of, prose, sentences
+from memory_core.core.text.language import in_language, language_of, prose, sentences
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 
 _pattern = partial(word_pattern, __file__)
@@ -86,7 +86,7 @@ def correction_writes(
     memory_type = next((known for known in registry.list_all() if known.name == "patterns"), None)
     if memory_type is None or memory_type.template_mode:
         return []
-    label = word_table(__file__)["labels"]["zh" if language_of(messages).startswith("Chinese") else "en"]
+    label = in_language(word_table(__file__)["labels"], language_of(messages))
     writes: dict[str, WriteOp] = {}
     for correction in corrections[-_PER_COMMIT_LIMIT:]:
         turn = _answered(messages, correction.index)

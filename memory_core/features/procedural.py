@@ -28,6 +28,7 @@ from typing import Any
 from memory_core.core.memory.memory import summary_line
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, OperationMode
 from memory_core.core.memory.operations import MemoryData, WriteOp
+from memory_core.core.text.language import in_language
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 from memory_core.features.statistics import Existing, FinishedCall
 
@@ -136,7 +137,7 @@ def lessons(
         return Lessons()
     if memory_type.template_mode or memory_type.operation_mode is not OperationMode.UPSERT:
         return Lessons()
-    texts = word_table(__file__)["texts"]["zh" if language.startswith("Chinese") else "en"]
+    texts = in_language(word_table(__file__)["texts"], language)
     groups = _grouped(calls)
     chosen = sorted(groups.items(), key=lambda item: -len(item[1]))[:MEMORIES_LIMIT]
     told = tuple(
@@ -193,6 +194,7 @@ def _lesson(
 
 
 def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: Sequence[str]) -> str:
+    """The sentences above the block; ``{on}`` and ``{last}`` are phrases with a day, empty where none is known."""
     days = [match[1] for line in lines if (match := _LINE.fullmatch(line)) and match[1]]
     day = max(days, default=None)
     phrase = {key: texts[key].format(day=day) if day else "" for key in ("on", "last")}

@@ -17,7 +17,7 @@ from memory_core.core.memory.project import stored_project
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
-from memory_core.core.text.language import language_of, sentences, spoken
+from memory_core.core.text.language import in_language, language_of, sentences, spoken
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_pattern, word_table
 
@@ -72,7 +72,7 @@ def working_memory(
         token_budget: Most tokens of ``text()`` by ``count_tokens``. Tasks may take half of it, more where the
             summary leaves room; what is due last leaves first.
     """
-    labels = word_table(__file__)["labels"]["zh" if language_of(messages).startswith("Chinese") else "en"]
+    labels = in_language(word_table(__file__)["labels"], language_of(messages))
     lines = _open_tasks(messages, tasks, labels)
     kept = _within((), lines, int(token_budget * _TASKS_SHARE))
     left = token_budget - count_tokens(WorkingMemory(kept).text())

@@ -1,4 +1,4 @@
-"""Which language a conversation is in, the prose in it that tells, and which messages are small talk.
+"""Which language a conversation is in, the prose in it that tells, small talk, and questions in the other person.
 
 A language is decided from what the users themselves write, never from a locale. Owned here: what of a text is a
 person's own prose (not code, addresses, quotations, logs), how it falls into sentences, and the language of it: by
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import compiled, word_pattern, word_table, words
@@ -88,6 +88,11 @@ def language_of(messages: Sequence[Message]) -> str:
         if counts.language is not None:
             return counts.language
     return UNDECIDED
+
+
+def in_language(texts: Mapping[str, Any], language: str) -> Any:
+    """Of texts in Chinese (``zh``) and English (``en``) those for a conversation whose language is ``language``."""
+    return texts["zh" if language.startswith(CHINESE) else "en"]
 
 
 @dataclass(slots=True)
