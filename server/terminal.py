@@ -64,12 +64,12 @@ class LogLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; of an exception below it, the same."""
-        from memory_core.features.redaction import Discreet  # its patterns take longer to compile than a start may
+        from memory_core.features.redaction import Redaction  # a start has no time for it
 
         text = super().format(record)
         for key in self._keys:
             text = text.replace(key, _LEFT_OUT)
-        text = Discreet().text(text)[0]
+        text = Redaction().text(text)
         return text if record.levelno <= logging.DEBUG else without_content(text)
 
 

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from memory_core.core.config import Config
-from memory_core.core.errors import ContentRejected, InvalidInput, NotFound
+from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index.catalog import Position
 from memory_core.core.index.filter import in_use
 from memory_core.core.index.indexer import Indexer
@@ -37,7 +37,7 @@ from memory_core.core.search.context_sources import standing
 from memory_core.core.search.find import Retriever
 from memory_core.core.store.local import Store
 from memory_core.core.store.usage import TRAIL_ROWS, Recall, Usage, UsageTable
-from memory_core.features.redaction import Discreet
+from memory_core.features.redaction import Redaction
 
 #: Memories kept for each that is given, so that a project whose own are few still gets its number.
 _SPARE = 5
@@ -227,7 +227,7 @@ class Insight:
         self._retriever = retriever
         self._browser = browser
         self._spaces = tuple(spaces)
-        self._discreet = Discreet(config.secrets_allowed) if config.secrets in ("refuse", "redact") else None
+        self._redaction = Redaction(config.secrets, config.secrets_allowed)
         self._hot = HotMemories(
             store.ledger.usage_table, indexer, spaces, config.search.hot_limit, config.search.hot_seconds
         )
@@ -264,14 +264,14 @@ class Insight:
         self._store.recalled(
             Recall(
                 at=now or datetime.now(UTC),
-                query=self._without_secrets(query) if self._config.search.trail else "",
+                query=self._redaction.text(query) if self._config.search.trail else "",
                 kind=kind,
                 hits=tuple(hits),
                 milliseconds=milliseconds,
                 cached=cached,
                 rank=rank or self._config.search.rank,
-                session_id=None if session_id is None else self._without_secrets(session_id),
-                project=None if project is None else self._without_secrets(project),
+                session_id=None if session_id is None else self._redaction.text(session_id),
+                project=None if project is None else self._redaction.text(project),
                 space=self._config.user_space,
                 asked=bool(query.strip()),
             )
@@ -283,13 +283,7 @@ class Insight:
         Raises:
             ContentRejected: If it does.
         """
-        kind = None if self._discreet is None else self._discreet.in_name(value)
-        if kind is not None:
-            raise ContentRejected(f"{name} holds what looks like a secret ({kind}).", hint="Use another name.")
-
-    def _without_secrets(self, text: str) -> str:
-        """A text that goes into the trail."""
-        return text if self._discreet is None else self._discreet.text(text)[0]
+        self._redaction.check_names(**{name: value})
 
     def note_read(self, uri: str, now: datetime | None = None) -> None:
         """Note that a file was read, for the counts; written in the background."""

@@ -22,11 +22,11 @@ from datetime import datetime
 from functools import partial
 
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.proposals import (
     KIND_ACCEPT,
     KIND_REJECT,

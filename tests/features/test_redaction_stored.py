@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, load
+from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, Status
@@ -88,6 +88,7 @@ def everywhere(memory: Runebook) -> None:
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": [{"search": "deploy", "replace": f"ship {TOKEN}"}]}},
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": f"whole {TOKEN}"}},
         {"uri": f"{OWN}/facts/none.md", "patches": {"content": f"whole {TOKEN}"}},
+        {"uri": f"{OWN}/facts/deploy.md", "tags": [TOKEN]},
     ]
     overviews = [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}]
     deletions = [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}]
@@ -102,8 +103,8 @@ def everywhere(memory: Runebook) -> None:
         )
     )
     memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
-    memory.find(FindRequest(f"what is {TOKEN}"))
-    memory.retrieve(RetrieveRequest(f"what is {TOKEN}", session_id="s"))
+    memory.find(FindRequest(f"what is {TOKEN}", project=TOKEN))
+    memory.retrieve(RetrieveRequest(f"what is {TOKEN}", session_id="s", project=TOKEN))
     memory.run(TRAIL, TrailRequest())
 
 
@@ -220,24 +221,9 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
     assert on_disk(tmp_path, TOKEN) == []
 
 
-def test_the_owner_allows_single_strings(opened: Opened) -> None:
+def test_the_owner_allows_single_strings_or_their_hashes(opened: Opened) -> None:
     with opened(secrets_allowed=(hashlib.sha256(TOKEN.encode()).hexdigest(), "4111 1111 1111 1111")) as memory:
         receipt = memory.commit(CommitRequest(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}"))
         assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == (
             f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]"
         )
-
-
-def test_the_settings_are_read_from_the_environment(tmp_path: Path) -> None:
-    config = load(
-        None, {"RUNEBOOK_HOME": str(tmp_path), "RUNEBOOK_SECRETS": "warn", "RUNEBOOK_SECRETS_ALLOWED": "a,b c"}
-    )
-    assert (config.secrets, config.secrets_allowed) == ("warn", ("a", "b c"))
-
-
-def test_a_secret_given_as_a_project_to_search_in_is_not_remembered(opened: Opened, tmp_path: Path) -> None:
-    with opened() as memory:
-        memory.find(FindRequest("x", project=TOKEN))
-        memory.retrieve(RetrieveRequest("deploying", project=TOKEN))
-        memory.run(TRAIL, TrailRequest())
-        assert on_disk(tmp_path, TOKEN) == []

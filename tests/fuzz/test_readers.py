@@ -30,7 +30,7 @@ from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.time_expressions import time_spans
 from memory_core.features.log_entries import entries
-from memory_core.features.redaction import Discreet
+from memory_core.features.redaction import Redaction
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -110,7 +110,7 @@ READERS: dict[str, tuple[Any, Callable[[Any], object]]] = {
     "time expression": (texts, lambda text: time_spans(text, NOW)),
     "log of a day": (texts, entries),
     "summary of a directory": (texts, lambda text: (parse_page(text), abstract_line(text))),
-    "secrets": (values, lambda value: Discreet().value(value, "v", [])),
+    "secrets": (values, lambda value: Redaction().value(value, "v", [])),
 }
 
 

@@ -41,7 +41,7 @@ from memory_core.core.memory.results import (
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot, Store
-from memory_core.core.text.keywords import keywords
+from memory_core.core.text.extractive_summary import keywords
 from memory_core.core.text.language import language_of, spoken
 from memory_core.features.corrections import correction_writes, find_corrections
 from memory_core.features.procedural import lessons

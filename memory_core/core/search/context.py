@@ -35,7 +35,7 @@ from memory_core.core.search.context_sources import Find, PieceReader, Spaces, p
 from memory_core.core.search.find import Retriever
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.usage import InjectionTable
-from memory_core.core.text.small_talk import is_small_talk
+from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
 from memory_core.features.recall_trail import Insight
 

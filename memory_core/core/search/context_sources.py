@@ -21,7 +21,6 @@ from urllib.parse import unquote
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index.filter import in_use
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
 from memory_core.core.memory.memory import Memory, parse
@@ -36,6 +35,7 @@ from memory_core.core.search.browse import Browser
 from memory_core.core.search.context_formats import Piece
 from memory_core.core.search.memory_list import rivals_of, with_rivals
 from memory_core.core.store.ledger import Ledger
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.log_entries import LogEntry, entries, log_day, log_uri, readable
 from memory_core.features.rolling_summary import Line, read_rolling_summary, rolling_summary_uri, said_digests, without
 from memory_core.features.tiers.segment import EXTRACT, Segment, parse_segment, segments_of

@@ -7,7 +7,6 @@ it answers by words and says so.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Entry
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.tokenizer import distinct_words, query_terms, says_something
+from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import FindResult, Hit, Similar
@@ -29,46 +28,13 @@ from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sou
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
 from memory_core.core.store.ledger import Ledger
+from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.language import other_person
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.time_expressions import TimeSpan, time_spans
 
 if TYPE_CHECKING:
     from memory_core.core.index.encoder import Embedder, Reranker, Scale, Vectors
-
-
-#: Longer texts are messages rather than questions. A Chinese character says as much as three letters.
-_LIMIT_LETTERS = 120
-_CHINESE = re.compile("[\u3400-\u9fff]")
-_ZH_FIRST = re.compile("我们|咱们|我")
-_EN_FIRST = re.compile(r"\b(?:I|me|we|us)\b")
-_EN_FIRST_OWN = re.compile(r"\b(?:my|mine|our|ours)\b", re.IGNORECASE)
-_EN_THIRD = re.compile(r"\b(?:the )?user\b", re.IGNORECASE)
-_EN_THIRD_OWN = re.compile(r"\b(?:the )?user['’]s\b", re.IGNORECASE)
-
-
-def other_person(question: str) -> str | None:
-    """``question`` about the user if it is asked in the first person, in the first if it is about the user.
-
-    Returns:
-        None for long texts, and where neither person is named.
-    """
-    if len(question) + 2 * len(_CHINESE.findall(question)) > _LIMIT_LETTERS:
-        return None
-    third = _to_third(question)
-    changed = third if third != question else _to_first(question)
-    return changed if changed != question else None
-
-
-def _to_third(question: str) -> str:
-    if _CHINESE.search(question):
-        return _ZH_FIRST.sub("用户", question)
-    return _EN_FIRST_OWN.sub("the user's", _EN_FIRST.sub("the user", question))
-
-
-def _to_first(question: str) -> str:
-    if "用户" in question:
-        return question.replace("用户", "我")
-    return _EN_THIRD.sub("I", _EN_THIRD_OWN.sub("my", question))
 
 
 _LIMIT = 100

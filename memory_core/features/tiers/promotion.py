@@ -16,7 +16,6 @@ from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, Too
 from memory_core.core.extract.extractor import PROMOTION, Extractor, Part, SessionReader
 from memory_core.core.extract.trigger import ExtractionTrigger
 from memory_core.core.feature import Feature
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import Message
@@ -35,6 +34,7 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.core.store.session_rows import Extraction
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.log_entries import DEFAULT_SALIENCE, LogEntry, log_uri
 from memory_core.features.tiers.overflow import Overflow, TextLikeness
 from memory_core.features.tiers.segment import EXTRACT, MODEL, Segment, SegmentPage, dump_segment, parse_segment

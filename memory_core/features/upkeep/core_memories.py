@@ -32,7 +32,6 @@ from memory_core.core.commit.links import LINKS_LIMIT
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError, TooLarge
 from memory_core.core.index.filter import utc
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.llm.client import TokenUsage
 from memory_core.core.memory import names
 from memory_core.core.memory.evidence import merged_confidence
@@ -45,6 +44,7 @@ from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, Op
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.upkeep.archiving import archive, archived_uri
 from memory_core.features.upkeep.passes import BATCH_FILES, Upkeep
 from memory_core.features.upkeep.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
