@@ -19,6 +19,7 @@ from memory_core.core.memory.results import (
     OperationResult,
     ReadResult,
     Status,
+    as_json,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def receipt_result(receipt: CommitReceipt) -> CallToolResult:
         len(receipt.results),
         _troubled_first,
         receipt_text,
-        CommitReceipt.as_dict,
+        as_json,
         f"results of {len(receipt.results)} ({tally}), refused ones are shown first; the commit itself is whole",
         is_error=receipt.status is Status.REJECTED,
     )
@@ -165,9 +166,7 @@ def find_result(found: FindResult) -> CallToolResult:
         }
         return replace(whole, **groups)
 
-    return _fitted(
-        found, found.total, best, find_text, FindResult.as_dict, "hits; ask again with a smaller limit or a filter"
-    )
+    return _fitted(found, found.total, best, find_text, as_json, "hits; ask again with a smaller limit or a filter")
 
 
 def listings_text(listings: Listings) -> str:
@@ -187,7 +186,7 @@ def listing_result(listings: Listings) -> CallToolResult:
         len(listings.entries),
         lambda whole, count: Listings(whole.entries[:count], whole.left_out + len(whole.entries) - count),
         listings_text,
-        Listings.as_dict,
+        as_json,
         'entries that did not fit; list a directory below, use output="original", or find with target_uri',
     )
 
@@ -223,7 +222,7 @@ def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
     limit_chars = CONTENT_LIMIT_CHARS
     while True:
         page = read(limit_chars)
-        text, facts = read_text(page), page.as_dict()
+        text, facts = read_text(page), as_json(page)
         links = links_text(page)
         size = _size(text + links, facts)
         if size < RESULT_LIMIT_CHARS or limit_chars < _NOTE_CHARS:
@@ -246,7 +245,7 @@ def retrieve_result(pack: ContextPack) -> CallToolResult:
 
 def _pack_forms(pack: ContextPack) -> tuple[str, dict[str, Any]]:
     """Text and structured form; of a large pack nothing is said twice in the latter."""
-    text, facts = _pack_text(pack), pack.as_dict()
+    text, facts = _pack_text(pack), as_json(pack)
     facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
     facts["left_out_count"] = len(pack.left_out)
     if _size(text, facts) + 2 * _NOTE_CHARS >= RESULT_LIMIT_CHARS:
@@ -337,7 +336,7 @@ def hot_text(memories: Sequence[HotMemory]) -> str:
 def metrics_text(metrics: Metrics) -> str:
     """A line for each figure."""
     lines: list[str] = []
-    for name, value in metrics.as_dict().items():
+    for name, value in as_json(metrics).items():
         if isinstance(value, list):
             lines += [f"{name}:" if value else f"{name}: -", *(f"    {_call_line(call)}" for call in value)]
         elif isinstance(value, dict):

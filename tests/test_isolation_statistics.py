@@ -15,6 +15,7 @@ import pytest
 
 from memory_core.core.config import load
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
+from memory_core.core.memory.results import as_json
 from memory_core.features.recall_trail import SIMILAR, SimilarRequest
 from memory_core.runebook import Runebook, open_memory
 
@@ -84,7 +85,7 @@ def plain(facts: Any) -> str:
 def test_scores_and_order_are_those_of_a_store_without_the_other(
     stores: dict[str, Runebook], question: str, rank: str
 ) -> None:
-    alone, among = (plain(view.find(FindRequest(question, rank=rank, limit=50)).as_dict()) for view in stores.values())
+    alone, among = (plain(as_json(view.find(FindRequest(question, rank=rank, limit=50)))) for view in stores.values())
     assert among == alone
 
 
@@ -94,15 +95,15 @@ def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other
         # No question matches it as well as it matches bob's first: moments of last use would decide.
         text = "The doctor in Chengdu 成都 called again late in May and spoke of sugar, diabetes, bread and long walks."
         copy = view.commit(CommitRequest(text, fields={"title": "Again"}))
-        facts: list[Any] = [copy.as_dict(), view.tree(TreeRequest(level_limit=9, show_all_hidden=True)).as_dict()]
+        facts: list[Any] = [as_json(copy), as_json(view.tree(TreeRequest(level_limit=9, show_all_hidden=True)))]
         for question, session_id in [
             *((question, None) for question in QUESTIONS),
             ("What of the cello 大提琴?", "chat"),
         ]:
             for _ in range(1 if session_id is None else 2):
-                facts.append(view.retrieve(RetrieveRequest(question, session_id=session_id)).as_dict())
+                facts.append(as_json(view.retrieve(RetrieveRequest(question, session_id=session_id))))
                 view.store.usage.flush()
-        facts += [view.run(SIMILAR, SimilarRequest("The doctor in Chengdu spoke of diabetes 成都.", 0.1)).as_dict()]
+        facts += [as_json(view.run(SIMILAR, SimilarRequest("The doctor in Chengdu spoke of diabetes 成都.", 0.1)))]
         return [plain(fact) for fact in facts]
 
     alone, among = (answers(view) for view in stores.values())

@@ -25,7 +25,7 @@ from memory_core.core.memory.requests import (
     RetrieveRequest,
     TreeRequest,
 )
-from memory_core.core.memory.results import Action
+from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FileStore
 from memory_core.features.recall_trail import SIMILAR, TRAIL, SimilarRequest, TrailRequest
@@ -98,9 +98,9 @@ def refused_or_harmless(call: Callable[[], object]) -> None:
 
 def every_door(memory: Runebook, uri: str) -> None:
     refused_or_harmless(lambda: memory.read(ReadRequest(uri)))
-    refused_or_harmless(lambda: memory.ls(ListRequest(uri)).as_dict())
-    refused_or_harmless(lambda: memory.tree(TreeRequest(uri)).as_dict())
-    refused_or_harmless(lambda: memory.find(FindRequest("where", target_uri=uri)).as_dict())
+    refused_or_harmless(lambda: as_json(memory.ls(ListRequest(uri))))
+    refused_or_harmless(lambda: as_json(memory.tree(TreeRequest(uri))))
+    refused_or_harmless(lambda: as_json(memory.find(FindRequest("where", target_uri=uri))))
     refused_or_harmless(lambda: memory.run(SIMILAR, SimilarRequest(uri)))
     refused_or_harmless(lambda: memory.run(TRAIL, TrailRequest(5, uri)))
 
@@ -155,13 +155,13 @@ def test_a_name_that_a_memory_asks_for_becomes_a_file_of_its_type_or_nothing(
 ) -> None:
     before = contents(tmp_path)
     refused_or_harmless(
-        lambda: memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"../{name}"})).as_dict()
+        lambda: as_json(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"../{name}"})))
     )
     refused_or_harmless(
-        lambda: memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id=name)).as_dict()
+        lambda: as_json(memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id=name)))
     )
-    refused_or_harmless(lambda: memory.retrieve(RetrieveRequest("hi", session_id=name)).as_dict())
-    refused_or_harmless(lambda: memory.commit(CommitRequest("x", project=name)).as_dict())
+    refused_or_harmless(lambda: as_json(memory.retrieve(RetrieveRequest("hi", session_id=name))))
+    refused_or_harmless(lambda: as_json(memory.commit(CommitRequest("x", project=name))))
     assert contents(tmp_path) == before
 
 
@@ -266,7 +266,7 @@ def test_links_that_lead_out_or_in_circles_show_and_change_nothing(memory: Runeb
     for name in ("out", "nowhere", "circle"):
         refused_or_harmless(partial(memory.commit, CommitRequest("y", memory_type="facts", fields={"topic": name})))
     assert contents(tmp_path) == before
-    assert SECRET not in str(memory.find(FindRequest(SECRET)).as_dict())
+    assert SECRET not in str(as_json(memory.find(FindRequest(SECRET))))
     assert SECRET not in memory.retrieve(RetrieveRequest("outside and yours")).text
 
 

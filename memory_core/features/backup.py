@@ -8,7 +8,7 @@ the ledger. Chroma's folder never is in it, because the index holds what it is m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     pass
@@ -284,21 +284,13 @@ class Backup:
         notes: Files that are in it as they are on disk, because the ledger knows no such text.
     """
 
+    JSON: ClassVar = "path seq counts removed notes"
+
     path: Path
     seq: int
     counts: dict[str, int]
     removed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "path": str(self.path),
-            "seq": self.seq,
-            "counts": self.counts,
-            "removed": self.removed,
-            "notes": self.notes,
-        }
 
 
 def back_up(

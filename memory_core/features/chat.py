@@ -30,7 +30,7 @@ from memory_core.core.errors import AnswerUnusable, ContentRejected, InvalidInpu
 from memory_core.core.extract.prompts import PromptLibrary, fenced
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, StopReason, Turn
 from memory_core.core.llm.json_text import quoted
-from memory_core.core.memory.results import CommitReceipt, ContextPack
+from memory_core.core.memory.results import CommitReceipt, ContextPack, as_json
 from memory_core.core.text.tokens import count_tokens
 
 #: Tokens of the turns before the present one, with what was recalled for them; without that, half as many are kept.
@@ -91,12 +91,12 @@ class Reply:
     def as_dict(self) -> dict[str, Any]:
         """JSON form: ``recalled`` lists what memory gave, part by part, best first."""
         items = [
-            {"kind": part.kind, **item.as_dict()}
+            {"kind": part.kind, **as_json(item)}
             for part in self.recalled.parts
             if part.kind != "directory"
             for item in part.items
         ]
-        receipt = None if self.receipt is None else self.receipt.as_dict()
+        receipt = None if self.receipt is None else as_json(self.receipt)
         facts: dict[str, Any] = {"answer": self.answer, "recalled": items, "receipt": receipt}
         return facts | ({"notes": list(self.notes)} if self.notes else {})
 

@@ -7,7 +7,7 @@ memory file is written but to deliver what was acknowledged. Neither needs a sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.feature import Feature
@@ -27,12 +27,11 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
@@ -99,6 +98,8 @@ class Finding:
         repair: What ``doctor --repair`` does about it; None where nothing can or need be done by a program.
     """
 
+    JSON: ClassVar = "*"
+
     check: str
     severity: Severity
     subject: str
@@ -115,6 +116,8 @@ class Report:
         repaired: What was repaired before, one sentence each.
     """
 
+    JSON: ClassVar = "clean repaired findings"
+
     findings: tuple[Finding, ...]
     repaired: tuple[str, ...] = ()
 
@@ -126,14 +129,6 @@ class Report:
     def of(self, check: str) -> tuple[Finding, ...]:
         """The findings of one check."""
         return tuple(finding for finding in self.findings if finding.check == check)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "clean": self.clean,
-            "repaired": list(self.repaired),
-            "findings": [asdict(finding) for finding in self.findings],
-        }
 
     def lines(self) -> Iterator[str]:
         """For a person: what was repaired, what was found, the worst last, and the next step."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from memory_core.core.commit.commits import identify
 from memory_core.core.commit.directory_pages import refresh
@@ -36,6 +36,7 @@ from memory_core.core.memory.results import (
     FileChange,
     OperationResult,
     SessionProgress,
+    as_json,
     text_sha256,
 )
 from memory_core.core.memory.trailer import join, split
@@ -341,9 +342,9 @@ class Import:
             "created": outcome.created,
             "updated": outcome.updated,
             "unchanged": len(outcome.unchanged),
-            "kept": [problem.as_dict() for problem in outcome.kept],
+            "kept": [as_json(problem) for problem in outcome.kept],
             "beside": [{"uri": uri, "imported": imported} for uri, imported in outcome.beside],
-            "refused": [problem.as_dict() for problem in (*self.problems, *outcome.refused)],
+            "refused": [as_json(problem) for problem in (*self.problems, *outcome.refused)],
             "history": self.history,
             "commits": self.commits,
             "notes": self.notes,
@@ -625,22 +626,14 @@ class Export:
         sessions: How far each session's messages were extracted.
     """
 
+    JSON: ClassVar = "path counts spaces seq left_out"
+
     path: Path | None
     counts: dict[str, int]
     spaces: list[str]
     seq: int
     left_out: list[str] = field(default_factory=list)
     sessions: list[dict[str, Any]] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "path": None if self.path is None else str(self.path),
-            "counts": self.counts,
-            "spaces": self.spaces,
-            "seq": self.seq,
-            "left_out": self.left_out,
-        }
 
 
 def export_zip(

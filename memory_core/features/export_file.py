@@ -265,10 +265,6 @@ class Problem:
     name: str
     reason: str
 
-    def as_dict(self) -> dict[str, str]:
-        """JSON form."""
-        return {"name": self.name, "reason": self.reason}
-
 
 class Archive(Protocol):
     """An export whose files were checked."""

@@ -8,7 +8,7 @@ and each of its lines behind a diff's mark, so none can pose as a heading or as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from memory_core.core.feature import Feature
 from memory_core.core.memory.requests import ReadRequest
@@ -59,17 +59,6 @@ class FileStep:
     appended: bool = False
     withheld: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form, without members that say nothing."""
-        members = {
-            "uri": str(self.uri),
-            "action": str(self.action),
-            "moved_from": None if self.moved_from is None else str(self.moved_from),
-            "appended": self.appended or None,
-            "withheld": self.withheld,
-        }
-        return {name: value for name, value in members.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -78,6 +67,8 @@ class Commit:
     ``results`` are those of its receipt about files that it changed, and what it refused. ``undone_by`` names the
     commit that took it back, if that still holds. ``line`` says it all to a person.
     """
+
+    JSON: ClassVar = "commit_id at author kind undoes? undone_by? line files results"
 
     seq: int
     commit_id: str
@@ -90,21 +81,6 @@ class Commit:
     undoes: str | None = None
     undone_by: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form, without members that say nothing."""
-        members: dict[str, Any] = {
-            "commit_id": self.commit_id,
-            "at": self.at,
-            "author": self.author,
-            "kind": self.kind,
-            "undoes": self.undoes,
-            "undone_by": self.undone_by,
-            "line": self.line,
-            "files": [step.as_dict() for step in self.files],
-            "results": [result.as_dict() for result in self.results],
-        }
-        return {name: value for name, value in members.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
@@ -113,14 +89,12 @@ class FileDiff:
     ``before`` and ``after`` are the texts that differ; empty where there was none or it is withheld.
     """
 
+    JSON: ClassVar = "*step lines"
+
     step: FileStep
     lines: tuple[str, ...]
     before: str = ""
     after: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {**self.step.as_dict(), "lines": list(self.lines)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +103,6 @@ class Version:
 
     commit: Commit
     diff: FileDiff
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {"commit": self.commit.as_dict(), "diff": self.diff.as_dict()}
 
 
 class History:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memory_core.core.index import embedding_queue
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.memory.results import Listing, ReadResult
+from memory_core.core.memory.results import Listing, ReadResult, as_json
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import page_of
 from memory_core.core.store.ledger import Ledger
@@ -160,10 +160,10 @@ class Metrics:
                 "waiting": self.waiting,
                 "cache_hit_rate": self.embedding_cache_hit_rate,
             },
-            "models": [made.as_dict() for made in self.model_calls],
+            "models": [as_json(made) for made in self.model_calls],
         }
         if self.vector_server is not None:
-            facts["vector_server"] = self.vector_server.as_dict()
+            facts["vector_server"] = as_json(self.vector_server)
         return facts
 
     def _summed(self, part: int) -> Mapping[str, int]:
@@ -449,7 +449,7 @@ def is_metrics(uri: str) -> bool:
 
 def read_metrics(metrics: Metrics, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
     """Lines of the page; the arguments are those of ``Browser.read``."""
-    text = json.dumps(metrics.as_dict(), ensure_ascii=False, indent=2) + "\n"
+    text = json.dumps(as_json(metrics), ensure_ascii=False, indent=2) + "\n"
     return page_of(METRICS_URI, text, offset, limit, limit_chars)
 
 

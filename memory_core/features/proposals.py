@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from memory_core.core.commit.apart import placed
 from memory_core.core.commit.apart import split as set_apart
@@ -61,6 +61,8 @@ class Proposal:
         reason: Why, in the words of whoever proposed it.
         gone: Of a deletion: what goes.
     """
+
+    JSON: ClassVar = "id uri action:would target texts edited session:session_id at reason"
 
     uri: MemoryUri
     id: str
@@ -112,20 +114,6 @@ class Proposal:
         for write in parsed.write_operations:
             write.memory_data.sourced(self.source)
         return parsed
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "id": self.id,
-            "uri": str(self.uri),
-            "would": self.action,
-            "target": self.target,
-            "texts": dict(self.texts),
-            "edited": self.edited,
-            "session_id": self.session,
-            "at": self.at,
-            "reason": self.reason,
-        }
 
 
 def review_folder(user_space: str) -> MemoryUri:

@@ -6,7 +6,7 @@ has 16 GB" and "server B has 16 GB" are nearer than most paraphrases, and a pers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.feature import Feature
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
@@ -58,6 +58,8 @@ class HotMemory:
         private: Whether it is only for that project.
     """
 
+    JSON: ClassVar = "uri memory_type abstract access_count last_accessed_at project?"
+
     uri: str
     memory_type: str
     abstract: str
@@ -65,17 +67,6 @@ class HotMemory:
     last_accessed_at: datetime
     project: str | None = None
     private: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without an absent project."""
-        facts: dict[str, Any] = {
-            "uri": self.uri,
-            "memory_type": self.memory_type,
-            "abstract": self.abstract,
-            "access_count": self.access_count,
-            "last_accessed_at": self.last_accessed_at.isoformat(timespec="milliseconds"),
-        }
-        return facts if self.project is None else {**facts, "project": self.project}
 
 
 class HotMemories:
@@ -185,15 +176,6 @@ class SimilarMemories:
     by: Literal["meaning", "words"]
     threshold: float
     notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        facts: dict[str, Any] = {
-            "similar": [{"uri": found.uri, "score": found.score} for found in self.similar],
-            "by": self.by,
-            "threshold": self.threshold,
-        }
-        return {**facts, "notes": list(self.notes)} if self.notes else facts
 
 
 class Insight:

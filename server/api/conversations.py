@@ -14,6 +14,7 @@ from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.metadata import read_moment
+from memory_core.core.memory.results import as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.core.store.files import FileStat
@@ -114,7 +115,7 @@ def queue(memory: Reader) -> Any:
     """Conversations whose memories are still to be extracted, longest waiting first, with the reason."""
     waiting = []
     for row in memory.extractor.waiting():
-        facts = row.as_dict()
+        facts = as_json(row)
         waiting.append({**facts, "messages": facts.pop("messages_waiting")})
     return {"waiting": waiting}
 
@@ -127,7 +128,7 @@ def queue(memory: Reader) -> Any:
 )
 def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
     """Extract what waits with the configured model; without one, or if it fails, everything waits on."""
-    receipts = [receipt.as_dict() for receipt in memory.extract_waiting(asked.session_id if asked else None)]
+    receipts = [as_json(receipt) for receipt in memory.extract_waiting(asked.session_id if asked else None)]
     return {"receipts": receipts, "waiting": len(memory.extractor.waiting())}
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter
 from memory_core.core.text.text_diff import side_by_side
 from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
@@ -70,7 +70,7 @@ def list_entries(
     page = memory.entries(wanted)
     after = offset + len(page.entries)
     return {
-        "entries": [entry.as_dict() for entry in page.entries],
+        "entries": [as_json(entry) for entry in page.entries],
         "total": page.total,
         "offset": offset,
         "next_offset": after if page.entries and after < page.total else None,
@@ -110,7 +110,7 @@ def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
     expect_stored(receipt)
     if receipt.status not in (Status.COMMITTED, Status.PARTIAL):
         response.status_code = 200
-    return receipt.as_dict()
+    return as_json(receipt)
 
 
 @routes.get(
@@ -150,10 +150,10 @@ def edit_entry(memory: Writer, path: EntryPath, edit: EntryEdit, response: Respo
     _expect_no_conflict(memory, path, receipt)
     expect_stored(receipt)
     if edit.dry_run:
-        return {"receipt": receipt.as_dict(), "preview": _preview(memory, edit, found)}
+        return {"receipt": as_json(receipt), "preview": _preview(memory, edit, found)}
     now = stored(memory, path)
     response.headers["etag"] = now.etag
-    return {"receipt": receipt.as_dict(), "entry": entry_facts(memory, now)}
+    return {"receipt": as_json(receipt), "entry": entry_facts(memory, now)}
 
 
 @routes.delete(
@@ -172,7 +172,7 @@ def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> A
         CommitRequest(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
     )
     _expect_no_conflict(memory, path, receipt)
-    return expect_stored(receipt).as_dict()
+    return as_json(expect_stored(receipt))
 
 
 @routes.post("/preview", response_model=answers.HtmlAnswer, responses=declared(413, 415))
@@ -187,7 +187,7 @@ def _preview(memory: Runebook, edit: EntryEdit, found: Stored) -> dict[str, Any]
     after = next((change.after for change in changes if change.uri == found.uri), None)
     now = described(memory, found.uri, found.text if after is None else after)
     rows = side_by_side(found.text, now.text)
-    return {"html": render(now.memory.body), "rows": [row.as_dict() for row in rows]}
+    return {"html": render(now.memory.body), "rows": [as_json(row) for row in rows]}
 
 
 def _expect_same(memory: Runebook, found: Stored, seen: str | None) -> None:
@@ -212,4 +212,4 @@ def _expect_no_conflict(memory: Runebook, path: str, receipt: CommitReceipt) -> 
 
 
 def _no_receipt() -> dict[str, Any]:
-    return {"receipt": CommitReceipt("", Status.REJECTED).as_dict()}
+    return {"receipt": as_json(CommitReceipt("", Status.REJECTED))}

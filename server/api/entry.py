@@ -17,7 +17,7 @@ from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.field_values import derive
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType
-from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.results import as_json, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.context_sources import source_lines
 from memory_core.features.history import History, history_of
@@ -92,7 +92,7 @@ def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
     """All of a memory, in the shape of ``answers.Entry``."""
     document, metadata = _document(found), found.memory.metadata
     version, source = metadata.get("version"), metadata.get("source")
-    facts = memory.catalogue.summary(document).as_dict()
+    facts = as_json(memory.catalogue.summary(document))
     body, text = found.memory.body[:_TEXT_CHARS], found.text[:_TEXT_CHARS]
     is_log = not found.uri.name.endswith(".md")
     return {
@@ -103,7 +103,7 @@ def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
         "fields": [] if found.memory.type is None else field_facts(found.memory.type, found.memory.fields),
         "source": dict(source) if isinstance(source, dict) else None,
         "source_pages": _source_pages(memory, source, document),
-        "links": [link.as_dict() for link in _linked(memory, found.uri)],
+        "links": [as_json(link) for link in _linked(memory, found.uri)],
         "sha256": found.sha256,
         "version": version if isinstance(version, int) and not isinstance(version, bool) else 1,
         "editable": is_editable(memory, found),

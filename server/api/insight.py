@@ -9,6 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Query, Request
 
 from memory_core.core.errors import RunebookError
+from memory_core.core.memory.results import as_json
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.features.metrics import STATS, StatsRequest
@@ -34,10 +35,10 @@ def procedural(memory: Reader, limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)]
         return memory.entries(EntryFilter(memory_type=memory_type, limit=limit)).entries
 
     return {
-        "patterns": [entry.as_dict() for entry in listed("patterns")],
-        "tools": [{**entry.as_dict(), "figures": _figures(memory, entry)} for entry in listed("tools")],
-        "skills": [{**entry.as_dict(), "figures": _figures(memory, entry)} for entry in listed("skills")],
-        "cases": [entry.as_dict() for entry in listed("cases")],
+        "patterns": [as_json(entry) for entry in listed("patterns")],
+        "tools": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("tools")],
+        "skills": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("skills")],
+        "cases": [as_json(entry) for entry in listed("cases")],
     }
 
 
@@ -50,13 +51,13 @@ def trail(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
 ) -> Any:
     """Which query retrieved what, newest first."""
-    return {"trail": [recall.as_dict() for recall in memory.run(TRAIL, TrailRequest(limit, uri))]}
+    return {"trail": [as_json(recall) for recall in memory.run(TRAIL, TrailRequest(limit, uri))]}
 
 
 @routes.get("/stats", response_model=past_answers.StatsAnswer, responses=declared())
 def stats(memory: Reader) -> Any:
     """Figures of the store: the caller's part of it, or for the owner all of it."""
-    return memory.run(STATS, StatsRequest(whole=identity() is None, wait=False)).as_dict()
+    return as_json(memory.run(STATS, StatsRequest(whole=identity() is None, wait=False)))
 
 
 @routes.get("/health", response_model=past_answers.HealthAnswer, responses=declared(), response_model_exclude_none=True)
@@ -76,7 +77,7 @@ async def health(memory: Reader, request: Request) -> Any:
 
 
 async def _examined(memory: Runebook) -> dict[str, Any]:
-    return await anyio.to_thread.run_sync(lambda: memory.run(DOCTOR, DoctorRequest()).as_dict())
+    return await anyio.to_thread.run_sync(lambda: as_json(memory.run(DOCTOR, DoctorRequest())))
 
 
 def _heard(examination: asyncio.Task[dict[str, Any]]) -> None:

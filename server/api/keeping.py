@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import CommitReceipt, text_sha256
+from memory_core.core.memory.results import CommitReceipt, as_json, text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.features.proposals import Proposal
 from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
@@ -47,7 +47,7 @@ def archived(
 ) -> Any:
     """What left for the archive, all or what holds these words."""
     found = list(islice(memory.run(ARCHIVE_LIST, ArchiveListRequest(words)), offset, offset + limit + 1))
-    return {"archived": [each.as_dict() for each in found[:limit]], "more": len(found) > limit}
+    return {"archived": [as_json(each) for each in found[:limit]], "more": len(found) > limit}
 
 
 @routes.post(
@@ -62,16 +62,14 @@ def archive(memory: Writer, asked: Archiving) -> Any:
         if asked.days is not None:
             raise Refusal(400, "days goes without uris.", "Leave one of the two out.")
         return {
-            "receipts": [
-                expect_stored(memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))).as_dict()
-            ]
+            "receipts": [as_json(expect_stored(memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))))]
         }
     keeper = memory if asked.days is None else _with_archive_days(memory, asked.days)
     done = list(keeper.run(MAINTAIN, MaintainRequest(only=[_LOGS], dry_run=asked.dry_run)))
     failure = next((each.failure for each in done if each.failure is not None), None)
     if failure is not None:
         raise failure
-    return {"receipts": [receipt.as_dict() for each in done for receipt in each.receipts]}
+    return {"receipts": [as_json(receipt) for each in done for receipt in each.receipts]}
 
 
 @routes.post(
@@ -82,7 +80,7 @@ def archive(memory: Writer, asked: Archiving) -> Any:
 )
 def restore(memory: Writer, asked: Restoring) -> Any:
     """Bring files back from the archive; the place where one was names it too."""
-    return expect_stored(memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))).as_dict()
+    return as_json(expect_stored(memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))))
 
 
 @routes.post(
@@ -95,7 +93,7 @@ def maintain(memory: Writer, asked: Maintenance) -> Any:
     """Run the passes of maintenance, or show what they would do."""
     passes = []
     for done in memory.run(MAINTAIN, MaintainRequest(only=asked.only, dry_run=asked.dry_run)):
-        facts = done.as_dict()
+        facts = as_json(done)
         passes.append({**facts, "name": facts.pop("pass"), "changed": done.changed})
     return {"passes": passes}
 
@@ -128,7 +126,7 @@ def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response
         more = {"summary": _summary_facts(memory, response)}
         raise Refusal(412, "the summary changed since it was read.", "Compare both, and send it anew.", more)
     expect_stored(receipt)
-    return {"receipt": receipt.as_dict(), "summary": _summary_facts(memory, response)}
+    return {"receipt": as_json(receipt), "summary": _summary_facts(memory, response)}
 
 
 @routes.delete(
@@ -139,7 +137,7 @@ def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response
 )
 def clear_rolling_summary(memory: Writer) -> Any:
     """Remove that page, whoever wrote it: the next maintenance may make it anew."""
-    return expect_stored(memory.run(SUMMARY_CLEAR, SummaryClearRequest())).as_dict()
+    return as_json(expect_stored(memory.run(SUMMARY_CLEAR, SummaryClearRequest())))
 
 
 @routes.get("/review", response_model=past_answers.ReviewAnswer, responses=declared(), response_model_exclude_none=True)
@@ -172,7 +170,8 @@ def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> A
 
 def _decided(receipts: list[CommitReceipt]) -> dict[str, Any]:
     (receipt,) = receipts
-    return expect_stored(receipt).as_dict()
+    facts: dict[str, Any] = as_json(expect_stored(receipt))
+    return facts
 
 
 def _with_archive_days(memory: Runebook, days: int) -> Runebook:
@@ -200,5 +199,5 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
 
 
 def _proposal_facts(proposal: Proposal) -> dict[str, Any]:
-    facts = proposal.as_dict()
+    facts = as_json(proposal)
     return {**facts, "name": facts.pop("id"), "title": proposal.title, "op": proposal.op, "gone": proposal.gone}

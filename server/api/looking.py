@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from memory_core.core.caller import Access
 from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.requests import FindRequest, TreeRequest
-from memory_core.core.memory.results import Hit
+from memory_core.core.memory.results import Hit, as_json
 from memory_core.core.memory.uri import SCHEME, file_of
 from memory_core.features.upkeep.passes import passes
 from memory_core.runebook import Runebook
@@ -102,7 +102,7 @@ def tree(
 ) -> Any:
     """What is below a directory, depth first."""
     found = memory.tree(TreeRequest(uri, show_all_hidden=hidden, node_limit=limit, level_limit=depth))
-    entries = [{**entry.as_dict(), "path": entry.uri.removeprefix(SCHEME).rstrip("/")} for entry in found.entries]
+    entries = [{**as_json(entry), "path": entry.uri.removeprefix(SCHEME).rstrip("/")} for entry in found.entries]
     return {"entries": entries, "left_out": found.left_out}
 
 
@@ -149,4 +149,4 @@ def _hit_facts(hit: Hit, accesses: int) -> dict[str, Any]:
     file = file_of(hit.uri)
     parts = file.split("/")
     name = parts[-2] if parts[-1] == "messages.jsonl" else parts[-1].removesuffix(".md")
-    return {**hit.as_dict(), "path": file.removeprefix(SCHEME), "name": name, "accesses": accesses}
+    return {**as_json(hit), "path": file.removeprefix(SCHEME), "name": name, "accesses": accesses}

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from memory_core.core.caller import current_author
+from memory_core.core.memory.results import as_json
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.text.text_diff import Row, side_by_side
 from memory_core.features.history import LAST, Commit, FileDiff
@@ -59,8 +60,8 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     room = _ROWS_MOST
     for diff in past.diff(commit.commit_id):
         rows, room = _within(room, diff, context)
-        files.append({**diff.step.as_dict(), "rows": rows})
-    return {"commit": commit.as_dict(), "files": files}
+        files.append({**as_json(diff.step), "rows": rows})
+    return {"commit": as_json(commit), "files": files}
 
 
 @routes.post(
@@ -73,7 +74,7 @@ def undo(memory: Writer, commit_id: CommitId, asked: DryRun | None = None) -> An
     """Take a commit back, and keep what happened since. "last" is the bearer's own last one."""
     own = current_author() if commit_id == LAST and identity() is not None else None
     receipt = memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=asked is not None and asked.dry_run))
-    return expect_stored(receipt).as_dict()
+    return as_json(expect_stored(receipt))
 
 
 @routes.get(
@@ -94,10 +95,10 @@ def versions(
     listed: list[dict[str, Any]] = []
     room = _ROWS_MOST
     for version in found:
-        step = version.diff.step.as_dict()
+        step = as_json(version.diff.step)
         kept: dict[str, Any] = {name: step[name] for name in ("action", "withheld", "moved_from") if name in step}
         rows, room = _within(room, version.diff, context)
-        listed.append({"commit": version.commit.as_dict(), **kept, "rows": rows})
+        listed.append({"commit": as_json(version.commit), **kept, "rows": rows})
     return {"versions": listed}
 
 
@@ -122,7 +123,8 @@ def compare(
 
 def _listed(commit: Commit) -> dict[str, Any]:
     """A commit of a list; of one that touched very many files the first are named."""
-    facts, count = commit.as_dict(), len(commit.files)
+    facts: dict[str, Any] = as_json(commit)
+    count = len(commit.files)
     if count <= _FILES_LISTED:
         return facts
     shown = {name: facts[name][:_FILES_LISTED] for name in ("files", "results")}
@@ -135,12 +137,12 @@ def _within(room: int, diff: FileDiff, context: int) -> tuple[list[dict[str, Any
         rows = _shown(diff.before, diff.after, context, room)
         return rows, room - len(rows)
     lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
-    return ([Row("skipped", count=lines).as_dict()] if diff.before != diff.after else []), 0
+    return ([as_json(Row("skipped", count=lines))] if diff.before != diff.after else []), 0
 
 
 def _shown(before: str, after: str, context: int, most: int = _ROWS_MOST) -> list[dict[str, Any]]:
     """The rows, as many as a page can show; the others are counted."""
     rows = side_by_side(before, after, context)
     left_out = len(rows) - most
-    shown = [row.as_dict() for row in rows[:most]]
-    return [*shown, Row("skipped", count=left_out).as_dict()] if left_out > 0 else shown
+    shown = [as_json(row) for row in rows[:most]]
+    return [*shown, as_json(Row("skipped", count=left_out))] if left_out > 0 else shown

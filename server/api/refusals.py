@@ -32,7 +32,7 @@ from memory_core.core.errors import (
     StoreBusy,
 )
 from memory_core.core.memory.operations import shown
-from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from server.api.answers import ConflictAnswer, ErrorAnswer, RefusedAnswer
 
 _logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def expect_stored(receipt: CommitReceipt) -> CommitReceipt:
     refused = [result for result in receipt.results if result.reason]
     error = refused[0].reason if refused else None
     hint = next((result.hint for result in refused if result.hint), None)
-    raise Refusal(409, error or "nothing was stored.", hint or "See the receipt.", {"receipt": receipt.as_dict()})
+    raise Refusal(409, error or "nothing was stored.", hint or "See the receipt.", {"receipt": as_json(receipt)})
 
 
 def answer(status: int, error: str, hint: str, **more: Any) -> JSONResponse:

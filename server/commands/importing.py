@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memory_core.core.memory.results import as_json
 from memory_core.core.progress import Listener, Stage
 from memory_core.features.imports import FORMATS
 from server.commands.opening import Commands, open_memory_of, show
@@ -109,7 +110,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
             progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
         )
         memory.indexer.follow()
-    show(arguments, done.as_dict(), "\n".join(done.lines()))
+    show(arguments, as_json(done), "\n".join(done.lines()))
     return 1 if done.problems or done.outcome.refused else 0
 
 
@@ -131,7 +132,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
         done = import_memories(memory, request, progress=lambda line: tell(Stage(line)))
         if arguments.extract and not arguments.dry_run:
             _extract(memory, done, tell)
-    show(arguments, done.as_dict(), "\n".join(done.lines()))
+    show(arguments, as_json(done), "\n".join(done.lines()))
     return 1 if done.left_out else 0
 
 

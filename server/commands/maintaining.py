@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import as_json
 from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from server.commands.opening import Commands, open_memory_of, show
@@ -48,7 +49,7 @@ def maintain(arguments: argparse.Namespace) -> int:
     failed = False
     with open_memory_of(arguments) as memory, Progress() as tell:
         for done in memory.run(MAINTAIN, MaintainRequest(dry_run=arguments.dry_run, only=arguments.only)):
-            facts.append(done.as_dict())
+            facts.append(as_json(done))
             tell(Stage("maintaining", len(facts), None, f"passes, {done.name} last"))
             would = "would change" if arguments.dry_run else "changed"
             lines.append(f"{done.name}: {f'{would} {done.changed} files' if done.receipts else 'nothing to do'}")
@@ -69,11 +70,11 @@ def archive(arguments: argparse.Namespace) -> int:
             found = list(memory.run(ARCHIVE_LIST, ArchiveListRequest(" ".join(arguments.names))))
             none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
             lines = [f"{each.uri}\n    {each.abstract}{_why(each)}" for each in found]
-            show(arguments, {"archived": [each.as_dict() for each in found]}, "\n".join(lines) or none)
+            show(arguments, {"archived": [as_json(each) for each in found]}, "\n".join(lines) or none)
             return 0
         move = ARCHIVE if arguments.action == "add" else RESTORE
         receipt = memory.run(move, ArchiveRequest(arguments.names, arguments.dry_run))
-    show(arguments, receipt.as_dict(), receipt_text(receipt))
+    show(arguments, as_json(receipt), receipt_text(receipt))
     return 0 if receipt.changed_uris else 1
 
 
@@ -97,5 +98,5 @@ def _standing(arguments: argparse.Namespace, said: dict[str, Any]) -> int:
 
     with open_memory_of(arguments) as memory:
         receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": arguments.uri, **said}]}))
-    show(arguments, receipt.as_dict(), receipt_text(receipt))
+    show(arguments, as_json(receipt), receipt_text(receipt))
     return 1 if any(result.reason for result in receipt.results) else 0

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memory_core.core.memory.results import as_json
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest, doomed
@@ -60,7 +61,7 @@ def history(arguments: argparse.Namespace) -> int:
 
     with _open(arguments) as memory:
         commits = _commits(_past(memory), arguments.uri, arguments.limit, arguments.before)
-        facts = {"commits": [commit.as_dict() for commit in commits]}
+        facts = {"commits": [as_json(commit) for commit in commits]}
         show(arguments, facts, "\n".join(commit_line(commit) for commit in commits) or "No commit yet.")
     return 0
 
@@ -85,7 +86,7 @@ def diff(arguments: argparse.Namespace) -> int:
         for step in diffs:
             withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
             told += ["", diff_title(step), *withheld, *step.lines]
-        facts = {"commit": commit.as_dict(), "diffs": [step.as_dict() for step in diffs]}
+        facts = {"commit": as_json(commit), "diffs": [as_json(step) for step in diffs]}
         show(arguments, facts, "\n".join(told), paint=_coloured)
     return 0
 
@@ -193,7 +194,7 @@ def _past(memory: Runebook) -> History:
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
     from server import rendering
 
-    show(arguments, receipt.as_dict(), rendering.receipt_text(receipt))
+    show(arguments, as_json(receipt), rendering.receipt_text(receipt))
     return 1 if receipt.status == "rejected" else 0
 
 

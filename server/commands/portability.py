@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memory_core.core.memory.results import as_json
 from server.commands.opening import Commands, open_memory_of, settings_of, show
 from server.commands.progress import Progress
 
@@ -76,7 +77,7 @@ def export(arguments: argparse.Namespace) -> int:
         f"{counts['commits']:,} commits in {done.path}"
     )
     lost = [f"left out: {uri} (its text is neither on disk nor in the history)" for uri in done.left_out]
-    show(arguments, done.as_dict(), "\n".join([text, *lost]))
+    show(arguments, as_json(done), "\n".join([text, *lost]))
     return 1 if lost else 0
 
 
@@ -95,7 +96,7 @@ def backup(arguments: argparse.Namespace) -> int:
     lines = [f"{done.counts['files']:,} files up to commit {done.seq} in {done.path}, read back and verified."]
     lines += [f"not as committed: {uri} (it is in the backup as it is on disk)" for uri in done.notes]
     lines += [f"removed {name}" for name in done.removed]
-    show(arguments, done.as_dict(), "\n".join(lines))
+    show(arguments, as_json(done), "\n".join(lines))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from memory_core.core.memory.results import as_json
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from server.commands.opening import Commands, open_memory_of, settings_of, show
 from server.commands.progress import Progress, passages
@@ -26,7 +27,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
     config = settings_of(arguments)
     report = (repair if arguments.repair else examine)(config, load_registry(config))
-    show(arguments, report.as_dict(), "\n".join(report.lines()))
+    show(arguments, as_json(report), "\n".join(report.lines()))
     return 0 if report.clean else 1
 
 

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import as_json
 from server.commands.opening import Commands, here, json_file, open_memory_of, show, text_file
 from server.terminal import plain
 
@@ -73,7 +74,7 @@ def commit(arguments: argparse.Namespace) -> int:
                 metadata=_metadata(arguments),
             )
         )
-    facts = receipt.as_dict()
+    facts = as_json(receipt)
     show(arguments, facts, rendering.receipt_text(receipt))
     return 1 if facts["status"] == "rejected" else 0
 
@@ -91,7 +92,7 @@ def extract(arguments: argparse.Namespace) -> int:
     with open_memory_of(arguments) as memory:
         if arguments.only_list:
             rows = memory.extractor.waiting()
-            facts = {"waiting": [row.as_dict() for row in rows]}
+            facts = {"waiting": [as_json(row) for row in rows]}
             lines = [f"{row.log.parent.name}: {row.waiting} messages since {row.since}" for row in rows]
             lines = [line + (f" ({row.reason})" if row.reason else "") for line, row in zip(lines, rows, strict=True)]
             show(arguments, facts, "\n".join(lines) or "No conversation waits.")
@@ -104,7 +105,7 @@ def extract(arguments: argparse.Namespace) -> int:
                 print(plain(rendering.receipt_text(receipt)), flush=True)
     waits = any(receipt.status == "rejected" or still_waits(receipt) for receipt in receipts)
     if arguments.json:
-        print(json.dumps({"receipts": [receipt.as_dict() for receipt in receipts]}, ensure_ascii=False, indent=2))
+        print(json.dumps({"receipts": [as_json(receipt) for receipt in receipts]}, ensure_ascii=False, indent=2))
     elif not receipts:
         print("No conversation waits.")
     return 1 if waits else 0

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memory_core.core.memory.results import as_json
 from memory_core.features.review import ACCEPT, REJECT, REWORD, DecisionRequest, RewordRequest
 from memory_core.features.review import named as named_proposal
 from memory_core.features.review import waiting as waiting_proposals
@@ -59,7 +60,7 @@ def _list(arguments: argparse.Namespace, memory: Runebook) -> int:
     lines = [f"{each.id}  {each.title}\n    {_gist(each)}" for each in waiting]
     if waiting:
         lines.append("runebook review show ID | accept ID… | edit ID | reject ID… (or --all)")
-    facts = {"waiting": [each.as_dict() for each in waiting]}
+    facts = {"waiting": [as_json(each) for each in waiting]}
     show(arguments, facts, "\n".join(lines) or "Nothing waits for review.")
     return 0
 
@@ -77,7 +78,7 @@ def _show(arguments: argparse.Namespace, memory: Runebook) -> int:
 
     found = [named_proposal(memory, name) for name in _named(arguments)]
     text = "\n\n".join(f"{readable(each)}\n\nfile: {each.uri}" for each in found)
-    show(arguments, {"proposals": [each.as_dict() for each in found]}, text)
+    show(arguments, {"proposals": [as_json(each) for each in found]}, text)
     return 0
 
 
@@ -126,6 +127,6 @@ def _named(arguments: argparse.Namespace) -> list[str]:
 def _told(arguments: argparse.Namespace, receipts: list[CommitReceipt]) -> int:
     from server.rendering import receipt_text
 
-    facts = {"receipts": [receipt.as_dict() for receipt in receipts]}
+    facts = {"receipts": [as_json(receipt) for receipt in receipts]}
     show(arguments, facts, "\n".join(receipt_text(receipt) for receipt in receipts))
     return 1 if any(result.reason for receipt in receipts for result in receipt.results) else 0

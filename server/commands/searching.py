@@ -7,6 +7,7 @@ import json
 import sys
 
 from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveRequest, TreeRequest
+from memory_core.core.memory.results import as_json
 from memory_core.features.recall_trail import HOT, SIMILAR, TRAIL, HotRequest, SimilarRequest, TrailRequest
 from server import rendering
 from server.commands.opening import Commands, here, json_file, json_text, open_memory_of, open_to_search, show
@@ -101,7 +102,7 @@ def find(arguments: argparse.Namespace) -> int:
                 here=here(memory.config),
             )
         )
-    show(arguments, found.as_dict(), rendering.find_text(found))
+    show(arguments, as_json(found), rendering.find_text(found))
     return 0
 
 
@@ -112,7 +113,7 @@ def read(arguments: argparse.Namespace) -> int:
     with open_memory_of(arguments) as memory:
         page = memory.read(ReadRequest(arguments.uri, arguments.offset, arguments.limit, here=here(memory.config)))
     links = links_text(page)
-    show(arguments, page.as_dict(), page.content.removesuffix("\n") + (f"\n\n{links}" if links else ""))
+    show(arguments, as_json(page), page.content.removesuffix("\n") + (f"\n\n{links}" if links else ""))
     return 0
 
 
@@ -131,7 +132,7 @@ def listing(arguments: argparse.Namespace) -> int:
                 level_limit=arguments.level_limit,
             )
         )
-    show(arguments, listings.as_dict(), rendering.listings_text(listings))
+    show(arguments, as_json(listings), rendering.listings_text(listings))
     return 0
 
 
@@ -155,7 +156,7 @@ def retrieve(arguments: argparse.Namespace) -> int:
     if not pack.parts:
         print("runebook: nothing stored fits this yet.", file=sys.stderr)
     inserted = pack.messages is not None
-    show(arguments, pack.as_dict(), json.dumps(pack.messages, ensure_ascii=False) if inserted else pack.text)
+    show(arguments, as_json(pack), json.dumps(pack.messages, ensure_ascii=False) if inserted else pack.text)
     return 0
 
 
@@ -165,7 +166,7 @@ def similar(arguments: argparse.Namespace) -> int:
         found = memory.run(
             SIMILAR, SimilarRequest(arguments.text_or_uri, arguments.threshold, arguments.limit, here(memory.config))
         )
-    show(arguments, found.as_dict(), rendering.similar_text(found))
+    show(arguments, as_json(found), rendering.similar_text(found))
     return 0
 
 
@@ -173,7 +174,7 @@ def trail(arguments: argparse.Namespace) -> int:
     """Print which query retrieved what."""
     with open_memory_of(arguments, warm=False) as memory:
         rows = memory.run(TRAIL, TrailRequest(arguments.limit, arguments.uri))
-    show(arguments, {"trail": [row.as_dict() for row in rows]}, rendering.trail_text(rows))
+    show(arguments, {"trail": [as_json(row) for row in rows]}, rendering.trail_text(rows))
     return 0
 
 
@@ -181,5 +182,5 @@ def hot(arguments: argparse.Namespace) -> int:
     """Print the memories used most."""
     with open_memory_of(arguments, warm=False) as memory:
         memories = memory.run(HOT, HotRequest(arguments.limit, here=here(memory.config)))
-    show(arguments, {"memories": [found.as_dict() for found in memories]}, rendering.hot_text(memories))
+    show(arguments, {"memories": [as_json(found) for found in memories]}, rendering.hot_text(memories))
     return 0

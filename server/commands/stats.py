@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from memory_core.core.memory.results import as_json
 from memory_core.features.metrics import STATS, StatsRequest
 from server import rendering
 from server.commands.opening import Commands, open_memory_of, show
@@ -29,5 +30,5 @@ def stats(arguments: argparse.Namespace) -> int:
 
         print(exposition(figures), end="")
         return 0
-    show(arguments, figures.as_dict(), rendering.metrics_text(figures))
+    show(arguments, as_json(figures), rendering.metrics_text(figures))
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import as_json
 from memory_core.features.rolling_summary import NAME, SUMMARY, SUMMARY_CLEAR, SummaryClearRequest, SummaryRequest
 from server.commands.opening import Commands, open_memory_of, show, text_file
 from server.terminal import plain
@@ -36,5 +37,5 @@ def summary(arguments: argparse.Namespace) -> int:
             if text is None
             else memory.commit(CommitRequest(text, memory_type=NAME))
         )
-    show(arguments, receipt.as_dict(), receipt_text(receipt))
+    show(arguments, as_json(receipt), receipt_text(receipt))
     return 1 if any(result.reason for result in receipt.results) else 0

@@ -11,7 +11,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import UNDO, UndoRequest
@@ -164,7 +164,7 @@ def test_read_names_what_a_memory_relates_to_without_touching_its_text(memory: R
     (link,) = page.links
     assert (link.uri, link.relation, link.strength, link.state) == (newer, "replaced_by", 0.9, "in use")
     assert link.abstract == "现在住在大阪。"
-    assert page.as_dict()["links"][0]["uri"] == newer
+    assert as_json(page)["links"][0]["uri"] == newer
     assert memory.read(ReadRequest(older, offset=1)).links == ()
 
 

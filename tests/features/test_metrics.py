@@ -12,6 +12,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
+from memory_core.core.memory.results import as_json
 from memory_core.features.history import history_of
 from memory_core.features.metrics import STATS, StatsRequest, percentile
 from memory_core.features.rebuild import REBUILD, RebuildRequest
@@ -74,7 +75,7 @@ def test_totals_count_memories_by_type_conversations_and_accesses(memory: Runebo
     assert metrics.p99_ms is not None
     assert 0.0 < metrics.p50_ms <= metrics.p99_ms
     assert (metrics.passages, metrics.vectors, metrics.waiting) == (5, 0, 0)
-    assert metrics.as_dict()["retrieval"]["count"] == 2
+    assert as_json(metrics)["retrieval"]["count"] == 2
 
 
 def test_confidence_pins_archive_queue_commits_and_bytes_are_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
@@ -138,7 +138,7 @@ def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: O
             assert receipt.notes == (
                 "not stored, redacted: GitHub token in write_operations[0].memory_data.fields.content",
             )
-            assert TOKEN not in str(receipt.as_dict())
+            assert TOKEN not in str(as_json(receipt))
     with opened() as memory:
         assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == f"my key is {MARK} for builds"
 

@@ -26,6 +26,7 @@ from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
+from memory_core.core.memory.results import as_json
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.time_expressions import time_spans
@@ -170,7 +171,7 @@ def test_any_commit_and_question_is_answered_or_refused(
         lambda: memory.retrieve(RetrieveRequest(text, messages=messages)),
     ):
         with contextlib.suppress(RunebookError):
-            json.dumps(call().as_dict())
+            json.dumps(as_json(call()))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory_core.core.llm.client import TokenUsage
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, overall
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json, overall
 from memory_core.core.memory.uri import MemoryUri
 
 #: The line of a receipt that says what became of a conversation's memories.
@@ -55,6 +55,6 @@ def summed(receipts: Sequence[CommitReceipt], results: Sequence[OperationResult]
         status=overall(every),
         results=every,
         notes=tuple(dict.fromkeys(note for receipt in receipts for note in receipt.notes)),
-        usage=usage.as_dict() if usage.requests else None,
+        usage=as_json(usage) if usage.requests else None,
         working_memory={"open_tasks": [], "summary": " ".join(told)} if told else None,
     )

@@ -18,9 +18,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class ServerState:
         hint: What to do about that.
     """
 
+    JSON: ClassVar = "*"
+
     place: str
     version: str | None
     sent: int
@@ -56,10 +58,6 @@ class ServerState:
     waiting: int
     trouble: str | None = None
     hint: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return asdict(self)
 
     def line(self) -> str:
         """For a person."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from memory_core.core.errors import ModelFailed, ModelUnavailable
 
@@ -74,6 +74,8 @@ class TokenUsage:
     ``cached`` is the share of ``prompt`` that came from the provider's cache.
     """
 
+    JSON: ClassVar = "prompt:prompt_tokens completion:completion_tokens cached:cached_tokens requests:model_requests"
+
     prompt: int = 0
     completion: int = 0
     cached: int = 0
@@ -86,15 +88,6 @@ class TokenUsage:
             self.cached + other.cached,
             self.requests + other.requests,
         )
-
-    def as_dict(self) -> dict[str, int]:
-        """For a receipt: ``prompt_tokens``, ``completion_tokens``, ``cached_tokens``, ``model_requests``."""
-        return {
-            "prompt_tokens": self.prompt,
-            "completion_tokens": self.completion,
-            "cached_tokens": self.cached,
-            "model_requests": self.requests,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,75 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import Enum, StrEnum
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 from memory_core.core.memory.uri import MemoryUri
+
+
+def as_json(value: Any) -> Any:
+    """The JSON form of a result, or of what is in one.
+
+    A dataclass becomes an object of its fields in their order; one that has its default, and that is None, False or
+    empty, is left out. A class that differs says so by ``JSON``, the names of its members, which are fields or
+    properties: ``name?`` is left out where it says nothing, ``name:member`` is called ``member``, the members of
+    ``*name`` stand among the others, and ``*`` is every field. A class whose form is made otherwise has ``as_dict``.
+    """
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str | MemoryUri | Path):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    if isinstance(value, Mapping):
+        return {str(as_json(name)): as_json(member) for name, member in value.items()}
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if not hasattr(value, "__dataclass_fields__"):
+        return [as_json(item) for item in value]
+    found: dict[str, Any] = {}
+    kind: Any = type(value)
+    for name, member, is_left_out in _members(kind):
+        given = getattr(value, name)
+        if not member:
+            found |= as_json(given)
+        elif not is_left_out(given):
+            found[member] = as_json(given)
+    return found
+
+
+@cache
+def _members(kind: type[Any]) -> tuple[tuple[str, str, Callable[[Any], bool]], ...]:
+    """The members of a class: attribute, name in JSON (empty for all of the attribute's own), when it is left out."""
+    if not hasattr(kind, "JSON"):
+        return tuple((each.name, each.name, _left_out_as(each.default)) for each in fields(kind))
+    found = []
+    every = " ".join(each.name for each in fields(kind))
+    for word in re.sub(r"\*(?!\w)", every, kind.JSON).split():
+        name, _, member = word.rstrip("?").lstrip("*").partition(":")
+        shown = "" if word.startswith("*") else member or name
+        found.append((name, shown, operator.not_ if word.endswith("?") else _never))
+    return tuple(found)
+
+
+def _left_out_as(default: Any) -> Callable[[Any], bool]:
+    """Leaves a value out that is a default which says nothing."""
+    if default is None or default is False or default in ((), ""):
+        return partial(operator.eq, default)
+    return _never
+
+
+def _never(_value: Any) -> bool:
+    return False
 
 
 def text_sha256(text: str) -> str:
@@ -82,19 +145,6 @@ class OperationResult:
     note: str | None = None
     conflict: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """The result without empty members."""
-        members = {
-            "op": self.op,
-            "uri": self.uri,
-            "action": str(self.action),
-            "reason": self.reason,
-            "hint": self.hint,
-            "note": self.note,
-            "conflict": self.conflict or None,
-        }
-        return {name: value for name, value in members.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class SessionProgress:
@@ -156,6 +206,8 @@ class CommitReceipt:
         working_memory: What must stay in a compressed context: ``open_tasks`` and ``summary``.
     """
 
+    JSON: ClassVar = "commit_id status results similar notes? usage? working_memory? brief?"
+
     commit_id: str
     status: Status
     results: tuple[OperationResult, ...] = ()
@@ -171,27 +223,9 @@ class CommitReceipt:
         changed = (Action.CREATED, Action.UPDATED, Action.DELETED)
         return tuple(dict.fromkeys(result.uri for result in self.results if result.action in changed))
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form, the same facts as the text form."""
-        receipt: dict[str, Any] = {
-            "commit_id": self.commit_id,
-            "status": str(self.status),
-            "results": [result.as_dict() for result in self.results],
-            "similar": [{"uri": near.uri, "score": near.score} for near in self.similar],
-        }
-        if self.notes:
-            receipt["notes"] = list(self.notes)
-        if self.usage:
-            receipt["usage"] = dict(self.usage)
-        if self.working_memory:
-            receipt["working_memory"] = dict(self.working_memory)
-        if self.brief:
-            receipt["brief"] = self.brief
-        return receipt
-
     @classmethod
     def from_dict(cls, receipt: Mapping[str, Any]) -> CommitReceipt:
-        """The inverse of ``as_dict``; the ledger keeps receipts as JSON."""
+        """The inverse of ``as_json``; the ledger keeps receipts as JSON."""
         return cls(
             commit_id=receipt["commit_id"],
             status=Status(receipt["status"]),
@@ -255,16 +289,14 @@ class Rival:
         abstract: Its one line.
     """
 
+    JSON: ClassVar = "*"
+
     uri: str
     relation: str
     strength: float
     confidence: float
     abstract: str
     updated_at: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def verb(self) -> str:
@@ -285,6 +317,10 @@ class Hit:
         rivals: Newer memories that contradict or replace it, the weightiest first.
     """
 
+    JSON: ClassVar = (
+        "uri context_type memory_type score abstract updated_at confidence why project? also? contested_by? rivals?"
+    )
+
     uri: str
     context_type: str
     memory_type: str
@@ -302,26 +338,6 @@ class Hit:
         """The rivals' addresses."""
         return tuple(rival.uri for rival in self.rivals)
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form, without members that say nothing."""
-        optional = {
-            "project": self.project,
-            "also": list(self.also),
-            "contested_by": list(self.contested_by),
-            "rivals": [rival.as_dict() for rival in self.rivals],
-        }
-        return {
-            "uri": self.uri,
-            "context_type": self.context_type,
-            "memory_type": self.memory_type,
-            "score": self.score,
-            "abstract": self.abstract,
-            "updated_at": self.updated_at,
-            "confidence": self.confidence,
-            "why": dict(self.why),
-            **{name: value for name, value in optional.items() if value},
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class FindResult:
@@ -331,6 +347,8 @@ class FindResult:
     ``total`` counts all three. ``notes`` say what the caller should know: a hint when nothing was found, or that
     the search ran by words only. ``cached`` says that the candidates were kept from an earlier, equal query.
     """
+
+    JSON: ClassVar = "memories resources skills total notes?"
 
     memories: tuple[Hit, ...] = ()
     resources: tuple[Hit, ...] = ()
@@ -348,16 +366,6 @@ class FindResult:
         """All groups together, best first."""
         return tuple(sorted((*self.memories, *self.resources, *self.skills), key=lambda hit: hit.score, reverse=True))
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        result: dict[str, Any] = {
-            "memories": [hit.as_dict() for hit in self.memories],
-            "resources": [hit.as_dict() for hit in self.resources],
-            "skills": [hit.as_dict() for hit in self.skills],
-            "total": self.total,
-        }
-        return result | ({"notes": list(self.notes)} if self.notes else {})
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -370,17 +378,6 @@ class Listing:
     updated_at: str
     abstract: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without an absent abstract."""
-        entry: dict[str, Any] = {
-            "uri": self.uri,
-            "name": self.name,
-            "is_dir": self.is_dir,
-            "size": self.size,
-            "updated_at": self.updated_at,
-        }
-        return entry if self.abstract is None else {**entry, "abstract": self.abstract}
-
 
 @dataclass(frozen=True, slots=True)
 class Listings:
@@ -388,10 +385,6 @@ class Listings:
 
     entries: tuple[Listing, ...]
     left_out: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {"entries": [entry.as_dict() for entry in self.entries], "left_out": self.left_out}
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,10 +406,6 @@ class LinkedMemory:
     state: str = "in use"
     at: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without an absent time."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
@@ -425,24 +414,14 @@ class ReadResult:
     ``links`` are the memories that this one relates to, given with its first lines.
     """
 
+    JSON: ClassVar = "uri content first_line total_lines links? next_offset?"
+
     uri: str
     content: str
     first_line: int
     total_lines: int
     next_offset: int | None = None
     links: tuple[LinkedMemory, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without an absent ``next_offset``, and without ``links`` where there are none."""
-        result: dict[str, Any] = {
-            "uri": self.uri,
-            "content": self.content,
-            "first_line": self.first_line,
-            "total_lines": self.total_lines,
-        }
-        if self.links:
-            result["links"] = [link.as_dict() for link in self.links]
-        return result if self.next_offset is None else {**result, "next_offset": self.next_offset}
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,11 +431,6 @@ class ContextItem:
     uri: str
     score: float | None = None
     cut: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form, without members that say nothing."""
-        optional = {"score": self.score, "cut": self.cut or None}
-        return {"uri": self.uri, **{name: value for name, value in optional.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,27 +462,6 @@ class ContextPack:
     parts: tuple[ContextPart, ...]
     text: str
     tokens: int
-    left_out: tuple[str, ...] = field(default=())
-    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...]
     messages: tuple[Mapping[str, Any], ...] | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form, without members that say nothing."""
-        parts = [
-            {
-                "kind": part.kind,
-                "text": part.text,
-                "items": [item.as_dict() for item in part.items],
-                "tokens": part.tokens,
-            }
-            for part in self.parts
-        ]
-        pack: dict[str, Any] = {
-            "parts": parts,
-            "text": self.text,
-            "tokens": self.tokens,
-            "left_out": list(self.left_out),
-        }
-        if self.messages is not None:
-            pack["messages"] = [dict(message) for message in self.messages]
-        return pack | ({"notes": list(self.notes)} if self.notes else {})
+    notes: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.index.catalog import Catalog
@@ -129,6 +129,8 @@ class EntrySummary:
         decay: What age leaves of it, in (0, 1], since its last access, else its last change.
     """
 
+    JSON: ClassVar = "* path"
+
     uri: str
     name: str
     memory_type: str
@@ -153,11 +155,6 @@ class EntrySummary:
     def path(self) -> str:
         """The URI without its scheme."""
         return self.uri.removeprefix(SCHEME)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        members: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        return {**members, "path": self.path, "tags": list(self.tags)}
 
 
 @dataclass(frozen=True, slots=True)

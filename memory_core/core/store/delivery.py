@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError, StorageFailed
-from memory_core.core.memory.results import CommitReceipt, FileChange
+from memory_core.core.memory.results import CommitReceipt, FileChange, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FileStat, FileStore, Seen
 from memory_core.core.store.ledger import ChangeRow, Ledger
@@ -186,7 +186,7 @@ class Delivery:
             self._step("synced")
             current = {uri: stat for uri, stat in stats.items() if stat == self._files.stat(uri)}
             self._ledger.settle([item.seq for item in batch if item.receipt is None], current)
-            receipts = [item.receipt.as_dict() for item in batch if item.receipt is not None]
+            receipts = [as_json(item.receipt) for item in batch if item.receipt is not None]
             if receipts:
                 self._ledger.attach(receipts)
             with self._pending_guard:

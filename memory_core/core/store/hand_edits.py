@@ -30,6 +30,7 @@ from memory_core.core.memory.results import (
     FileProblem,
     OperationResult,
     Status,
+    as_json,
     text_sha256,
 )
 from memory_core.core.memory.uri import MemoryUri, Scope, file_of
@@ -479,7 +480,7 @@ class Adoption:
             commit_id=receipt.commit_id,
             at=at.isoformat(timespec="milliseconds"),
             kind="external",
-            receipt=receipt.as_dict(),
+            receipt=as_json(receipt),
             settled=True,
             author=BY_HAND,
             follows=follows,

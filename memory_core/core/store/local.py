@@ -19,7 +19,16 @@ from typing import Protocol
 
 from memory_core.core.caller import current_author
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, FileProblem, Status, overall
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    FileProblem,
+    Status,
+    as_json,
+    overall,
+)
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store import atomic
@@ -230,7 +239,7 @@ class Store:
             commit_id=receipt.commit_id,
             at=at,
             kind=kind,
-            receipt=receipt.as_dict(),
+            receipt=as_json(receipt),
             request_id=request_id,
             progress=change_set.progress,
             author=current_author(),

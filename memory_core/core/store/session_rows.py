@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri
@@ -53,6 +53,8 @@ class Extraction:
         reason: Why it waits.
     """
 
+    JSON: ClassVar = "session_id uri waiting:messages_waiting since attempts retry_at reason"
+
     log: MemoryUri
     stored: int
     extracted: int
@@ -64,21 +66,19 @@ class Extraction:
     reason: str | None = None
 
     @property
+    def session_id(self) -> str:
+        """Of the session."""
+        return self.log.parent.name
+
+    @property
+    def uri(self) -> str:
+        """Of its log."""
+        return str(self.log)
+
+    @property
     def waiting(self) -> int:
         """Messages still to be extracted."""
         return max(0, self.stored - self.extracted)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For a person or a program that asks what waits."""
-        return {
-            "session_id": self.log.parent.name,
-            "uri": str(self.log),
-            "messages_waiting": self.waiting,
-            "since": self.since,
-            "attempts": self.attempts,
-            "retry_at": self.retry_at,
-            "reason": self.reason,
-        }
 
 
 class ExtractionQueue:

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import ClassVar, Literal
 
 from memory_core.core.errors import RunebookError
+from memory_core.core.memory.results import Similar
 from memory_core.core.store.sqlite import Database
 
 _log = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ class Recall:
             given for that, and stay it for that. Not stored.
     """
 
+    JSON: ClassVar = "at query kind found:hits milliseconds cached rank session_id project"
+
     at: datetime
     query: str
     kind: Literal["find", "retrieve"]
@@ -95,19 +98,10 @@ class Recall:
     space: str = "default"
     asked: bool = field(default=True, compare=False)
 
-    def as_dict(self) -> dict[str, object]:
-        """JSON form."""
-        return {
-            "at": self.at.isoformat(timespec="milliseconds"),
-            "query": self.query,
-            "kind": self.kind,
-            "hits": [{"uri": uri, "score": score} for uri, score in self.hits],
-            "milliseconds": self.milliseconds,
-            "cached": self.cached,
-            "rank": self.rank,
-            "session_id": self.session_id,
-            "project": self.project,
-        }
+    @property
+    def found(self) -> tuple[Similar, ...]:
+        """The hits by name."""
+        return tuple(Similar(uri, score) for uri, score in self.hits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +481,8 @@ class ModelCalls:
         cached_tokens: Of those it read, the share that came from the provider's cache.
     """
 
+    JSON: ClassVar = "purpose model calls failures prompt_tokens completion_tokens cached_tokens"
+
     space: str
     purpose: str
     model: str = ""
@@ -495,18 +491,6 @@ class ModelCalls:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-
-    def as_dict(self) -> dict[str, object]:
-        """JSON form, without the space."""
-        return {
-            "purpose": self.purpose,
-            "model": self.model,
-            "calls": self.calls,
-            "failures": self.failures,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "cached_tokens": self.cached_tokens,
-        }
 
 
 class ModelCallTable:

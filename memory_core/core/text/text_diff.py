@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from memory_core.core.text.word_table import compiled
 
@@ -59,6 +59,8 @@ class Side:
         parts: The same in pieces, each with whether it differs from the other side; empty where there is no such line.
     """
 
+    JSON: ClassVar = "line text parts?"
+
     line: int
     text: str
     parts: tuple[tuple[str, bool], ...] = ()
@@ -76,16 +78,12 @@ class Row:
         count: Equal lines that a ``skipped`` row stands for.
     """
 
+    JSON: ClassVar = "kind left? right? count?"
+
     kind: Literal["same", "changed", "added", "removed", "skipped"]
     left: Side | None = None
     right: Side | None = None
     count: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without members that say nothing."""
-        return asdict(
-            self, dict_factory=lambda members: {name: value for name, value in members if value or name == "text"}
-        )
 
 
 def split_lines(text: str) -> list[str]:

@@ -28,7 +28,7 @@ from memory_core.core.memory.memory_type import CONTENT, MemoryType
 from memory_core.core.memory.names import first_words, key_of, numbered
 from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, GivenLink, MemoryData, MemoryOperations, WriteOp
 from memory_core.core.memory.project import NO_PROJECT, Belonging, folder_name, project_at
-from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -524,8 +524,8 @@ class ImportReport:
                 kind: {str(action): number for action, number in sorted(counted.items())}
                 for kind, counted in sorted(self.counts.items())
             },
-            "left_out": [found.as_dict() for found in self.left_out],
-            "kept": [found.as_dict() for found in self.kept],
+            "left_out": [as_json(found) for found in self.left_out],
+            "kept": [as_json(found) for found in self.kept],
             "passed": dict(self.passed),
             "commits": self.commits,
             "sessions": self.sessions,

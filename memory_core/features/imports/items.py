@@ -149,10 +149,6 @@ class LeftOut:
     place: str
     reason: str
 
-    def as_dict(self) -> dict[str, str]:
-        """JSON form."""
-        return {"place": self.place, "reason": self.reason}
-
 
 @dataclass(frozen=True, slots=True)
 class Passed:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import WorkingCopy
@@ -55,16 +54,6 @@ class Archived:
     at: str | None
     reason: str | None
     abstract: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "uri": self.uri,
-            "original": self.original,
-            "at": self.at,
-            "reason": self.reason,
-            "abstract": self.abstract,
-        }
 
 
 @dataclass(frozen=True, slots=True)

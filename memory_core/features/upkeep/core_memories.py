@@ -40,7 +40,7 @@ from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryType
 from memory_core.core.memory.metadata import CONTESTING, EXPIRES_AT, LINKS, SIMILAR
 from memory_core.core.memory.names import first_words, numbered
 from memory_core.core.memory.project import project_key
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, text_sha256
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
@@ -575,7 +575,7 @@ class Compression:
         def planned(snapshot: Snapshot) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
             results = [result for core in cores for result in _condensed(draft, core)]
-            decided = ChangeSet(draft.changes(), tuple(results), notes, usage.as_dict() if usage.requests else None)
+            decided = ChangeSet(draft.changes(), tuple(results), notes, as_json(usage) if usage.requests else None)
             return refresh(decided, snapshot, context)
 
         return planned

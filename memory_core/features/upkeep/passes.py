@@ -34,7 +34,7 @@ from memory_core.core.index.filter import utc
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
 from memory_core.core.store.local import Snapshot, Store
@@ -295,7 +295,7 @@ class Done:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""
-        facts: dict[str, Any] = {"pass": self.name, "receipts": [receipt.as_dict() for receipt in self.receipts]}
+        facts: dict[str, Any] = {"pass": self.name, "receipts": [as_json(receipt) for receipt in self.receipts]}
         if self.failure is not None:
             facts |= {"failure": self.failure.message, "hint": self.failure.hint}
         return facts

@@ -28,7 +28,7 @@ from memory_core.core.errors import NotFound
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import CONTENT
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import condense, joined
@@ -129,7 +129,7 @@ class SummaryImprovement:
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             decided = changes(snapshot)
-            return replace(decided, notes=written.notes, usage=written.usage.as_dict())
+            return replace(decided, notes=written.notes, usage=as_json(written.usage))
 
         receipt = self.upkeep.commit(self.name, planned, now, dry_run=False)
         if receipt is not None:

@@ -19,7 +19,7 @@ from memory_core.core.extract.prompts import PromptLibrary, fenced
 from memory_core.core.llm.client import LLMClient, TokenUsage, Turn
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.names import first_words, summary_line
-from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from memory_core.core.text.extractive_summary import numbers
 from memory_core.core.text.tokens import count_tokens
 from memory_core.features.upkeep.fidelity import unsaid
@@ -84,7 +84,7 @@ class Summaries:
     def without_effect(self) -> Iterator[CommitReceipt]:
         """The receipt of a call that changed nothing, where there is something to say of it, such as that it failed."""
         if self.notes:
-            yield CommitReceipt("", Status.UNCHANGED, notes=self.notes, usage=self.usage.as_dict())
+            yield CommitReceipt("", Status.UNCHANGED, notes=self.notes, usage=as_json(self.usage))
 
 
 class SummaryItem(BaseModel):

@@ -13,7 +13,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, LimitsConfig
 from memory_core.core.errors import InvalidInput, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
@@ -196,7 +196,7 @@ def test_a_malformed_item_with_a_broken_key_is_reported_and_the_rest_is_stored(m
     bad = {"memory_data": {"memory_type": "notes", "fields": {"\ud800": ["x"]}}}
     receipt = memory.commit(CommitRequest(operations={"write_operations": [bad, good]}))
     assert receipt.status is Status.PARTIAL
-    json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
+    json.dumps(as_json(receipt), ensure_ascii=False).encode("utf-8")
 
 
 def test_one_malformed_message_refuses_the_conversation_before_anything_is_stored(

@@ -15,7 +15,7 @@ from memory_core.core.commit.patch import opens_as_patch
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, text_sha256
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json, text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
@@ -571,7 +571,7 @@ def test_what_changed_since_it_was_seen_is_not_overwritten(
     assert "changed since it was read" in (only(receipt).reason or "")
     assert only(receipt).hint
     assert body(memory, uri) == "甲 new\n乙 b\n"
-    assert CommitReceipt.from_dict(receipt.as_dict()) == receipt
+    assert CommitReceipt.from_dict(as_json(receipt)) == receipt
 
 
 def test_a_patch_that_no_longer_fits_comes_back_with_the_closest_lines(

@@ -20,7 +20,7 @@ from memory_core.core.memory.requests import (
     RetrieveRequest,
     TreeRequest,
 )
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
@@ -79,10 +79,10 @@ def write(memory_type: str, **fields: Any) -> dict[str, Any]:
 def everything_told(memory: Runebook, here: str | None) -> str:
     """All that a client in a project is told unasked, or by a search."""
     found = [
-        memory.find(FindRequest(query, here=here, limit=50)).as_dict()
+        as_json(memory.find(FindRequest(query, here=here, limit=50)))
         for query in ("zebrafish 绝密代号", "deploy 部署 helm")
     ]
-    listings = [memory.tree(TreeRequest(level_limit=9, here=here)).as_dict()]
+    listings = [as_json(memory.tree(TreeRequest(level_limit=9, here=here)))]
     pages = []
     for entry in memory.tree(TreeRequest(level_limit=9, show_all_hidden=True, here=here)).entries:
         if entry.name in (".abstract.md", ".overview.md"):
@@ -396,7 +396,7 @@ def test_a_model_that_extracts_for_one_project_sees_nothing_private_of_another(t
         llm = ScriptedLLM([looking, nothing, nothing, nothing])
         with opened(tmp_path, llm) as memory:
             receipt = tell(memory, f"How do we deploy with helm? {project}", f"open {len(project)}", here=project)
-            said = prompts(llm.requests) + json.dumps(receipt.as_dict(), ensure_ascii=False)
+            said = prompts(llm.requests) + json.dumps(as_json(receipt), ensure_ascii=False)
             assert len(llm.requests) >= 2
             assert ("zebrafish" in said) is seen
 
@@ -412,7 +412,7 @@ def test_a_commit_takes_up_no_conversation_that_is_private_to_another_project(tm
     llm = ScriptedLLM([nothing] * 9)
     with opened(tmp_path, llm) as memory:
         receipt = tell(memory, "Hello from the backend", "mine", here=P)
-        assert "secret" not in json.dumps(receipt.as_dict())
+        assert "secret" not in json.dumps(as_json(receipt))
         assert "zebrafish" not in prompts(llm.requests)
         assert "我住在成都" in prompts(llm.requests)
         assert [row.log.parent.name for row in memory.extractor.waiting()] == ["secret"]
@@ -461,7 +461,7 @@ def test_a_model_cannot_change_a_private_memory_whose_name_it_guesses(tmp_path: 
     with opened(tmp_path, llm) as memory:
         receipt = tell(memory, "Forget what guessed says.", "s", here=P)
         assert body(memory, uri) == SECRET
-        assert "zebrafish" not in prompts(llm.requests) + json.dumps(receipt.as_dict(), ensure_ascii=False)
+        assert "zebrafish" not in prompts(llm.requests) + json.dumps(as_json(receipt), ensure_ascii=False)
 
 
 def test_a_brief_is_answered_in_the_project_of_its_conversation(memory: Runebook) -> None:
@@ -480,7 +480,7 @@ def test_open_tasks_of_another_project_are_not_put_into_a_context(memory: Runebo
     tasks: dict[str, dict[str, Any]] = {"Rotate zebrafish keys": {"project": Q, "private": True}, "Pay rent": {}}
     for title, arguments in tasks.items():
         memory.commit(CommitRequest(memory_type="tasks", fields={"title": title, "state": "open"}, **arguments))
-    told = json.dumps(tell(memory, "Let us go on.", "s", here=P).as_dict())
+    told = json.dumps(as_json(tell(memory, "Let us go on.", "s", here=P)))
     assert "Pay rent" in told
     assert "zebrafish" not in told
 
@@ -520,7 +520,7 @@ def test_a_context_tells_nothing_private_of_another_project(memory: Runebook, fo
                 )
             ),
         ]
-        return json.dumps([pack.as_dict() for pack in packs], ensure_ascii=False)
+        return json.dumps([as_json(pack) for pack in packs], ensure_ascii=False)
 
     for elsewhere in (P, None):
         assert "公开" in told(elsewhere)

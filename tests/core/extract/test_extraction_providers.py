@@ -13,7 +13,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, LLMConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.runebook import Runebook, open_memory
 from tests.core.llm.stand_ins import (
     Reply,
@@ -134,7 +134,7 @@ def test_a_lasting_fault_keeps_the_messages_and_says_why_they_wait(
         assert len(stand_in.requests) == len(script)
         assert "我只喝绿茶" in memory.read(ReadRequest(LOG)).content
         assert memory.find(FindRequest("绿茶", filter={"memory_type": "preferences"})).total == 0
-        assert KEY not in json.dumps(receipt.as_dict())
+        assert KEY not in json.dumps(as_json(receipt))
     assert KEY not in caplog.text
 
 

@@ -16,7 +16,7 @@ from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
@@ -376,7 +376,7 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
         first = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", request_id="r1"))
     with opened(tmp_path, [TEA_ANSWER]) as (memory, unused):
         again = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", request_id="r1"))
-        assert [result.as_dict() for result in again.results] == [result.as_dict() for result in first.results]
+        assert [as_json(result) for result in again.results] == [as_json(result) for result in first.results]
         assert unused.requests == []
     assert len(llm.requests) == 1
 
@@ -593,7 +593,7 @@ def test_half_a_surrogate_pair_in_an_answer_becomes_text_and_everything_is_settl
     )
     with opened(tmp_path, [odd, odd, odd]) as (memory, _):
         receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
+        json.dumps(as_json(receipt), ensure_ascii=False).encode("utf-8")
         assert memory.commit(CommitRequest("after")).status is Status.COMMITTED
     with opened(tmp_path, None) as (memory, _):
         assert memory.store.ledger.unsettled() == []

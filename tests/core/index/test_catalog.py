@@ -27,7 +27,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.project import NO_PROJECT
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
-from memory_core.core.memory.results import FindResult
+from memory_core.core.memory.results import FindResult, as_json
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.open_store import load_registry
@@ -265,11 +265,11 @@ def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
         memory.commit(CommitRequest(messages=say("one", "two"), session_id="s1"))
         memory.commit(CommitRequest(messages=say("one", "two", "three 三"), session_id="s1"))
         before = everything(memory)
-        found = memory.find(FindRequest("事实", now=NOW)).as_dict()
+        found = as_json(memory.find(FindRequest("事实", now=NOW)))
     forget_index(tmp_path)
     with open_memory(config(tmp_path)) as memory:
         assert everything(memory) == before
-        again = memory.find(FindRequest("事实", now=NOW)).as_dict()
+        again = as_json(memory.find(FindRequest("事实", now=NOW)))
         assert [hit["uri"] for hit in again["memories"]] == [hit["uri"] for hit in found["memories"]]
 
 

@@ -23,6 +23,7 @@ from memory_core.core.index.chroma_place import KEY_NAME, Place, place_of
 from memory_core.core.index.chroma_server import ChromaServer, ServerFailed
 from memory_core.core.index.vectors import VectorRow
 from memory_core.core.memory.requests import CommitRequest, FindRequest
+from memory_core.core.memory.results import as_json
 from memory_core.features.doctor import Severity, examine
 from memory_core.features.metrics import STATS, StatsRequest, exposition
 from memory_core.open_store import load_registry
@@ -293,7 +294,7 @@ def test_store_works_and_says_so_where_nothing_listens(tmp_path: Path) -> None:
     assert config.index.url in metrics_text(figures)
     assert "runebook_vector_server_up 0" in exposition(figures)
     assert own is not None
-    assert config.index.url not in str(own.as_dict())  # a user with a token is told no address
+    assert config.index.url not in str(as_json(own))  # a user with a token is told no address
     (finding,) = examine(config, load_registry(config)).of("vector server")
     assert finding.severity is Severity.WARNING
     refused = config.model_copy(update={"index": IndexConfig(mode="http", url="nowhere")})

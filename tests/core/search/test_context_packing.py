@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
+from memory_core.core.memory.results import as_json
 from memory_core.core.search.context_formats import (
     PARTS,
     READING_ORDER,
@@ -177,7 +178,7 @@ def test_a_cut_is_told_in_the_text_and_in_the_items(memory: Runebook) -> None:
     assert "斑马 zebra" in pack.text
     assert f"cut; read {USER}/facts/Long.md" in pack.text
     (item,) = next(part for part in pack.parts if part.kind == "memories").items
-    assert item.as_dict()["cut"] is True
+    assert as_json(item)["cut"] is True
 
 
 def test_what_does_not_fit_is_named(memory: Runebook) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
-from memory_core.core.memory.results import Hit
+from memory_core.core.memory.results import Hit, as_json
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -56,7 +56,7 @@ def test_a_newer_rival_comes_first_though_the_older_words_fit_better(
     (rival,) = found[1].rivals
     assert (rival.uri, rival.relation, rival.strength, rival.confidence) == (newer, "contradicts", 0.5, 1.0)
     assert found[1].confidence == 0.75
-    assert found[1].as_dict()["rivals"][0]["abstract"] == rival.abstract == new
+    assert as_json(found[1])["rivals"][0]["abstract"] == rival.abstract == new
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import Action
+from memory_core.core.memory.results import Action, as_json
 from memory_core.features.imports import import_run, sources
 from memory_core.features.imports.sources import elements, lines, open_source
 from memory_core.runebook import Runebook
@@ -67,7 +67,7 @@ def test_an_archive_that_unpacks_to_far_more_than_it_holds_is_not_unpacked(memor
         archive.writestr("notes.md", "## Known Facts\n- 没事\n")
     done = brought(memory, path)
     assert done.format == "markdown"
-    assert [left.as_dict() for left in done.left_out] == [
+    assert [as_json(left) for left in done.left_out] == [
         {"place": "conversations.json", "reason": "it unpacks to far more than it holds"}
     ]
 

@@ -14,7 +14,7 @@ import pytest
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.requests import CommitRequest, FindRequest
-from memory_core.core.memory.results import Action
+from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.imports import FORMATS
@@ -145,7 +145,7 @@ def test_version_2_keeps_salience_times_uses_context_and_the_rolling_summary(mem
     assert summary is not None
     assert (summary.text, summary.authored) == ("用户是一名 Python 开发者", True)
     assert trailer(memory, "viking://user/default/memories/tasks/Send the offer.md")["state"] == "open"
-    assert [left.as_dict() for left in done.left_out] == [
+    assert [as_json(left) for left in done.left_out] == [
         {"place": "memory.json: memories[2]", "reason": "it has no content"}
     ]
     assert '"tool": "fetch_url", "error": "empty"' in text(memory, "viking://user/default/logs/2026-02-21.md")

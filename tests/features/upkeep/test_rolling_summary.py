@@ -14,7 +14,7 @@ from memory_core.core.config import Config
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.llm.client import Completion, LLMRequest, ScriptedLLM, TokenUsage
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
 from memory_core.features.forgetting import FORGET, ForgetRequest
@@ -236,7 +236,7 @@ def test_page_is_read_but_neither_searched_nor_counted_as_a_memory(memory: Runeb
     maintained(memory, "rolling_summary")
     assert "香菜" in memory.read(ReadRequest(PAGE)).content
     assert [hit.uri for hit in memory.find(FindRequest("香菜", now=NOW)).hits] == hits
-    assert PAGE not in json.dumps(memory.find(FindRequest("rolling summary", now=NOW)).as_dict())
+    assert PAGE not in json.dumps(as_json(memory.find(FindRequest("rolling summary", now=NOW))))
 
 
 @pytest.mark.parametrize("name", ["rolling_summary", "Rolling Summary", "滚动摘要"])

@@ -12,6 +12,7 @@ from memory_core.core.config import Config, LLMConfig
 from memory_core.core.errors import ConfigInvalid, ModelUnavailable
 from memory_core.core.extract.prompts import PromptLibrary
 from memory_core.core.llm.client import Answer, Closeable, Completion, LLMClient, ScriptedLLM, StopReason, open_client
+from memory_core.core.memory.results import as_json
 from memory_core.core.text.tokens import count_tokens
 from memory_core.features.upkeep.summaries import SummaryRequest, SummaryWriter
 from tests.core.llm.stand_ins import StandIn, anthropic_message, openai_completion
@@ -137,5 +138,5 @@ def test_providers_are_asked_over_http(provider: Any, monkeypatch: pytest.Monkey
         assert isinstance(client, Closeable)
         client.close()
     assert [item.text for item in written.items if item] == [item["text"] for item in GOOD]
-    assert written.usage.as_dict()["prompt_tokens"] == 10
+    assert as_json(written.usage)["prompt_tokens"] == 10
     assert len(stand_in.requests) == 1
