@@ -18,25 +18,24 @@ from typing import Any
 
 from server.commands.opening import Commands
 
-#: Modules that declare commands (``register``), in the order of the help, and the first words of their command lines.
-MODULES: Mapping[str, tuple[str, ...]] = {
-    "server.commands.remembering": ("commit", "extract"),
-    "server.commands.searching": ("find", "retrieve", "read", "ls", "tree", "similar", "trail", "hot"),
-    "server.commands.maintaining": ("maintain", "archive", "pin", "expire"),
-    "server.commands.review": ("review",),
-    "server.commands.past": ("history", "diff", "undo", "forget", "purge"),
-    "server.commands.upkeep": ("embed", "migrate", "types", "config"),
-    "server.commands.recovery": ("doctor", "rebuild"),
-    "server.commands.portability": ("export", "backup", "restore"),
-    "server.commands.importing": ("import",),
-    "server.commands.chat": ("chat",),
-    "server.commands.summary": ("summary",),
-    "server.commands.stats": ("stats", "metrics"),
-    "server.commands.tokens": ("token",),
-    "server.commands.installing": ("install", "uninstall", "completion"),
-    "server.hooks.command": ("hook",),
-    "server.commands.ui": ("ui",),
-    "server.commands.serving": ("serve", "stop", "usage", "demo"),
+#: Words of the command lines, in the order of the help, and the module that declares each; the others are made from
+#: their declarations alone.
+DECLARED = "server.commands.declared"
+STORE, TRANSFER, SERVING = "server.commands.store", "server.commands.transfer", "server.commands.serving"
+PAST, INSTALLING = "server.commands.past", "server.commands.installing"
+MODULES: Mapping[str, str] = {
+    **{"commit": DECLARED, "extract": STORE},
+    **dict.fromkeys(("find", "retrieve", "read", "ls", "tree", "similar", "trail", "hot"), DECLARED),
+    **{"maintain": STORE, "archive": STORE, "pin": DECLARED, "expire": DECLARED},
+    **{"review": "server.commands.review"},
+    **{"history": DECLARED, "diff": DECLARED, "undo": DECLARED, "forget": PAST, "purge": PAST},
+    **dict.fromkeys(("embed", "migrate", "types", "config", "doctor", "rebuild"), STORE),
+    **dict.fromkeys(("export", "backup", "restore", "import"), TRANSFER),
+    **{"chat": "server.commands.chat", "summary": STORE, "stats": STORE, "metrics": STORE},
+    **{"token": "server.commands.tokens"},
+    **dict.fromkeys(("install", "uninstall", "completion"), INSTALLING),
+    **{"hook": "server.hooks.command"},
+    **dict.fromkeys(("ui", "serve", "stop", "usage", "demo"), SERVING),
 }
 
 
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command_line(word: str = "") -> Commands:
-    """The commands: those of the module that has ``word``, or all where none has."""
+    """The commands: ``word`` with those that its module declares, too, or all where there is no such word."""
     parser = argparse.ArgumentParser(
         prog="runebook",
         description="Long-term memory for any MCP client, kept as Markdown files you own.",
@@ -80,8 +79,15 @@ def command_line(word: str = "") -> Commands:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     commands = Commands(parser)
-    for module in [name for name, words in MODULES.items() if word in words] or MODULES:
-        import_module(module).register(commands)
+    begun: set[str] = set()
+    for known in [word] if word in MODULES else MODULES:
+        module = MODULES[known]
+        if module == DECLARED:
+            import_module(module).register(commands, known)
+        elif module not in begun:
+            begun.add(module)
+            import_module(module).register(commands)
+    commands.sort(list(MODULES))
     return commands
 
 

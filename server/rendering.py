@@ -1,4 +1,4 @@
-"""What a person reads of a store's use: the trail, hot memories, metrics, and what is nearly said twice."""
+"""Results as text, for people and for models, and as results of MCP tools, which carry the same facts in both forms."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from mcp.types import CallToolResult, TextContent
 
 from memory_core.core.memory.results import (
     CommitReceipt,
@@ -23,9 +21,7 @@ from memory_core.core.memory.results import (
 )
 
 if TYPE_CHECKING:
-    from memory_core.core.store.usage import Recall
-    from memory_core.features.metrics import Metrics
-    from memory_core.features.recall_trail import HotMemory, SimilarMemories
+    from mcp.types import CallToolResult
 
 
 RESULT_LIMIT_CHARS = 40_000
@@ -49,14 +45,36 @@ T = TypeVar("T")
 
 def failure(message: str) -> CallToolResult:
     """An error result; hosts show its text. What a caller sent is not echoed back at any length."""
+    from mcp.types import CallToolResult, TextContent  # a command has no time for it
+
     text = _clipped(message, _FAILURE_LIMIT_CHARS)
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 def result(text: str, facts: dict[str, Any], *more: str, is_error: bool = False) -> CallToolResult:
     """A result with the same facts in both forms; ``more`` are texts that stand apart from the first."""
+    from mcp.types import CallToolResult, TextContent
+
     content = [TextContent(type="text", text=each) for each in (text, *filter(None, more))]
     return CallToolResult(content=content, structured_content=facts, is_error=is_error)
+
+
+def plain_text(found: Any) -> str:
+    """A result of any kind as the command line shows it."""
+    if isinstance(found, CommitReceipt):
+        return receipt_text(found)
+    if isinstance(found, FindResult):
+        return find_text(found)
+    if isinstance(found, Listings):
+        return listings_text(found)
+    if isinstance(found, ReadResult):
+        links = links_text(found)
+        return found.content.removesuffix("\n") + (f"\n\n{links}" if links else "")
+    if isinstance(found, ContextPack):
+        return found.text if found.messages is None else json.dumps(found.messages, ensure_ascii=False)
+    if isinstance(found, Sequence):
+        return "\n".join(plain_text(each) for each in found)
+    return "\n".join(found.lines())
 
 
 def receipt_text(receipt: CommitReceipt) -> str:
@@ -306,53 +324,3 @@ def _clipped(text: str, limit: int) -> str:
         return text
     tail = limit // 3
     return f"{text[: limit - tail]} […{len(text) - limit} characters left out…] {text[-tail:]}"
-
-
-def similar_text(found: SimilarMemories) -> str:
-    """A line for each memory, nearest first."""
-    lines = [f"{item.score:.2f}  {item.uri}" for item in found.similar]
-    lines = lines or [f"Nothing stored is that similar (threshold {found.threshold:g})."]
-    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
-
-
-def trail_text(rows: Sequence[Recall]) -> str:
-    """Each retrieval with its hits below it."""
-    lines: list[str] = []
-    for row in rows:
-        took = f"{row.milliseconds:.1f} ms"
-        words = " ".join(row.query.split())
-        parts = [f"{row.at:%Y-%m-%d %H:%M:%S}", row.kind, took, "cached" if row.cached else "", row.project, words]
-        lines.append("  ".join(part for part in parts if part))
-        lines += [f"    {score:.2f}  {uri}" for uri, score in row.hits]
-    return "\n".join(lines) or "Nothing was retrieved yet."
-
-
-def hot_text(memories: Sequence[HotMemory]) -> str:
-    """A line for each memory, most used first, with its accesses."""
-    lines = [f"{found.access_count:>6}  {found.uri}  {found.abstract}".rstrip() for found in memories]
-    return "\n".join(lines) or "No memory was used yet."
-
-
-def metrics_text(metrics: Metrics) -> str:
-    """A line for each figure."""
-    lines: list[str] = []
-    for name, value in as_json(metrics).items():
-        if isinstance(value, list):
-            lines += [f"{name}:" if value else f"{name}: -", *(f"    {_call_line(call)}" for call in value)]
-        elif isinstance(value, dict):
-            lines += [f"{name}:", *(f"    {part or '(none)'}: {_figure(figure)}" for part, figure in value.items())]
-        else:
-            lines.append(f"{name}: {_figure(value)}")
-    return "\n".join(lines)
-
-
-def _call_line(call: Mapping[str, Any]) -> str:
-    failures = f", {call['failures']:,} failed" if call["failures"] else ""
-    cached = f" ({call['cached_tokens']:,} cached)" if call["cached_tokens"] else ""
-    model = f" ({call['model']})" if call["model"] else ""
-    tokens = f"{call['prompt_tokens']:,} tokens read{cached}, {call['completion_tokens']:,} written"
-    return f"{call['purpose']}{model}: {call['calls']:,} calls{failures}, {tokens}"
-
-
-def _figure(value: float | str | None) -> str:
-    return "-" if value is None else value if isinstance(value, str) else f"{value:,}"

@@ -36,24 +36,28 @@ class Arg:
 
     Attributes:
         help: A line about it.
+        cli: The same on the command line, where it reads otherwise there.
         surfaces: Who may send it; nowhere is for callers of the library.
         positional: On the command line, without a flag.
         flag: On the command line, instead of the field's name.
         metavar: What stands for its value there.
         is_file: On the command line the name of a JSON file, or ``-`` for standard input.
         usual: The default on the command line, where that is another.
+        repeatable: On the command line it may be given several times.
         least: Smallest number.
         most: Largest number.
         choices: The values there are, where that is not any.
     """
 
     help: str = ""
+    cli: str = ""
     surfaces: frozenset[Surface] = EVERYWHERE
     positional: bool = False
     flag: str = ""
     metavar: str = ""
     is_file: bool = False
     usual: Any = None
+    repeatable: bool = False
     least: float | None = None
     most: float | None = None
     choices: tuple[str, ...] = ()
@@ -101,7 +105,11 @@ class Command(Generic[Q, A]):
         name: One or two words: ``undo``, ``archive list``.
         request: The dataclass of its arguments.
         run: Answers a request on an open store; what it returns has a JSON form, ``results.as_json``.
-        text: What it returns, for people; None prints the JSON.
+        help: What it does, in a line; default the first one of the request.
+        member: Name of what it returns in its JSON form, where that is no object.
+        text: What it returns, for people; None is what a surface makes of its type.
+        fails: Whether it returned a failure, for an exit status.
+        searches: Whether it is of little use without the model, which is then waited for.
         route: In the HTTP API; None is nowhere.
         writes: Whether the store may change.
         on_command_line: Whether the command line has it.
@@ -110,7 +118,11 @@ class Command(Generic[Q, A]):
     name: str
     request: type[Q]
     run: Callable[[Any, Q], A]
+    help: str = ""
+    member: str = ""
     text: Callable[[A], str] | None = None
+    fails: Callable[[Any], bool] = lambda _result: False
+    searches: bool = False
     route: Route | None = None
     writes: bool = False
     on_command_line: bool = True
@@ -118,7 +130,7 @@ class Command(Generic[Q, A]):
     @property
     def about(self) -> str:
         """What it does, in a line."""
-        return (inspect.getdoc(self.request) or self.name).split("\n", 1)[0]
+        return self.help or (inspect.getdoc(self.request) or self.name).split("\n", 1)[0]
 
 
 @cache

@@ -8,28 +8,25 @@ and each of its lines behind a diff's mark, so none can pose as a heading or as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from memory_core.core.feature import Feature
-from memory_core.core.memory.requests import ReadRequest
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from memory_core.core.command import Arg, Command
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.extract.prompts import fenced
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Here, ReadRequest
 from memory_core.core.memory.results import Action, Listing, OperationResult, ReadResult, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri, Scope
-from memory_core.core.search.browse import Browser, is_elsewhere, page_of
-from memory_core.core.store.history_rows import PastCommit
-from memory_core.core.store.ledger import ChangeRow
-from memory_core.core.store.local import Store
 from memory_core.core.text.text_diff import unified
+
+if TYPE_CHECKING:
+    from memory_core.core.search.browse import Browser
+    from memory_core.core.store.history_rows import PastCommit
+    from memory_core.core.store.ledger import ChangeRow
+    from memory_core.core.store.local import Store
+    from memory_core.runebook import Runebook
 
 #: As a commit's id: the newest one.
 LAST = "last"
@@ -299,6 +296,8 @@ class History:
         if str(row.uri) in purged:
             return _PURGED
         texts = [text for text in (row.before, row.after) if text is not None]
+        from memory_core.core.search.browse import is_elsewhere
+
         if not row.uri.is_summary and any(is_elsewhere(row.uri, text, self._project) for text in texts):
             return _PRIVATE
         return None
@@ -397,6 +396,8 @@ def read_history(
         text = _past_of(history, f"{SCHEME}{rest}")
     else:
         text = commit_page(history.commit(rest), history.diff(rest))
+    from memory_core.core.search.browse import page_of
+
     return page_of(uri.rstrip("/"), text, offset, limit, limit_chars)
 
 
@@ -470,6 +471,8 @@ def _facts(commit: Commit) -> list[str]:
 def _body(diff: FileDiff) -> list[str]:
     if diff.step.withheld is not None:
         return [f"[{diff.step.withheld}]"]
+    from memory_core.core.extract.prompts import fenced
+
     return fenced("\n".join(diff.lines)).split("\n") if diff.lines else ["[no text]"]
 
 
@@ -503,4 +506,99 @@ class _Pages:
         return history_listing(history_of(memory), abs_limit)
 
 
-FEATURE = Feature(hooks={"pages": _Pages()})
+@dataclass(frozen=True, slots=True)
+class HistoryRequest:
+    """Show what changed, when and by whom."""
+
+    uri: Annotated[
+        str | None,
+        Arg(help="Only this file, also under former names, or what is below this directory.", positional=True),
+    ] = None
+    limit: Annotated[int, Arg(help="Commits at most (default 20).")] = 20
+    before: Annotated[str | None, Arg(help="Only older ones than this.", metavar="COMMIT")] = None
+    here: Here = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRequest:
+    """Show what a commit changed, or how a file differs between two."""
+
+    what: Annotated[
+        str, Arg(help='A commit (an id, the first characters of one, or "last"), or a URI.', positional=True)
+    ]
+    earlier: Annotated[str | None, Arg(help="Of a file: as this commit left it.", flag="--from", metavar="COMMIT")] = (
+        None
+    )
+    later: Annotated[str | None, Arg(help="Of a file: as this one left it.", flag="--to", metavar="COMMIT")] = None
+    here: Here = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a file differs between two commits."""
+
+    JSON: ClassVar = "*"
+
+    uri: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDiff:
+    """What a commit changed, file by file."""
+
+    commit: Commit
+    diffs: tuple[FileDiff, ...]
+
+
+def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
+    """Commits, newest first; those of a file through its renames.
+
+    Raises:
+        NotFound: If there is no such commit or file, and never was.
+    """
+    past = history_of(memory).seen_from(memory.projects.current(request.here))
+    found = past.commits(request.uri, request.limit, request.before)
+    if request.uri is None:
+        return found
+    try:
+        versions = past.versions(request.uri, LIMIT_COMMITS if request.before is not None else request.limit)
+    except NotFound:  # a directory
+        return found
+    newest = None if request.before is None else past.resolve(request.before).seq
+    commits = [version.commit for version in versions]
+    return [commit for commit in commits if newest is None or commit.seq < newest][: request.limit]
+
+
+def diff(memory: Runebook, request: DiffRequest) -> CommitDiff | Comparison:
+    """What a commit changed, or how a file differs.
+
+    Raises:
+        InvalidInput: If two commits are named that are to be compared, but no file.
+        NotFound: If there is no such commit or file.
+    """
+    past = history_of(memory).seen_from(memory.projects.current(request.here))
+    if "://" in request.what:
+        return Comparison(request.what, tuple(past.compare(request.what, request.earlier, request.later)))
+    if request.earlier or request.later:
+        raise InvalidInput("--from and --to compare a file.", hint="Name its URI instead of a commit.")
+    return CommitDiff(past.commit(request.what), tuple(past.diff(request.what)))
+
+
+def _history_text(commits: Sequence[Commit]) -> str:
+    return "\n".join(commit_line(commit) for commit in commits) or "No commit yet."
+
+
+def _diff_text(found: CommitDiff | Comparison) -> str:
+    if isinstance(found, Comparison):
+        return "\n".join(found.lines) or "No difference."
+    told = [commit_line(found.commit)]
+    for step in found.diffs:
+        withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
+        told += ["", diff_title(step), *withheld, *step.lines]
+    return "\n".join(told)
+
+
+HISTORY = Command("history", HistoryRequest, history, member="commits", text=_history_text)
+DIFF = Command("diff", DiffRequest, diff, text=_diff_text)
+FEATURE = Feature(commands=(HISTORY, DIFF), hooks={"pages": _Pages()})

@@ -462,9 +462,7 @@ def metrics_listing(at: str, abs_limit: int | None) -> Listing:
 class StatsRequest:
     """Show what is stored, how it is used and how fast it is found."""
 
-    whole: Annotated[bool, Arg(help="Of all users and agents, with the size of ledger and index.", flag="--all")] = (
-        False
-    )
+    whole: Annotated[bool, Arg(help="Of all users' and agents' spaces in this folder.", flag="--all")] = False
     wait: Annotated[bool, Arg(surfaces=NOWHERE)] = True
 
 
@@ -482,7 +480,32 @@ def stats(memory: Runebook, request: StatsRequest) -> Metrics:
     return collect(store.ledger, indexer, spaces, None, store.files.state)
 
 
-STATS = Command("stats", StatsRequest, stats)
+def metrics_text(metrics: Metrics) -> str:
+    """A line for each figure."""
+    lines: list[str] = []
+    for name, value in metrics.as_dict().items():
+        if isinstance(value, list):
+            lines += [f"{name}:" if value else f"{name}: -", *(f"    {_call_line(call)}" for call in value)]
+        elif isinstance(value, dict):
+            lines += [f"{name}:", *(f"    {part or '(none)'}: {_figure(figure)}" for part, figure in value.items())]
+        else:
+            lines.append(f"{name}: {_figure(value)}")
+    return "\n".join(lines)
+
+
+def _call_line(call: Mapping[str, Any]) -> str:
+    failures = f", {call['failures']:,} failed" if call["failures"] else ""
+    cached = f" ({call['cached_tokens']:,} cached)" if call["cached_tokens"] else ""
+    model = f" ({call['model']})" if call["model"] else ""
+    tokens = f"{call['prompt_tokens']:,} tokens read{cached}, {call['completion_tokens']:,} written"
+    return f"{call['purpose']}{model}: {call['calls']:,} calls{failures}, {tokens}"
+
+
+def _figure(value: float | str | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:,}"
+
+
+STATS = Command("stats", StatsRequest, stats, text=metrics_text)
 
 
 class _Page:

@@ -260,7 +260,7 @@ class Migration:
 class MigrateRequest:
     """Give the files of an older store semantic names and our trailer."""
 
-    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    dry_run: Annotated[bool, Arg(help="Show what would change; write nothing.")] = False
     batch_files: Annotated[int, Arg(surfaces=NOWHERE)] = 200
     now: Now = None
 

@@ -364,9 +364,9 @@ def _check_limit(limit: int, most: int) -> None:
 class SimilarRequest:
     """Find memories that say nearly the same; nothing is merged."""
 
-    text_or_uri: Annotated[str, Arg(help="A text, or the URI of a memory, which is then left out.", positional=True)]
-    threshold: Annotated[float, Arg(help="Least score, above 0, at most 1.")] = SIMILAR_FROM
-    limit: Annotated[int, Arg(help=f"1 to {_SIMILAR_MOST}.")] = SIMILAR_LIMIT
+    text_or_uri: Annotated[str, Arg(help="A text, or the URI of a memory.", positional=True, metavar="TEXT|URI")]
+    threshold: Annotated[float, Arg(help="Least similarity (default 0.9).")] = SIMILAR_FROM
+    limit: Annotated[int, Arg(help="Memories at most (default 5).")] = SIMILAR_LIMIT
     here: Here = None
 
 
@@ -374,7 +374,7 @@ class SimilarRequest:
 class HotRequest:
     """Show the memories used most."""
 
-    limit: Annotated[int | None, Arg(help="At most so many.")] = None
+    limit: Annotated[int | None, Arg(help="Memories at most (default: search.hot_limit).")] = None
     here: Here = None
 
 
@@ -382,8 +382,8 @@ class HotRequest:
 class TrailRequest:
     """Show which query retrieved what, newest first."""
 
-    limit: Annotated[int, Arg(help=f"1 to {TRAIL_ROWS:,}.")] = 20
-    uri: Annotated[str | None, Arg(help="Only what returned this file, or something below it.")] = None
+    limit: Annotated[int, Arg(help="Retrievals at most (default 20).")] = 20
+    uri: Annotated[str | None, Arg(help="Only what returned this memory, session or directory.")] = None
 
 
 @healed
@@ -404,7 +404,32 @@ def trail(memory: Runebook, request: TrailRequest = TrailRequest()) -> list[Reca
     return memory.insight.trail(request.limit, request.uri)
 
 
-SIMILAR = Command("similar", SimilarRequest, similar)
-HOT = Command("hot", HotRequest, hot)
-TRAIL = Command("trail", TrailRequest, trail)
+def _similar_text(found: SimilarMemories) -> str:
+    """A line for each memory, nearest first."""
+    lines = [f"{item.score:.2f}  {item.uri}" for item in found.similar]
+    lines = lines or [f"Nothing stored is that similar (threshold {found.threshold:g})."]
+    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])
+
+
+def _trail_text(rows: Sequence[Recall]) -> str:
+    """Each retrieval with its hits below it."""
+    lines: list[str] = []
+    for row in rows:
+        took = f"{row.milliseconds:.1f} ms"
+        words = " ".join(row.query.split())
+        parts = [f"{row.at:%Y-%m-%d %H:%M:%S}", row.kind, took, "cached" if row.cached else "", row.project, words]
+        lines.append("  ".join(part for part in parts if part))
+        lines += [f"    {score:.2f}  {uri}" for uri, score in row.hits]
+    return "\n".join(lines) or "Nothing was retrieved yet."
+
+
+def _hot_text(memories: Sequence[HotMemory]) -> str:
+    """A line for each memory, most used first, with its accesses."""
+    lines = [f"{found.access_count:>6}  {found.uri}  {found.abstract}".rstrip() for found in memories]
+    return "\n".join(lines) or "No memory was used yet."
+
+
+SIMILAR = Command("similar", SimilarRequest, similar, text=_similar_text, searches=True)
+HOT = Command("hot", HotRequest, hot, member="memories", text=_hot_text)
+TRAIL = Command("trail", TrailRequest, trail, member="trail", text=_trail_text)
 FEATURE = Feature(commands=(SIMILAR, TRAIL, HOT))

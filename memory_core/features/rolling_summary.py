@@ -6,7 +6,7 @@ that it may name what is gone. Whatever else stops a line from holding is seen w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.feature import Feature
@@ -59,6 +59,8 @@ class RollingSummary:
         created_at: When there first was one, ISO 8601; None if nobody wrote it down.
         lines: What it was made of, line by line; a model may have put it in other words.
     """
+
+    JSON: ClassVar = "text authored"
 
     text: str
     authored: bool
@@ -231,6 +233,18 @@ def clear_summary(memory: Runebook, request: SummaryClearRequest) -> CommitRecei
     return memory.store.commit(planned, kind="summary", now=request.now, dry_run=request.dry_run)
 
 
-SUMMARY = Command("summary", SummaryRequest, summary)
-SUMMARY_CLEAR = Command("summary clear", SummaryClearRequest, clear_summary, writes=True)
+def _summary_text(found: RollingSummary | None) -> str:
+    if found is None:
+        return "There is no summary yet: runebook maintain makes one, runebook summary --write TEXT writes one."
+    return found.text
+
+
+SUMMARY = Command("summary", SummaryRequest, summary, member=NAME, text=_summary_text)
+SUMMARY_CLEAR = Command(
+    "summary clear",
+    SummaryClearRequest,
+    clear_summary,
+    fails=lambda receipt: any(result.reason for result in receipt.results),
+    writes=True,
+)
 FEATURE = Feature(commands=(SUMMARY, SUMMARY_CLEAR))

@@ -14,7 +14,7 @@ from memory_core.core.caller import current_author
 from memory_core.core.command import NOWHERE, Arg, Command
 from memory_core.core.feature import Feature
 from memory_core.core.memory.requests import CommitRequest, Now
-from memory_core.features.history import LAST, history_of
+from memory_core.features.history import history_of
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -249,10 +249,10 @@ class UndoRequest:
     commit: Annotated[
         str,
         Arg(
-            help='A commit, as history prints it, or the first characters of its id; "last" is the newest.',
+            help='Its id, the first characters of it, or "last".',
             positional=True,
         ),
-    ] = LAST
+    ]
     dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
     request_id: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
     author: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
@@ -284,7 +284,7 @@ def undo(memory: Runebook, request: UndoRequest) -> CommitReceipt:
     return memory.indexed(receipt)
 
 
-UNDO = Command("undo", UndoRequest, undo, writes=True)
+UNDO = Command("undo", UndoRequest, undo, fails=lambda receipt: receipt.status == "rejected", writes=True)
 
 
 def _asked(memory: Runebook, commit: CommitRequest, value: str) -> CommitReceipt:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 #: A large model takes so long to load.
-_LOADING_SECONDS = 20.0
+LOADING_SECONDS = 20.0
+_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
+_PLAIN = "\x1b[0m"
 
 
 class Commands:
@@ -63,6 +65,10 @@ class Commands:
         self._parsers.update(dict.fromkeys((name, *aliases), command))
         return command
 
+    def sort(self, names: Sequence[str]) -> None:
+        """Show the commands in the order of ``names``."""
+        self._subparsers._choices_actions.sort(key=lambda shown: names.index(shown.dest))
+
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Read a command line; ends the program with a word on what is wrong.
 
@@ -100,15 +106,22 @@ def open_to_search(arguments: argparse.Namespace) -> Runebook:
     """The store with its model: who asks once cannot ask again in a moment."""
     memory = open_memory_of(arguments)
     if memory.indexer.embedder is not None:
-        memory.indexer.embedder.ready(_LOADING_SECONDS)
+        memory.indexer.embedder.ready(LOADING_SECONDS)
     return memory
 
 
-def show(
-    arguments: argparse.Namespace, facts: Any, text: str, *, paint: Callable[[str], str] = lambda text: text
-) -> None:
-    """Print ``facts`` as JSON where the command line asks for it, else ``text``, made safe and then painted."""
-    print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)) if arguments.json else paint(plain(text)))
+def show(arguments: argparse.Namespace, facts: Any, text: str, *, is_diff: bool = False) -> None:
+    """Print ``facts`` as JSON where the command line asks for it, else ``text``, safe for a terminal."""
+    if arguments.json:
+        print(plain_json(json.dumps(facts, ensure_ascii=False, indent=2)))
+    else:
+        print(_coloured(plain(text)) if is_diff and sys.stdout.isatty() else plain(text))
+
+
+def _coloured(text: str) -> str:
+    """A diff for a person."""
+    lines = text.split("\n")
+    return "\n".join(f"{_COLOURS[line[0]]}{line}{_PLAIN}" if line[:1] in _COLOURS else line for line in lines)
 
 
 def here(config: Config) -> str | None:
@@ -130,6 +143,11 @@ def working_directory() -> Path | None:
 def json_file(name: str | None) -> Any:
     """The JSON in a file, or on standard input for ``-``; None for no name."""
     return None if name is None else json_text(text_file(name), name)
+
+
+def given_text(text: str) -> str:
+    """A text from the command line; ``-`` stands for standard input."""
+    return text_file("-") if text == "-" else text
 
 
 def text_file(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The past: history, differences, undoing, forgetting and purging."""
+"""Forgetting and purging, which ask whoever sits at the terminal before they delete."""
 
 from __future__ import annotations
 
@@ -8,39 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.memory.results import as_json
-from memory_core.features.forgetting import FORGET, ForgetRequest
-from memory_core.features.history import history_of
-from memory_core.features.purge import PURGE, PurgeRequest, doomed
-from memory_core.features.undo import UNDO, UndoRequest
 from server.commands.opening import Commands, here, json_text, open_memory_of, open_to_search, show
 from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.features.history import Commit, History
-    from memory_core.runebook import Runebook
-
-
-_COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
-_PLAIN = "\x1b[0m"
 
 
 def register(commands: Commands) -> None:
-    """Declare ``history``, ``diff``, ``undo``, ``forget`` and ``purge``."""
-    history_command = commands.add("history", "Show what changed, when and by whom.", history)
-    history_command.add_argument(
-        "uri", nargs="?", help="only this file, also under former names, or what is below this directory"
-    )
-    history_command.add_argument("--limit", type=int, default=20, help="commits at most (default 20)")
-    history_command.add_argument("--before", metavar="COMMIT", help="only older ones than this")
-    diff_command = commands.add("diff", "Show what a commit changed, or how a file differs between two.", diff)
-    diff_command.add_argument("what", help='a commit (an id, the first characters of one, or "last"), or a URI')
-    diff_command.add_argument("--from", dest="earlier", metavar="COMMIT", help="of a file: as this commit left it")
-    diff_command.add_argument("--to", dest="later", metavar="COMMIT", help="of a file: as this one left it")
-    undo_command = commands.add("undo", "Take a commit back; what changed since is kept.", undo)
-    undo_command.add_argument("commit", help='its id, the first characters of it, or "last"')
-    undo_command.add_argument("--dry-run", action="store_true", help="show what would change; store nothing")
+    """Declare ``forget`` and ``purge``."""
     forget_command = commands.add("forget", "Delete the memories that a search finds, after a look at them.", forget)
     forget_command.add_argument("query", nargs="?", help="what they are about")
     forget_command.add_argument("--uri", action="append", help="instead of a query: this memory; repeatable")
@@ -55,51 +33,9 @@ def register(commands: Commands) -> None:
     purge_command.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def history(arguments: argparse.Namespace) -> int:
-    """List commits."""
-    from memory_core.features.history import commit_line
-
-    with _open(arguments) as memory:
-        commits = _commits(_past(memory), arguments.uri, arguments.limit, arguments.before)
-        facts = {"commits": [as_json(commit) for commit in commits]}
-        show(arguments, facts, "\n".join(commit_line(commit) for commit in commits) or "No commit yet.")
-    return 0
-
-
-def diff(arguments: argparse.Namespace) -> int:
-    """Show a commit, or compare two versions of a file."""
-    from memory_core.core.errors import InvalidInput
-    from memory_core.features.history import commit_line, diff_title
-
-    is_uri = "://" in arguments.what
-    if not is_uri and (arguments.earlier or arguments.later):
-        raise InvalidInput("--from and --to compare a file.", hint="Name its URI instead of a commit.")
-    with _open(arguments) as memory:
-        past = _past(memory)
-        if is_uri:
-            lines = past.compare(arguments.what, arguments.earlier, arguments.later)
-            text = "\n".join(lines) or "No difference."
-            show(arguments, {"uri": arguments.what, "lines": list(lines)}, text, paint=_coloured)
-            return 0
-        commit, diffs = past.commit(arguments.what), past.diff(arguments.what)
-        told = [commit_line(commit)]
-        for step in diffs:
-            withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
-            told += ["", diff_title(step), *withheld, *step.lines]
-        facts = {"commit": as_json(commit), "diffs": [as_json(step) for step in diffs]}
-        show(arguments, facts, "\n".join(told), paint=_coloured)
-    return 0
-
-
-def undo(arguments: argparse.Namespace) -> int:
-    """Take a commit back."""
-    with _open(arguments) as memory:
-        return _tell(arguments, memory.run(UNDO, UndoRequest(arguments.commit, dry_run=arguments.dry_run)))
-
-
 def forget(arguments: argparse.Namespace) -> int:
     """Delete what a search finds."""
-    from memory_core.core.errors import InvalidInput
+    from memory_core.features.forgetting import FORGET, ForgetRequest
 
     if bool((arguments.query or "").strip()) is bool(arguments.uri):
         raise InvalidInput(
@@ -138,11 +74,14 @@ def forget(arguments: argparse.Namespace) -> int:
 
 def purge(arguments: argparse.Namespace) -> int:
     """Erase for good."""
-    from memory_core.core.errors import InvalidInput
+    from memory_core.features.history import history_of
+    from memory_core.features.purge import PURGE, PurgeRequest, doomed
 
     if (arguments.uri is None) is (arguments.commit is None):
         raise InvalidInput("purge takes a URI or --commit.", hint="Name one of the two.")
-    with _open(arguments) as memory:
+    with open_memory_of(arguments, warm=False) as memory:
+        with suppress(StorageFailed, StoreBusy):  # or "last" would be another commit
+            memory.store.adopt()
         if arguments.uri is None:
             commit = history_of(memory).commit(arguments.commit)
             names, what = [str(step.uri) for step in commit.files], commit.commit_id
@@ -159,38 +98,6 @@ def purge(arguments: argparse.Namespace) -> int:
         return _tell(arguments, memory.run(PURGE, PurgeRequest(arguments.uri, commit=arguments.commit)))
 
 
-def _open(arguments: argparse.Namespace) -> Runebook:
-    """The store with what was done by hand until now in its history, or "last" would be another commit."""
-    from memory_core.core.errors import StorageFailed, StoreBusy
-
-    memory = open_memory_of(arguments, warm=False)
-    with suppress(StorageFailed, StoreBusy):  # the past can be read all the same
-        memory.store.adopt()
-    return memory
-
-
-def _commits(past: History, uri: str | None, limit: int, before: str | None) -> list[Commit]:
-    """Commits, newest first; those of a file through its renames."""
-    from memory_core.core.errors import NotFound
-    from memory_core.features.history import LIMIT_COMMITS
-
-    found = past.commits(uri, limit, before)
-    if uri is None:
-        return found
-    try:
-        versions = past.versions(uri, LIMIT_COMMITS if before is not None else limit)
-    except NotFound:  # a directory
-        return found
-    newest = None if before is None else past.resolve(before).seq
-    commits = [version.commit for version in versions]
-    return [commit for commit in commits if newest is None or commit.seq < newest][:limit]
-
-
-def _past(memory: Runebook) -> History:
-    """History as the owner sees it from where the command runs."""
-    return history_of(memory).seen_from(memory.projects.current(here(memory.config)))
-
-
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
     from server import rendering
 
@@ -201,11 +108,3 @@ def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:
 def _confirmed(question: str, wanted: str) -> bool:
     print(plain(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() == wanted
-
-
-def _coloured(text: str) -> str:
-    """A diff; in colours where a person looks at it."""
-    if not sys.stdout.isatty():
-        return text
-    lines = text.split("\n")
-    return "\n".join(f"{_COLOURS[line[0]]}{line}{_PLAIN}" if line[:1] in _COLOURS else line for line in lines)

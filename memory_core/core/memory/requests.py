@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Annotated, Any
 
-from memory_core.core.command import NOWHERE, Arg
+from memory_core.core.command import NOWHERE, Arg, Command
 
 RANKS = ("relevance", "balanced", "decay", "weighted")
 OUTPUTS = ("agent", "original")
@@ -20,7 +20,10 @@ Now = Annotated[datetime | None, Arg(help="The moment; default the clock's.", su
 Here = Annotated[str | None, Arg(help="The project that the caller works in.", surfaces=NOWHERE)]
 SearchedProject = Annotated[
     str | None,
-    Arg(help='Only memories of this project; "." is the current one. Default: all, the current project first.'),
+    Arg(
+        help='Only memories of this project; "." is the current one. Default: all, the current project first.',
+        cli='only this project; "." is the one you are in (default: all, that one first)',
+    ),
 ]
 _CALLER = frozenset({"mcp"})
 _PROJECT_OF = (
@@ -50,14 +53,32 @@ class CommitRequest:
     """
 
     memory_content: Annotated[
-        str | None, Arg(help="One memory, in the user's language.", positional=True, metavar="content")
+        str | None,
+        Arg(
+            help="One memory, in the user's language.",
+            cli="the memory; '-' reads standard input",
+            positional=True,
+            metavar="content",
+        ),
     ] = None
-    memory_type: Annotated[str | None, Arg(help=_TYPES, flag="--type")] = None
+    memory_type: Annotated[
+        str | None,
+        Arg(
+            help=_TYPES,
+            cli="memory type (default notes; daily_logs: today's log); see runebook types",
+            flag="--type",
+        ),
+    ] = None
     priority: Annotated[str | float | None, Arg(help="low, normal, high, critical, or 0 to 1.")] = None
     category: Annotated[str | None, Arg(help="A label; also picks a type if none is named.")] = None
     fields: Annotated[
         Mapping[str, str | int | float | bool | None] | None,
-        Arg(help="The type's fields, e.g. {topic: …} for preferences.", flag="--field", metavar="NAME=VALUE"),
+        Arg(
+            help="The type's fields, e.g. {topic: …} for preferences.",
+            cli="a field of the type; repeatable",
+            flag="--field",
+            metavar="NAME=VALUE",
+        ),
     ] = None
     metadata: Annotated[Mapping[str, Any], Arg(help="What else is said of one memory.")] = field(default_factory=dict)
     messages: Annotated[
@@ -65,16 +86,43 @@ class CommitRequest:
         Arg(
             help="A conversation {role, content, name?, time?, id?}, or Anthropic's or OpenAI's shape with tool calls. "
             "Stored verbatim, then turned into memories; what is already stored is skipped.",
+            cli="JSON list of messages; '-' reads standard input",
             is_file=True,
         ),
     ] = None
     session_id: Annotated[
-        str | None, Arg(help="Session of the messages; with operations: of the brief they answer.")
+        str | None,
+        Arg(
+            help="Session of the messages; with operations: of the brief they answer.",
+            cli="session the messages belong to",
+        ),
     ] = None
-    operations: Annotated[Any, Arg(help="Several writes, edits, deletes; each stands alone.", is_file=True)] = None
-    request_id: Annotated[str | None, Arg(help="Makes a retry safe: the same id returns the first receipt.")] = None
-    project: Annotated[str | None, Arg(help=_PROJECT_OF)] = None
-    private: Annotated[bool | None, Arg(help="Keep it from every other project.")] = None
+    operations: Annotated[
+        Any,
+        Arg(
+            help="Several writes, edits, deletes; each stands alone.",
+            cli="JSON MemoryOperations; '-' reads standard input",
+            is_file=True,
+        ),
+    ] = None
+    request_id: Annotated[
+        str | None,
+        Arg(
+            help="Makes a retry safe: the same id returns the first receipt.",
+            cli="makes a retry return the first receipt",
+        ),
+    ] = None
+    project: Annotated[
+        str | None,
+        Arg(
+            help=_PROJECT_OF,
+            cli='project it belongs to; "." is the one you are in, "global" is none (default: by type)',
+        ),
+    ] = None
+    private: Annotated[
+        bool | None,
+        Arg(help="Keep it from every other project.", cli="keep it from every other project, or share it"),
+    ] = None
     dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
     alone: Annotated[Mapping[str, Any], Arg(surfaces=NOWHERE)] = field(default_factory=dict)
     expected: Annotated[Mapping[str, str] | None, Arg(surfaces=NOWHERE)] = None
@@ -94,21 +142,29 @@ class CommitRequest:
 class FindRequest:
     """Search memories and past conversations by meaning and by words."""
 
-    query: Annotated[str, Arg(help="A question or key words, in any language.", positional=True)]
+    query: Annotated[str, Arg(help="A question or key words, in any language.", cli="-", positional=True)]
     target_uri: Annotated[str, Arg(help="Only below this directory.")] = ""
-    limit: Annotated[int, Arg(help="Hits at most.", least=1, most=100)] = 10
-    score_threshold: Annotated[float | None, Arg(help="Leave out hits below it.", least=0, most=1)] = None
+    limit: Annotated[int, Arg(help="Hits at most.", cli="hits at most (default 10)", least=1, most=100)] = 10
+    score_threshold: Annotated[
+        float | None,
+        Arg(help="Leave out hits below it.", cli="leave out hits that score less (0 to 1)", least=0, most=1),
+    ] = None
     filter: Annotated[
         Mapping[str, Any] | None,
         Arg(
             help='{"and"|"or": [...]}, {"not": {...}} or {field: {eq|ne|in|gt|gte|lt|lte|contains: value}} over '
             "memory_type, category, tags, project, salience, confidence, active, pinned, expires_at, time, "
             "created_at, updated_at, role, speaker, session_id.",
-            metavar="JSON",
+            cli='JSON, e.g. {"memory_type": "facts"}',
         ),
     ] = None
     rank: Annotated[
-        str | None, Arg(help="relevance ignores age and importance; default: the owner's setting.", choices=RANKS)
+        str | None,
+        Arg(
+            help="relevance ignores age and importance; default: the owner's setting.",
+            cli="default: search.rank",
+            choices=RANKS,
+        ),
     ] = None
     project: SearchedProject = None
     here: Here = None
@@ -119,7 +175,7 @@ class FindRequest:
 class ReadRequest:
     """Read a memory file, or a page of history or metrics, by lines."""
 
-    uri: Annotated[str, Arg(help="As find, ls and tree print it.", positional=True)]
+    uri: Annotated[str, Arg(help="As find, ls and tree print it.", cli="-", positional=True)]
     offset: Annotated[int, Arg(help="First line, from 0.")] = 0
     limit: Annotated[int, Arg(help="Lines; -1 is all.")] = -1
     limit_chars: Annotated[int | None, Arg(surfaces=NOWHERE)] = None
@@ -130,7 +186,10 @@ class ReadRequest:
 class ListRequest:
     """List a memory directory with one-line abstracts."""
 
-    uri: Annotated[str, Arg(help="A directory, e.g. viking://user/default/memories.", positional=True)]
+    uri: Annotated[
+        str,
+        Arg(help="A directory, e.g. viking://user/default/memories.", cli="-", positional=True, usual="viking://"),
+    ]
     output: Annotated[str, Arg(help="agent adds abstracts.", choices=OUTPUTS)] = "agent"
     abs_limit: Annotated[int, Arg(help="Characters of an abstract.", least=1, most=2_000)] = 256
     show_all_hidden: Annotated[bool, Arg(help="Also .abstract.md and .overview.md.")] = False
@@ -142,35 +201,89 @@ class ListRequest:
 class TreeRequest(ListRequest):
     """List all memory directories and files below a URI."""
 
-    uri: Annotated[str, Arg(positional=True)] = "viking://"
-    level_limit: Annotated[int, Arg(help="Depth.", least=1, most=16)] = 3
+    uri: Annotated[str, Arg(cli="-", positional=True)] = "viking://"
+    level_limit: Annotated[int, Arg(help="Depth.", cli="depth (default 3)", least=1, most=16)] = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieveRequest:
     """Context for an agent's next step, packed into a token budget."""
 
-    query: Annotated[str | None, Arg(help="What you are about to deal with.", positional=True)] = None
+    query: Annotated[str | None, Arg(help="What you are about to deal with.", cli="-", positional=True)] = None
     messages: Annotated[
         Sequence[dict[str, Any]] | None,
-        Arg(help="Instead of query: the conversation; its last 5 user messages count.", is_file=True),
+        Arg(
+            help="Instead of query: the conversation; its last 5 user messages count.",
+            cli="JSON messages; the user's last five are the query",
+            is_file=True,
+        ),
     ] = None
-    session_id: Annotated[str | None, Arg(help="Your session: what it was given before is not repeated.")] = None
+    session_id: Annotated[
+        str | None,
+        Arg(
+            help="Your session: what it was given before is not repeated.",
+            cli="what this session was given before is not repeated",
+        ),
+    ] = None
     tool: Annotated[
-        str | Sequence[str] | None, Arg(help="Tools at hand, by name: adds what is known of using them.")
+        str | Sequence[str] | None,
+        Arg(
+            help="Tools at hand, by name: adds what is known of using them.",
+            cli="a tool at hand; repeatable: adds what is known of it",
+            repeatable=True,
+        ),
     ] = None
-    skill: Annotated[str | None, Arg(help="Skill you are about to use, by name; likewise.")] = None
-    token_budget: Annotated[int | None, Arg(help="Default 4000.", least=200, most=10_000)] = None
+    skill: Annotated[
+        str | None,
+        Arg(help="Skill you are about to use, by name; likewise.", cli="the skill at hand: adds what is known of it"),
+    ] = None
+    token_budget: Annotated[
+        int | None, Arg(help="Default 4000.", cli="default: retrieve.token_budget", least=200, most=10_000)
+    ] = None
     format: Annotated[
         str,
         Arg(
             help="blocks: typed XML; text: Markdown; system: for a system prompt; messages-…: a simulated tool call "
             "and result in that API's shape.",
+            cli="default text; messages-… prints JSON to insert after the user's message",
             choices=CONTEXT_FORMATS,
             usual="text",
         ),
     ] = "blocks"
-    fresh: Annotated[bool, Arg(help="Your context was compacted or lost: give everything again.")] = False
+    fresh: Annotated[
+        bool,
+        Arg(
+            help="Your context was compacted or lost: give everything again.",
+            cli="the session's context was lost: repeat everything",
+        ),
+    ] = False
     project: SearchedProject = None
     here: Here = None
     now: Now = None
+
+
+COMMIT = Command(
+    "commit",
+    CommitRequest,
+    lambda memory, request: memory.commit(request),
+    help="Remember something.",
+    fails=lambda receipt: receipt.status == "rejected",
+    writes=True,
+)
+FIND = Command(
+    "find",
+    FindRequest,
+    lambda memory, request: memory.find(request),
+    help="Search memories and past conversations.",
+    searches=True,
+)
+READ = Command("read", ReadRequest, lambda memory, request: memory.read(request), help="Read a memory file.")
+LS = Command("ls", ListRequest, lambda memory, request: memory.ls(request), help="List a directory.")
+TREE = Command("tree", TreeRequest, lambda memory, request: memory.tree(request), help="List everything below a URI.")
+RETRIEVE = Command(
+    "retrieve",
+    RetrieveRequest,
+    lambda memory, request: memory.retrieve(request),
+    help="Print context for a task, packed into a token budget.",
+    searches=True,
+)

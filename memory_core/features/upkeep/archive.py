@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.feature import Feature
-from memory_core.core.memory.requests import Now
+from memory_core.core.memory.requests import CommitRequest, Now
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -117,10 +117,62 @@ def restore(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
     return _move(memory, request, KIND_RESTORE, back)
 
 
-ARCHIVE_LIST = Command("archive list", ArchiveListRequest, archived)
-ARCHIVE = Command("archive add", ArchiveRequest, archive, writes=True)
-RESTORE = Command("archive restore", ArchiveRequest, restore, writes=True)
-FEATURE = Feature(commands=(ARCHIVE_LIST, ARCHIVE, RESTORE))
+@dataclass(frozen=True, slots=True)
+class PinRequest:
+    """Keep a memory from ever being condensed or archived by itself."""
+
+    uri: Annotated[str, Arg(help="The memory.", positional=True, metavar="URI")]
+    off: Annotated[bool, Arg(help="No longer.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireRequest:
+    """Let a memory hold only until a date."""
+
+    uri: Annotated[str, Arg(help="The memory.", positional=True, metavar="URI")]
+    at: Annotated[
+        str, Arg(help="ISO date or time from which it no longer holds, or never.", positional=True, metavar="WHEN")
+    ]
+
+
+def pin(memory: Runebook, request: PinRequest) -> CommitReceipt:
+    """Pin a memory, or no longer."""
+    return _edited(memory, request.uri, pinned=not request.off)
+
+
+def expire(memory: Runebook, request: ExpireRequest) -> CommitReceipt:
+    """Set or clear the date until which a memory holds."""
+    return _edited(memory, request.uri, expires_at="" if request.at == "never" else request.at)
+
+
+def _edited(memory: Runebook, uri: str, **said: Any) -> CommitReceipt:
+    return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, **said}]}))
+
+
+def has_refusals(receipt: CommitReceipt) -> bool:
+    """Whether anything of a commit was refused."""
+    return any(result.reason for result in receipt.results)
+
+
+def _moved_nothing(receipt: CommitReceipt) -> bool:
+    return not receipt.changed_uris
+
+
+def _archive_text(found: Iterable[Archived]) -> str:
+    return "\n".join(f"{each.uri}\n    {each.abstract}{_why(each)}" for each in found)
+
+
+def _why(found: Archived) -> str:
+    said = ": ".join(part for part in ((found.at or "")[:10], found.reason) if part)
+    return f" ({said})" if said else ""
+
+
+PIN = Command("pin", PinRequest, pin, fails=has_refusals, writes=True)
+EXPIRE = Command("expire", ExpireRequest, expire, fails=has_refusals, writes=True)
+ARCHIVE_LIST = Command("archive list", ArchiveListRequest, archived, member="archived", text=_archive_text)
+ARCHIVE = Command("archive add", ArchiveRequest, archive, fails=_moved_nothing, writes=True)
+RESTORE = Command("archive restore", ArchiveRequest, restore, fails=_moved_nothing, writes=True)
+FEATURE = Feature(commands=(ARCHIVE_LIST, ARCHIVE, RESTORE, PIN, EXPIRE))
 
 Move = Callable[[WorkingCopy, MemoryUri], OperationResult]
 

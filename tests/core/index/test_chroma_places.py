@@ -25,10 +25,9 @@ from memory_core.core.index.vectors import VectorRow
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import as_json
 from memory_core.features.doctor import Severity, examine
-from memory_core.features.metrics import STATS, StatsRequest, exposition
+from memory_core.features.metrics import STATS, StatsRequest, exposition, metrics_text
 from memory_core.open_store import load_registry
 from memory_core.runebook import open_memory
-from server.rendering import metrics_text
 
 KEY = "ck-0123456789abcdef"
 SPACE, MODEL = "user/default", "model-a"

@@ -214,7 +214,7 @@ def test_what_is_forgotten_purged_or_undone_leaves_the_segments_too(tmp_path: Pa
         assert segments(memory) == []
         say(memory, *TEMPLES, session_id="s1")
         assert firsts(memory)
-        memory.run(UNDO, UndoRequest(now=NOW))
+        memory.run(UNDO, UndoRequest("last", now=NOW))
         assert segments(memory) == []
 
 
@@ -304,7 +304,7 @@ def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: l
     settings = small(mid_term_heat_threshold=3.5)
     with opened(tmp_path, [FACT, FACT], **settings) as (memory, llm):
         say(memory, *TEMPLES, *PAYMENTS)
-        memory.run(UNDO, UndoRequest(now=NOW))
+        memory.run(UNDO, UndoRequest("last", now=NOW))
         assert memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total == 0
         assert not any(page.analysed for page in segments(memory)[0].segment.pages)
         say(memory, ("Bye!", "Bye!"))

@@ -1,0 +1,275 @@
+"""Commands on a store as a whole: the archive, the rolling summary, what waits, upkeep, examination, settings.
+
+Each has actions, shows progress, or needs no open store; commands that have none of this are made from their
+declarations alone (``declared``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from functools import reduce
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from memory_core.core.progress import Stage
+from server.commands import declared
+from server.commands.opening import Commands, here, open_memory_of, settings_of, show, text_file
+from server.commands.progress import Progress, passages
+from server.terminal import plain
+
+if TYPE_CHECKING:
+    from memory_core.core.memory.results import CommitReceipt
+
+
+def register(commands: Commands) -> None:
+    """Declare ``maintain``, ``archive``, ``summary``, ``extract``, ``embed``, ``types``, ``config`` and others."""
+    command = commands.add(
+        "maintain", "Archive what expired, is done or unused, and condense it; for cron, or by hand.", maintain
+    )
+    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
+    command.add_argument(
+        "--only", action="append", default=[], metavar="PASS", help="this pass alone; may be given several times"
+    )
+    command = commands.add("archive", "List the archive, put memories into it, or bring them back.", archive)
+    command.add_argument("action", choices=("list", "add", "restore"), help="what to do")
+    command.add_argument(
+        "names", nargs="*", metavar="URI", help="memories to put away or bring back; with list: words they hold"
+    )
+    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
+    command = commands.add("summary", "Show, write or clear the page that every new session begins with.", summary)
+    change = command.add_mutually_exclusive_group()
+    change.add_argument("--write", metavar="TEXT", dest="text", help="write it: maintenance then leaves it alone")
+    change.add_argument("--file", metavar="FILE", help="likewise, from a file; '-' reads standard input")
+    change.add_argument("--clear", action="store_true", help="remove it: maintenance may make it anew")
+    command = commands.add("extract", "Turn waiting conversations into memories, with the model of llm.*.", extract)
+    command.add_argument("--session-id", help="only this conversation, and all of it again")
+    command.add_argument("--list", action="store_true", dest="only_list", help="only show what waits and why")
+    commands.add("embed", "Compute the vectors that are missing, e.g. after a change of the embedding model.", embed)
+    command = commands.add("migrate", "Give the files of an older store semantic names and our trailer.", migrate)
+    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
+    commands.add("types", "List memory types, their fields and any broken YAML.", types)
+    commands.add("config", "Show all settings and where each can be set.", settings_in_force)
+    command = commands.add(
+        "doctor", "Examine files, history and index from all sides; exit status 1 when something is wrong.", doctor
+    )
+    command.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
+    command = commands.add("rebuild", "Build the search index anew from files and history.", rebuild)
+    command.add_argument("--reembed", action="store_true", help="compute every vector anew, too")
+    command = commands.add(
+        "stats", "Show what is stored, how it is used and how fast it is found.", stats, aliases=("metrics",)
+    )
+    command.add_argument("--all", action="store_true", help="of all users' and agents' spaces in this folder")
+    command.add_argument(
+        "--prometheus", action="store_true", help="in the text format that Prometheus scrapes, e.g. for a textfile"
+    )
+
+
+def archive(arguments: argparse.Namespace) -> int:
+    """List the archive, or move memories into it or out of it."""
+    from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE
+
+    if arguments.action == "list":
+        answered = declared.ask(arguments, ARCHIVE_LIST, {"words": " ".join(arguments.names)})
+        none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
+        return declared.say(arguments, ARCHIVE_LIST, answered._replace(text=answered.text or none))
+    command = ARCHIVE if arguments.action == "add" else RESTORE
+    given = {"uris": arguments.names, "dry_run": arguments.dry_run}
+    return declared.say(arguments, command, declared.ask(arguments, command, given))
+
+
+def summary(arguments: argparse.Namespace) -> int:
+    """Show, write or clear the rolling summary."""
+    from memory_core.core.memory.requests import COMMIT
+    from memory_core.features.rolling_summary import NAME, SUMMARY, SUMMARY_CLEAR
+
+    text = arguments.text if arguments.file is None else text_file(arguments.file)
+    if text is not None:
+        written = declared.ask(arguments, COMMIT, {"memory_content": text, "memory_type": NAME})
+        refused = any(result.get("reason") for result in written.facts["results"])
+        return declared.say(arguments, COMMIT, written._replace(status=int(refused)))
+    command = SUMMARY_CLEAR if arguments.clear else SUMMARY
+    return declared.say(arguments, command, declared.ask(arguments, command, {}))
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    """Print all figures."""
+    from memory_core.features.metrics import STATS, StatsRequest, exposition
+
+    if arguments.prometheus:
+        with open_memory_of(arguments) as memory:
+            print(exposition(memory.run(STATS, StatsRequest(whole=arguments.all))), end="")
+        return 0
+    return declared.say(arguments, STATS, declared.ask(arguments, STATS, {"whole": arguments.all}))
+
+
+def maintain(arguments: argparse.Namespace) -> int:
+    """Run maintenance and say what each pass did."""
+    from memory_core.core.memory.results import as_json
+    from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
+    from server.rendering import receipt_text
+
+    facts: list[dict[str, Any]] = []
+    lines: list[str] = []
+    failed = False
+    with open_memory_of(arguments) as memory, Progress() as tell:
+        for done in memory.run(MAINTAIN, MaintainRequest(dry_run=arguments.dry_run, only=arguments.only)):
+            facts.append(as_json(done))
+            tell(Stage("maintaining", len(facts), None, f"passes, {done.name} last"))
+            would = "would change" if arguments.dry_run else "changed"
+            lines.append(f"{done.name}: {f'{would} {done.changed} files' if done.receipts else 'nothing to do'}")
+            lines += [f"  {line}" for receipt in done.receipts for line in receipt_text(receipt).splitlines()]
+            if done.failure is not None:
+                failed = True
+                lines.append(f"  stopped: {done.failure.message} Next: {done.failure.hint}")
+    show(arguments, {"dry_run": arguments.dry_run, "passes": facts}, "\n".join(lines))
+    return int(failed)
+
+
+def extract(arguments: argparse.Namespace) -> int:
+    """Extract the memories of waiting conversations."""
+    from memory_core.core.commit.receipts import still_waits
+    from memory_core.core.memory.results import as_json
+    from server.rendering import receipt_text
+
+    with open_memory_of(arguments) as memory:
+        if arguments.only_list:
+            rows = memory.extractor.waiting()
+            lines = [f"{row.session_id}: {row.waiting} messages since {row.since}" for row in rows]
+            lines = [line + (f" ({row.reason})" if row.reason else "") for line, row in zip(lines, rows, strict=True)]
+            show(arguments, {"waiting": as_json(rows)}, "\n".join(lines) or "No conversation waits.")
+            return 0
+        receipts = []
+        waiting = 1 if arguments.session_id else len(memory.extractor.waiting())
+        for receipt in _shown(memory.extract_waiting(arguments.session_id), waiting):
+            receipts.append(receipt)
+            if not arguments.json:
+                print(plain(receipt_text(receipt)), flush=True)
+    waits = any(receipt.status == "rejected" or still_waits(receipt) for receipt in receipts)
+    if arguments.json:
+        print(json.dumps({"receipts": as_json(receipts)}, ensure_ascii=False, indent=2))
+    elif not receipts:
+        print("No conversation waits.")
+    return int(waits)
+
+
+def _shown(receipts: Iterator[CommitReceipt], waiting: int) -> Iterator[CommitReceipt]:
+    """The receipts of conversations, with progress while each is waited for."""
+    for number in count():
+        with Progress() as tell:  # closed while a receipt is printed
+            tell(Stage("extracting", number, max(number, waiting), "conversations"))
+            receipt = next(receipts, None)
+        if receipt is None:
+            return
+        yield receipt
+
+
+def embed(arguments: argparse.Namespace) -> int:
+    """Embed what waits, with progress on stderr."""
+    with open_memory_of(arguments) as memory:
+        with Progress() as tell:
+            done, total = memory.indexer.embed_all(lambda now: tell(passages(now)))
+        embedder = memory.indexer.embedder
+        model = "" if embedder is None else embedder.fingerprint
+    text = f"All {total:,} passages have a vector of the model {model}."
+    show(arguments, {"done": done, "total": total, "model": model}, text)
+    return 0
+
+
+def migrate(arguments: argparse.Namespace) -> int:
+    """Bring an older store's files to semantic names and our trailer."""
+    from memory_core.core.memory.results import as_json
+    from memory_core.features.migrate import MIGRATE, MigrateRequest
+
+    with open_memory_of(arguments) as memory, Progress():
+        migration = memory.run(MIGRATE, MigrateRequest(dry_run=arguments.dry_run))
+    show(arguments, as_json(migration), "\n".join(migration.lines()))
+    return 0
+
+
+def types(arguments: argparse.Namespace) -> int:
+    """Print the memory types."""
+    from memory_core.open_store import load_registry
+    from server.protocol.app import type_line
+
+    registry = load_registry(settings_of(arguments))
+    facts = {
+        "types": [memory_type.model_dump(mode="json", exclude_none=True) for memory_type in registry.list_all()],
+        "problems": [str(problem) for problem in registry.problems],
+    }
+    lines = [type_line(memory_type) for memory_type in registry.list_all()]
+    show(arguments, facts, "\n".join([*lines, *(f"broken: {problem}" for problem in registry.problems)]))
+    return int(bool(registry.problems))
+
+
+def settings_in_force(arguments: argparse.Namespace) -> int:
+    """Print all settings."""
+    from memory_core.core.config import Config, environment_name, settings
+    from memory_core.core.memory.project import ProjectChoice
+
+    config = settings_of(arguments)
+    values, defaults = config.model_dump(mode="json"), Config().model_dump(mode="json")
+    facts: dict[str, Any] = {}
+    lines: list[str] = []
+    for dotted, _, description in settings():
+        value, default = (reduce(dict.__getitem__, dotted.split("."), tree) for tree in (values, defaults))
+        facts[dotted] = {"value": value, "environment": environment_name(dotted), "description": description}
+        mark = "" if value == default else "  (changed)"
+        lines.append(f"{dotted} = {value}{mark}\n    {description} [{environment_name(dotted)}]")
+    project = ProjectChoice(config.project).current(here(config))
+    facts["current_project"] = {"value": project, "description": "The project of this folder."}
+    lines.append(f"current project: {project or 'none'}")
+    show(arguments, facts, "\n".join(lines))
+    return 0
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Examine a store, which need not be sound, and mend it if asked to."""
+    from memory_core.core.memory.results import as_json
+    from memory_core.features.doctor import examine, repair
+    from memory_core.open_store import load_registry
+
+    config = settings_of(arguments)
+    report = (repair if arguments.repair else examine)(config, load_registry(config))
+    show(arguments, as_json(report), "\n".join(report.lines()))
+    return 0 if report.clean else 1
+
+
+def rebuild(arguments: argparse.Namespace) -> int:
+    """Build the index anew, with progress on stderr."""
+    from memory_core.features.rebuild import REBUILD, RebuildRequest
+
+    with open_memory_of(arguments, warm=False) as memory:
+        with Progress() as tell:
+            rebuilt = memory.run(
+                REBUILD,
+                RebuildRequest(
+                    reembed=arguments.reembed,
+                    report=lambda behind: tell(Stage("indexing", behind.done, behind.total, behind.counted)),
+                ),
+            )
+        computed = 0
+        if memory.indexer.embedder is not None:
+            before = memory.indexer.vector_count()
+            with Progress() as tell:
+                memory.indexer.embed_all(lambda now: tell(passages(now)))
+            computed = memory.indexer.vector_count() - before
+            memory.indexer.send_all()
+        trouble = memory.indexer.vectors.trouble
+    facts = {
+        "files": rebuilt.files,
+        "documents": rebuilt.documents,
+        "vectors_kept": rebuilt.vectors_kept,
+        "vectors_dropped": rebuilt.vectors_dropped,
+        "vectors_computed": computed,
+        **({} if trouble is None else {"not_sent": trouble}),
+    }
+    text = (
+        f"The index was built anew: {rebuilt.documents:,} documents of {rebuilt.files:,} files; "
+        f"{rebuilt.vectors_kept:,} vectors kept, {rebuilt.vectors_dropped:,} dropped, {computed:,} computed."
+    )
+    if trouble is not None:
+        text += f"\nNot sent: {trouble} A running server does that once it can."
+    show(arguments, facts, text)
+    return 0
