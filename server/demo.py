@@ -17,104 +17,8 @@ from mcp.types import CallToolResult, TextContent
 
 from memory_core.core.errors import InvalidInput
 
-_MEMORIES: tuple[dict[str, Any], ...] = (
-    {
-        "memory_type": "profile",
-        "memory_content": "Mei is a backend engineer in Chengdu. She maintains a payment gateway and writes Python.",
-    },
-    {
-        "memory_type": "preferences",
-        "fields": {"topic": "Python code style"},
-        "memory_content": "Wants type hints on public functions, no comments that repeat the code.",
-    },
-    {
-        "memory_type": "entities",
-        "fields": {"entity_name": "支付系统", "entity_type": "system"},
-        "memory_content": "支付系统部署在两个机房，每天凌晨三点对账，负责人是陈磊。",
-    },
-    {
-        "memory_type": "events",
-        "fields": {"event_name": "Moved to PostgreSQL 18", "event_time": "2026-03-17"},
-        "memory_content": "The payment database moved from MySQL to PostgreSQL 18 because of logical replication.",
-    },
-    {
-        "memory_type": "cases",
-        "fields": {
-            "case_name": "Webhook delivered twice → Store the event id",
-            "problem": "The bank repeats webhooks after a timeout, and orders were booked twice.",
-            "solution": "Keep every event id for 30 days under a unique index and answer 200 to a repeat.",
-        },
-    },
-    {
-        "memory_type": "patterns",
-        "fields": {"pattern_name": "Schema change: Expand→Backfill→Switch→Contract"},
-        "memory_content": "When a table is in use, add the new column, backfill in batches, switch reads, then drop.",
-    },
-    {
-        "memory_type": "tools",
-        "fields": {
-            "tool_name": "web_search",
-            "total_calls": 100,
-            "success_count": 92,
-            "fail_count": 8,
-            "total_time_ms": 120000,
-            "total_tokens": 150000,
-            "best_for": "Documentation and release notes",
-        },
-    },
-    {
-        "memory_type": "skills",
-        "fields": {
-            "skill_name": "create_presentation",
-            "total_executions": 4,
-            "success_count": 3,
-            "fail_count": 1,
-            "recommended_flow": "Ask for the audience → outline → slides → one round of corrections",
-        },
-    },
-)
-_CONVERSATION = (
-    {"role": "user", "name": "Mei", "content": "We fly to Osaka on 2 May.", "time": "2026-04-11T09:30:00+08:00"},
-    {
-        "role": "assistant",
-        "content": "Noted. Shall I look for a hotel near Namba?",
-        "time": "2026-04-11T09:30:20+08:00",
-    },
-    {
-        "role": "user",
-        "name": "Mei",
-        "content": "Yes, but my father walks badly, so close to a station.",
-        "time": "2026-04-11T09:31:05+08:00",
-    },
-)
-#: What a model makes of that conversation; the demonstration has none and plays its part.
-_ANSWER = {
-    "reasoning": "A dated plan and a lasting need of the family.",
-    "write_operations": [
-        {
-            "memory_data": {
-                "memory_type": "events",
-                "fields": {
-                    "event_name": "Flight to Osaka with her father",
-                    "event_time": "2026-05-02",
-                    "content": "Mei flies to Osaka on 2 May 2026 with her father.",
-                },
-            }
-        },
-        {
-            "memory_data": {
-                "memory_type": "preferences",
-                "fields": {"topic": "Hotels", "content": "Close to a station: Mei's father walks badly."},
-            }
-        },
-    ],
-}
-_QUESTIONS = (
-    "Which database do payments run on, and since when?",
-    "谁负责支付系统？",
-    "how should her Python look?",
-    "Why must the hotel be near a station?",
-)
+#: What is remembered and asked. ``answer`` is what a model makes of the conversation; there is none, so it is played.
+_SCRIPT = Path(__file__).with_suffix(".json")
 
 
 def run(*, keep: bool, home: Path | None, options: Sequence[str] = ()) -> int:
@@ -143,12 +47,13 @@ def run(*, keep: bool, home: Path | None, options: Sequence[str] = ()) -> int:
 
 
 async def _show(folder: Path, options: Sequence[str]) -> None:
+    script = json.loads(_SCRIPT.read_text(encoding="utf-8"))
     async with _client(folder, options) as client:
         _title("1. Remember", "commit_memory, once for each of the eight types, then a conversation")
-        for memory in _MEMORIES:
+        for memory in script["memories"]:
             receipt = await _call(client, "commit_memory", memory)
             print(f"  {receipt['status']:<10} {receipt['results'][0]['uri']}")
-        receipt = await _call(client, "commit_memory", {"messages": list(_CONVERSATION)})
+        receipt = await _call(client, "commit_memory", {"messages": script["conversation"]})
         print(
             f"  {receipt['status']:<10} {receipt['results'][0]['uri']}  ({receipt['usage']['messages_new']} messages)"
         )
@@ -157,12 +62,12 @@ async def _show(folder: Path, options: Sequence[str]) -> None:
         session = receipt["results"][0]["uri"].split("/")[-2]
         brief = receipt.get("brief", "").splitlines()
         print(_indented("\n".join([*brief[:2], f"… {len(brief)} lines: rules, types, JSON schema, what is stored"])))
-        receipt = await _call(client, "commit_memory", {"operations": _ANSWER, "session_id": session})
+        receipt = await _call(client, "commit_memory", {"operations": script["answer"], "session_id": session})
         for line in receipt["results"]:
             print(f"  {line['action']:<10} {line['uri']}")
 
         _title("3. Find", "by meaning and by words, in English, in Chinese, and across the two")
-        for question in _QUESTIONS:
+        for question in script["questions"]:
             found = await _call(client, "find", {"query": question, "limit": 3})
             hits = [*found["memories"], *found["skills"], *found["resources"]]
             best = max(hits, key=lambda hit: hit["score"]) if hits else None

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from docs.make_reference import PAGES
 from memory_core.core.config import Config, environment_name, example, settings
 from memory_core.core.extract.prompts import PHASES
 from memory_core.open_store import load_registry
 from server.protocol.session import MemorySession
 from server.protocol.tools import build_tools
-from server.reference import PAGES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -78,7 +78,7 @@ def test_every_memory_type_is_documented(name: str) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_reference_is_what_the_code_makes(name: str) -> None:
     kept = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
-    assert kept == PAGES[name](), "run: python -m server.reference docs/reference"
+    assert kept == PAGES[name](), "run: python docs/make_reference.py docs/reference"
 
 
 def test_the_readme_names_the_test_command_that_ci_runs() -> None:

@@ -77,7 +77,7 @@ def arguments_of(command: Command[Any, Any]) -> tuple[Argument, ...]:
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
     """Add one argument, as its type and ``Arg`` say."""
     arg, branches = argument.arg, _branches(argument.type)
-    told = arg.cli or (arg.help if arg.help[:2].isupper() else arg.help[:1].lower() + arg.help[1:]).removesuffix(".")
+    told = arg.cli or (arg.help if arg.help[1:2].isupper() else arg.help[:1].lower() + arg.help[1:]).removesuffix(".")
     options: dict[str, Any] = {"help": None if told == "-" else told}
     if arg.metavar or arg.is_file:
         options["metavar"] = "FILE" if arg.is_file else arg.metavar
@@ -90,7 +90,7 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
             options["nargs"] = "*"
         elif not argument.required or arg.usual is not None:
             options |= {"nargs": "?", "default": usual}
-        parser.add_argument(argument.name, **{"metavar": argument.name, **options})
+        parser.add_argument(argument.name, **options)
         return
     if bool in branches:
         options["action"] = argparse.BooleanOptionalAction if type(None) in branches else "store_true"

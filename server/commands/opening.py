@@ -67,6 +67,9 @@ class Commands:
 
     def sort(self, names: Sequence[str]) -> None:
         """Show the commands in the order of ``names``."""
+        known = sorted(self._subparsers.choices.items(), key=lambda each: names.index(each[0]))
+        self._subparsers.choices.clear()
+        self._subparsers.choices.update(known)
         self._subparsers._choices_actions.sort(key=lambda shown: names.index(shown.dest))
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:

@@ -262,7 +262,7 @@ def demo(arguments: argparse.Namespace) -> int:
 
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
-    import server.api.application  # noqa: F401 - the page asks it at once
+    import server.http.api  # noqa: F401 - the page asks it at once
     from server.commands.tokens import open_tokens
     from server.http.http_server import serve
     from server.protocol.app import build_server

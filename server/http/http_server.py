@@ -259,7 +259,7 @@ class _WithApi:
 
     def build(self) -> ASGIApp:
         """The API."""
-        from server.api.application import build_api
+        from server.http.api import build_api
 
         return build_api(self._store, self._settings.allowed_origins, self._settings.max_body_bytes)
 

@@ -102,8 +102,18 @@ def _hook(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapp
     return told._asdict()
 
 
-#: What a server can be asked for. A function may stand under many names: a declared command needs no code here.
-VERBS: dict[str, Verb] = {"hook": _hook}
+def _command(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
+    from server.commands.declared import answer, find_command
+
+    name, given = str(request.get("command")), request.get("given")
+    command = find_command(name)
+    if command is None or not isinstance(given, dict):
+        raise InvalidInput(f"this server does not know {name[:60]!r}.", hint="Use the same version on both ends.")
+    return answer(caller.memory(), command, given, caller.folder)._asdict()
+
+
+#: What a server can be asked for: what a host's hook wants, and every declared command.
+VERBS: dict[str, Verb] = {"hook": _hook, "command": _command}
 
 
 class ChannelRequests:

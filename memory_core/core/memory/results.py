@@ -63,6 +63,11 @@ def _members(kind: type[Any]) -> tuple[tuple[str, str, Callable[[Any], bool]], .
     return tuple(found)
 
 
+def json_members(kind: Any) -> list[tuple[str, str, bool]]:
+    """The members of a class in its JSON form: attribute, name, and whether it may be left out; see ``as_json``."""
+    return [(name, member, is_left_out is not _never) for name, member, is_left_out in _members(kind)]
+
+
 def _left_out_as(default: Any) -> Callable[[Any], bool]:
     """Leaves a value out that is a default which says nothing."""
     if default is None or default is False or default in ((), ""):

@@ -1,6 +1,6 @@
 """The pages of ``docs/reference``, made from the code: tools, command line, memory types and HTTP API.
 
-``python -m server.reference FOLDER`` writes them; a test compares them with what the repository holds. Nothing here
+``python docs/make_reference.py FOLDER`` writes them; a test compares them with what the repository holds. Nothing here
 depends on the terminal or the Python that runs it.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_MADE = "<!-- Made by python -m server.reference docs/reference. Change the code, not this page. -->\n"
+_MADE = "<!-- Made by python docs/make_reference.py docs/reference. Change the code, not this page. -->\n"
 
 
 def tools_page() -> str:
@@ -80,7 +80,7 @@ def types_page() -> str:
 
 def api_page() -> str:
     """Every path of the HTTP API with its parameters and answers."""
-    from server.api.application import description
+    from server.http.api import description
 
     document = description()
     lines = [_MADE, "# HTTP API\n", f"{document['info'].get('description', '').strip()}\n"]

@@ -1,0 +1,462 @@
+"""The HTTP API under ``/api/memory``, described as OpenAPI: what every request meets before and after its route.
+
+Owns the ASGI layer around the routes: requests only from the server's own pages or from no page at all, changes only
+as JSON, bodies of bounded size, HEAD as GET without a body, the name under which commits are recorded, and the headers
+of each answer. Whose memories a request sees is decided by its token (``authentication``), which travels in a context
+variable: threads that FastAPI starts for a route copy it. Errors of the library and wrong requests become a status, a
+sentence and the next step: every refusal is ``{"error", "hint"}``, and no answer holds a path of this machine, a
+traceback or an unknown error's words.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from memory_core.core.caller import authored
+from memory_core.core.commit.conflicts import ABSENT
+from memory_core.core.errors import (
+    AccessDenied,
+    ConfigInvalid,
+    EmbeddingFailed,
+    FieldRejected,
+    InvalidInput,
+    MemoryChanged,
+    ModelFailed,
+    NotFound,
+    PatchRejected,
+    RunebookError,
+    SchemaInvalid,
+    StorageFailed,
+    StoreBusy,
+)
+from memory_core.core.memory.operations import shown
+from memory_core.core.memory.results import CommitReceipt, Status, as_json
+from memory_core.runebook import Runebook
+from memory_core.version import program_version
+from server.http.api_answers import ConflictAnswer, ErrorAnswer, RefusedAnswer
+from server.http.authentication import identity
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from server.protocol.session import ServedStore
+
+_logger = logging.getLogger(__name__)
+#: Status and seconds after which to try again, by error; the first that fits counts.
+_STATUSES: tuple[tuple[type[RunebookError], int, int | None], ...] = (
+    (AccessDenied, 403, None),
+    (NotFound, 404, None),
+    (MemoryChanged, 412, None),
+    (InvalidInput, 400, None),
+    (PatchRejected, 400, None),
+    (FieldRejected, 400, None),
+    (StoreBusy, 503, 1),
+    (EmbeddingFailed, 503, 30),
+    (ModelFailed, 503, 60),
+    (StorageFailed, 503, 10),
+    (SchemaInvalid, 503, 60),
+    (ConfigInvalid, 503, 60),
+)
+#: Absolute paths of any system, of two parts or more; a URI's slashes follow a colon or another slash.
+_PLACES = re.compile(r"(?<![\w:/.~])(?:/[^\s'\"/:;,]+){2,}/?|(?<![\w])[A-Za-z]:\\[^\s'\";,]+|\\\\[^\s'\";,]+")
+_HINTS = {
+    404: "See GET /api/openapi.json for what there is.",
+    405: "See GET /api/openapi.json for what this path takes.",
+}
+_WORDS = {404: "There is nothing at this path.", 405: "This path does not take that method."}
+_VALIDATION_SHOWN = 3
+
+
+class Refusal(Exception):
+    """A request that is refused with a status of its own.
+
+    Args:
+        status: Of the answer.
+        error: What is wrong.
+        hint: What to do next.
+        more: Other members of the answer.
+    """
+
+    def __init__(self, status: int, error: str, hint: str, more: Mapping[str, Any] | None = None) -> None:
+        super().__init__(error)
+        self.status = status
+        self.error = error
+        self.hint = hint
+        self.more = dict(more or {})
+
+
+def expect_stored(receipt: CommitReceipt) -> CommitReceipt:
+    """The receipt, unless everything was refused.
+
+    Raises:
+        Refusal: 409 with the receipt.
+    """
+    if receipt.status is not Status.REJECTED:
+        return receipt
+    refused = [result for result in receipt.results if result.reason]
+    error = refused[0].reason if refused else None
+    hint = next((result.hint for result in refused if result.hint), None)
+    raise Refusal(409, error or "nothing was stored.", hint or "See the receipt.", {"receipt": as_json(receipt)})
+
+
+def answer(status: int, error: str, hint: str, **more: Any) -> JSONResponse:
+    """A refusal as JSON."""
+    return JSONResponse({"error": shown(error), "hint": shown(hint), **more}, status)
+
+
+def register_refusals(api: FastAPI) -> None:
+    """Let every error of the API become such an answer."""
+    api.add_exception_handler(RunebookError, _of_library)
+    api.add_exception_handler(Refusal, _of_refusal)
+    api.add_exception_handler(RequestValidationError, _of_validation)
+    api.add_exception_handler(HTTPException, _of_http)
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route for OpenAPI: those that any may meet, and the given ones."""
+    everywhere = (400, 401, 403, 422, 429, 503)
+    models: dict[int, Any] = {409: RefusedAnswer, 412: ConflictAnswer}
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in sorted({*everywhere, *statuses}):
+        found[status] = {"description": _DESCRIPTIONS[status], "model": models.get(status, ErrorAnswer)}
+        if status in (401, 429):  # said at the door, before the API is reached
+            found[status] = {"description": _DESCRIPTIONS[status], "content": {"text/plain": {}}}
+        if status in (429, 503):
+            found[status]["headers"] = {
+                "Retry-After": {"description": "Seconds.", "schema": {"type": "string"}, "required": False}
+            }
+    return found
+
+
+def route(
+    routes: APIRouter, method: str, path: str, shape: Any, *statuses: int, nulls: bool = False, **more: Any
+) -> Callable[[Any], Any]:
+    """Declare a route.
+
+    Args:
+        routes: Where it belongs.
+        method: GET, POST, …
+        path: Below ``ROOT``.
+        shape: The model of its answer.
+        statuses: Of refusals that not every route has.
+        nulls: Whether members that are None are given; else they are left out.
+        more: For ``APIRouter.api_route``.
+    """
+    responses = {**more.pop("responses", {}), **declared(*statuses)}
+    return routes.api_route(
+        path,
+        methods=[method],
+        response_model=shape,
+        responses=responses,
+        response_model_exclude_none=not nulls,
+        response_model_exclude_unset=nulls,
+        **more,
+    )
+
+
+_DESCRIPTIONS = {
+    400: "An argument is wrong.",
+    401: "A token is needed.",
+    403: "The caller may only read, or the request comes from another site.",
+    404: "There is no such thing, or the caller may not see it.",
+    409: "Refused; nothing was stored. The receipt says why.",
+    412: "The memory changed since it was read; nothing was stored. `current` is what it is now.",
+    413: "The body is too large.",
+    415: "A change must be sent as application/json.",
+    422: "The request has not the shape that is described here.",
+    428: "If-Match is missing: send the ETag of what was read.",
+    429: "Too many requests.",
+    503: "The store, or a model, cannot answer now.",
+}
+
+
+async def _of_library(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RunebookError)
+    status, retry = next(((status, retry) for kind, status, retry in _STATUSES if isinstance(error, kind)), (503, 10))
+    message, hint = error.message, error.hint
+    if status == 503:
+        _logger.log(logging.DEBUG if isinstance(error, ModelFailed) else logging.WARNING, "not answered: %s", message)
+        message, hint = without_places(message), without_places(hint)
+    response = answer(status, message, hint)
+    if retry is not None:
+        response.headers["retry-after"] = str(retry)
+    return response
+
+
+async def _of_refusal(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refusal)
+    return answer(error.status, error.error, error.hint, **error.more)
+
+
+async def _of_validation(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    lines = []
+    for found in error.errors()[:_VALIDATION_SHOWN]:
+        where = ".".join(str(part) for part in found["loc"] if part != "body")
+        lines.append(f"{where}: {found['msg']}" if where else str(found["msg"]))
+    return answer(422, "; ".join(lines) or "the request is not understood.", "Correct that; see GET /api/openapi.json.")
+
+
+async def _of_http(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    words = _WORDS.get(error.status_code, "the request is not understood.")
+    response = answer(error.status_code, words, _HINTS.get(error.status_code, "Send JSON as UTF-8."))
+    response.headers.update(error.headers or {})
+    return response
+
+
+def without_places(text: str) -> str:
+    """A sentence without paths of this machine."""
+    return _PLACES.sub("…", text)
+
+
+#: History shows it for what the owner did on the page.
+PAGE_AUTHOR = "page"
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITE = frozenset({"same-origin", "none"})
+_HEADERS = [
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+
+def reader(request: Request) -> Runebook:
+    """The store as the caller may see it."""
+    store: ServedStore = request.app.state.store
+    return store.memory()
+
+
+def writer(memory: Annotated[Runebook, Depends(reader)]) -> Runebook:
+    """The same, if the caller may change it.
+
+    Raises:
+        AccessDenied: If not.
+    """
+    memory.expect_writable()
+    return memory
+
+
+Reader = Annotated[Runebook, Depends(reader)]
+Writer = Annotated[Runebook, Depends(writer)]
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description='The ETag of what was read: `"sha256"`; `*` takes whatever is there.',
+        max_length=200,
+        examples=["*", '"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"'],
+    ),
+]
+
+
+def seen_sha256(if_match: str) -> str | None:
+    """The hash in an If-Match header; None for ``*``, which is any.
+
+    Raises:
+        Refusal: If it is no single ETag.
+    """
+    tag = if_match.strip()
+    if tag == "*":
+        return None
+    if tag == '""':
+        return ABSENT
+    bare = tag.removeprefix('"').removesuffix('"')
+    if not bare or '"' in bare or "," in bare:
+        raise Refusal(400, "If-Match holds no single ETag.", "Send the ETag as GET gave it, or sha256 in quotes.")
+    return bare
+
+
+class ApiDoor:
+    """ASGI middleware around the API; see the module.
+
+    Args:
+        app: The API.
+        store: The store; its models begin to load with the first request.
+        shared: Origins of pages that the owner allows, see ``http.allowed_origins``.
+        body_bytes: Largest body.
+    """
+
+    def __init__(self, app: ASGIApp, store: ServedStore, shared: Collection[str], body_bytes: int) -> None:
+        self._app = app
+        self._store = store
+        self._shared = frozenset(shared)
+        self._body_bytes = body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request pass, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self._store.warm()
+        sent = _dressed(send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, sent)
+            return
+        body = await _body(receive, self._body_bytes)
+        if body is None:
+            limit = f"{self._body_bytes:,} bytes"
+            too_large = answer(413, f"the body has more than {limit}.", "Send it in several smaller requests.")
+            await too_large(scope, receive, sent)
+            return
+        if scope["method"] == "HEAD":
+            scope, sent = {**scope, "method": "GET"}, _headless(sent)
+        bearer = identity()
+        with authored(PAGE_AUTHOR if bearer is None else bearer.label):
+            await self._app(scope, _again(body, receive), sent)
+
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        headers = Headers(scope=scope)
+        if self._is_foreign(headers):
+            # Reading counts as a use, and how long an answer takes tells a page that cannot read it something.
+            return answer(
+                403, "pages of other sites may neither ask nor change anything.", "Use the server's own page."
+            )
+        if scope["method"] in _READING:
+            return None
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        bodiless = scope["method"] == "DELETE" and headers.get("content-length", "0") == "0"
+        if content_type != "application/json" and not (
+            bodiless and not content_type and "transfer-encoding" not in headers
+        ):
+            return answer(415, "changes are taken as JSON only.", "Send Content-Type: application/json.")
+        return None
+
+    def _is_foreign(self, headers: Headers) -> bool:
+        """Whether a page asks that is neither the server's own nor one that the owner allows."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is not None and origin in self._shared:
+            return False
+        if site is not None:
+            return site not in _OWN_SITE
+        return origin is not None and origin.partition("://")[2] != headers.get("host")
+
+
+async def _body(receive: Receive, limit: int) -> bytes | None:
+    """The whole body; None if it is larger than ``limit``."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":  # the client left
+            return b"".join(chunks)
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            return None
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """``receive`` that gives the body once more, and then what comes."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def _dressed(send: Send) -> Send:
+    async def send_dressed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), *_HEADERS]}
+        await send(message)
+
+    return send_dressed
+
+
+def _headless(send: Send) -> Send:
+    """``send`` that leaves the body out."""
+
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return send_head
+
+
+ROOT = "/api/memory"
+OPENAPI_PATH = "/api/openapi.json"
+_ABOUT = """\
+Long-term memory in Markdown files you own, over HTTP.
+
+Memories are addressed by their URI without `viking://`, each segment percent-encoded:
+`/api/memory/entries/user/default/memories/notes/Tea.md` (茶.md is `%E8%8C%B6.md`).
+
+Where a token is needed it is sent as `Authorization: Bearer …`; it sees and changes what is its own. Changes are sent
+as `application/json`. Every refusal is `{"error", "hint"}`, and the hint is the next step. A change of a memory names
+what was seen with `If-Match`; if the memory moved on meanwhile, the answer is 412 with what it is now, and nothing was
+stored. What was stored can be taken back: `POST /api/memory/commits/{id}/undo`."""
+
+
+def build_api(store: ServedStore, shared: Collection[str] = (), body_bytes: int = 4_194_304) -> ASGIApp:
+    """The API over one store.
+
+    Args:
+        store: The store.
+        shared: Origins of pages that may change something beside the server's own.
+        body_bytes: Largest body of a request.
+    """
+    api = _routes()
+    api.state.store = store
+    register_refusals(api)
+    return ApiDoor(api, store, shared, body_bytes)
+
+
+def description() -> dict[str, Any]:
+    """The API as an OpenAPI document; needs no store."""
+    return _routes().openapi()
+
+
+def _routes() -> FastAPI:
+    from server.http import memory_routes, past_routes
+
+    api = FastAPI(
+        title="Runebook",
+        version=program_version(),
+        description=_ABOUT,
+        openapi_url=OPENAPI_PATH,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    for part in (*memory_routes.ROUTERS, *past_routes.ROUTERS):
+        api.include_router(part, prefix=ROOT)
+    _describe(api)
+    return api
+
+
+def _describe(api: FastAPI) -> None:
+    """Add to OpenAPI what routes do not say themselves: how a token is sent."""
+    made = api.openapi
+
+    def openapi() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            schema = made()
+            schema.setdefault("components", {})["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer", "description": "`runebook token add LABEL` issues one."}
+            }
+            schema["security"] = [{"token": []}, {}]
+            api.openapi_schema = schema
+        return api.openapi_schema
+
+    api.openapi = openapi  # type: ignore[method-assign]

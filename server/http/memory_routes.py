@@ -1,0 +1,589 @@
+"""Routes of the API about memories one by one: finding, listing, reading, keeping, changing and deleting them.
+
+A memory is shown as ``read`` shows it, to whom ``read`` shows it. Opening one counts as a use; looking at it again
+after a change does not. A person's change is whole new values, exactly as they were typed: a patch field takes its text
+as it is even where it looks like a SEARCH/REPLACE block, and a count takes its new value, not what to add. That is safe
+because the transaction refuses it all if the memory is no longer what the person saw.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+
+from memory_core.core.caller import Access
+from memory_core.core.commit.patch import is_patch
+from memory_core.core.errors import FieldRejected, InvalidInput, InvalidUri, NotFound, RunebookError
+from memory_core.core.index.documents import Document, memory_document
+from memory_core.core.index.indexer import numbered
+from memory_core.core.memory.field_values import coerce, derive
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.requests import CommitRequest, FindRequest, TreeRequest
+from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json, text_sha256
+from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
+from memory_core.core.search.context_sources import source_lines
+from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter
+from memory_core.core.text.text_diff import side_by_side
+from memory_core.features.history import History, history_of
+from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
+from memory_core.features.upkeep.passes import passes
+from memory_core.runebook import Runebook
+from memory_core.version import program_version
+from server.http import api_answers as answers
+from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
+from server.http.api_answers import EntryEdit, MarkdownText, NewEntry, SearchQuestion
+from server.http.authentication import identity
+from server.http.page_files import plain, render
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+#: Of a longer file (a conversation, not a memory) only the beginning is given.
+_TEXT_CHARS = 1_000_000
+_SHOWN_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A file as it is now."""
+
+    memory: Memory
+
+    @property
+    def uri(self) -> MemoryUri:
+        """Where it is."""
+        return self.memory.uri
+
+    @property
+    def text(self) -> str:
+        """The whole of it."""
+        return self.memory.text
+
+    @property
+    def sha256(self) -> str:
+        """Of the whole file."""
+        return text_sha256(self.text)
+
+    @property
+    def etag(self) -> str:
+        """The same as a header."""
+        return f'"{self.sha256}"'
+
+
+def stored(memory: Runebook, path: str) -> Stored:
+    """The file at a path of the API.
+
+    Raises:
+        NotFound: If there is none, or the caller may not see it.
+        InvalidUri: If the path cannot be one.
+    """
+    uri = memory.browser.visible(MemoryUri.parse(f"{SCHEME}{path}"))
+    text = memory.store.text(uri) if uri.parts else None
+    if text is None:
+        memory.browser.read(str(uri))  # says why: archived, a directory, or nothing there
+        raise NotFound(f"there is nothing at {str(uri)!r}.", hint="Search with find, or list its parent with ls.")
+    return described(memory, uri, text)
+
+
+def described(memory: Runebook, uri: MemoryUri, text: str) -> Stored:
+    """A text as the file at ``uri``."""
+    markdown = uri.name.endswith(".md") and not uri.is_summary
+    return Stored(parse(uri, text, memory.registry if markdown else None))
+
+
+def is_editable(memory: Runebook, found: Stored) -> bool:
+    """Whether the caller may change the memory by its fields."""
+    if memory.access is not Access.READ_WRITE or found.memory.type is None or found.memory.damage is not None:
+        return False
+    own = {("user", memory.config.user_space, "memories"), ("agent", memory.config.agent_space, "memories")}
+    return found.uri.parts[:3] in own
+
+
+def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
+    """All of a memory, in the shape of ``answers.Entry``."""
+    document, metadata = _document(found), found.memory.metadata
+    version, source = metadata.get("version"), metadata.get("source")
+    facts = as_json(memory.catalogue.summary(document))
+    body, text = found.memory.body[:_TEXT_CHARS], found.text[:_TEXT_CHARS]
+    is_log = not found.uri.name.endswith(".md")
+    return {
+        **facts,
+        "text": text,
+        "body": body,
+        "html": plain(body[:_SHOWN_CHARS]) if is_log else render(body),
+        "fields": [] if found.memory.type is None else field_facts(found.memory.type, found.memory.fields),
+        "source": dict(source) if isinstance(source, dict) else None,
+        "source_pages": _source_pages(memory, source, document),
+        "links": [as_json(link) for link in _linked(memory, found.uri)],
+        "sha256": found.sha256,
+        "version": version if isinstance(version, int) and not isinstance(version, bool) else 1,
+        "editable": is_editable(memory, found),
+        "lines": found.text.count("\n") + (not found.text.endswith("\n") and bool(found.text)),
+        "cut": True if len(found.text) > _TEXT_CHARS else None,
+    }
+
+
+def field_facts(memory_type: MemoryType, stored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fields of a type with their values in a memory."""
+    values: dict[str, Any] = {**stored, **derive(memory_type, stored)}
+    return [
+        {
+            "name": field.name,
+            "type": str(field.type),
+            "description": field.description,
+            "merge_op": str(field.merge_op),
+            "value": _scalar(values.get(field.name)),
+        }
+        for field in memory_type.fields
+    ]
+
+
+def _scalar(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else None
+
+
+def past_of(memory: Runebook) -> History:
+    """History as the caller may see it."""
+    return history_of(memory).seen_from(memory.projects.current(None))
+
+
+def _document(found: Stored) -> Document:
+    if found.uri.name.endswith(".md"):
+        return memory_document(found.memory)
+    return Document(
+        uri=found.uri,
+        part=0,
+        context_type="resource",
+        memory_type="",
+        name=f"{found.uri.parent.name}/{found.uri.name}",
+        abstract="",
+        own="",
+        previous="",
+        heading="",
+        passages=(),
+    )
+
+
+def _linked(memory: Runebook, uri: MemoryUri) -> Any:
+    try:
+        return memory.browser.seen_from(memory.projects.current(None)).linked(uri)
+    except RunebookError:  # another memory cannot be read; this one can
+        return ()
+
+
+def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dict[str, Any]]:
+    session_id = source.get("session_id") if isinstance(source, dict) else None
+    if not isinstance(session_id, str):
+        return []
+    try:
+        log = memory.browser.visible(memory.commits.session_uri(session_id))
+        messages = list(numbered(memory.store.text(log) or ""))
+    except (InvalidUri, NotFound, RunebookError):
+        return []
+    scope = memory.projects.scope(document.project, None)
+    seen = [(line, each) for line, each in messages if scope.sees(each.project, private=each.private)]
+    return [
+        {
+            "uri": f"{log}#{line}",
+            "session_id": session_id,
+            "line": line,
+            "role": message.role,
+            "speaker": message.name or message.role,
+            "time": None if message.time is None else message.time.isoformat(),
+            "text": message.text[:_SHOWN_CHARS],
+        }
+        for line, message in source_lines(document.own, seen)
+    ]
+
+
+_STANDING = ("salience", "confidence", "tags", "pinned", "expires_at", "active")
+
+
+def operations_of(edit: EntryEdit, found: Stored) -> dict[str, Any]:
+    """The operations that make the change.
+
+    Args:
+        edit: What the caller wants.
+        found: The memory as the caller saw it; of a known type.
+
+    Raises:
+        InvalidInput: If nothing is to be changed, or a value cannot be one of its field.
+    """
+    memory, memory_type = found.memory, found.memory.type
+    assert memory_type is not None
+    given = dict(edit.fields)
+    if edit.content is not None:
+        if given.get(CONTENT) not in (None, edit.content):
+            raise InvalidInput("content and fields.content differ.", hint="Send the text in one of the two.")
+        given[CONTENT] = edit.content
+    patches = {name: _patch(memory_type, memory.fields.get(name), name, value) for name, value in given.items()}
+    standing = {name: value for name in _STANDING if (value := getattr(edit, name)) is not None}
+    if not patches and not standing:
+        raise InvalidInput("nothing is to be changed.", hint="Give content, fields, or what else is to be different.")
+    return {"edit_operations": [{"uri": str(found.uri), "patches": patches, **standing}]}
+
+
+def _patch(memory_type: MemoryType, old: Any, name: str, value: Any) -> Any:
+    field = memory_type.field(name)
+    if field is None or field.merge_op is MergeOp.AVG:
+        names = ", ".join(known.name for known in memory_type.fields if known.merge_op is not MergeOp.AVG)
+        raise InvalidInput(
+            f"type '{memory_type.name}' has no field {name!r} that can be written.", hint=f"It has {names}."
+        )
+    if value is None:
+        if field.type is not FieldType.STRING:
+            raise InvalidInput(f"field '{name}' cannot be emptied.", hint="Give a number, or true or false.")
+        value = ""
+    if field.merge_op is MergeOp.SUM:
+        return _increment(field, old, value)
+    if field.merge_op is MergeOp.PATCH and isinstance(value, str) and isinstance(old, str) and is_patch(value):
+        # The text quotes a patch; it is not one.
+        return [{"search": old, "replace": value}] if old else value
+    return value
+
+
+def _increment(field: MemoryField, old: Any, value: Any) -> Any:
+    """What to add so that the field holds the new value."""
+    try:
+        wanted = coerce(field, value)
+        stored = 0 if old is None else coerce(field, old)
+    except FieldRejected as error:
+        raise InvalidInput(error.message, hint=error.hint) from None
+    assert not isinstance(wanted, str)
+    assert not isinstance(stored, str)
+    return wanted - stored
+
+
+memories = APIRouter(tags=["memories"])
+EntryPath = Annotated[
+    str,
+    Path(
+        description="The URI without `viking://`, each segment percent-encoded.",
+        examples=["user/default/memories/notes/Tea.md", "user/default/memories/notes/%E8%8C%B6.md"],
+    ),
+]
+_ETAG: dict[str, Any] = {"ETag": {"description": 'The file\'s `"sha256"`.', "schema": {"type": "string"}}}
+_WITH_ETAG = {200: {"headers": _ETAG}}
+_NOTHING_NEW = {200: {"model": answers.Receipt, "description": "Nothing new was stored."}}
+_CONTEXTS = Literal["memory", "skill"]
+
+
+@route(memories, "GET", "/entries", answers.EntriesAnswer)
+def list_entries(
+    memory: Reader,
+    memory_type: Annotated[str | None, Query(max_length=64, examples=["preferences"])] = None,
+    context_type: Annotated[_CONTEXTS | None, Query(description="memory, or skill for tools and skills.")] = None,
+    category: Annotated[str | None, Query(max_length=200)] = None,
+    project: Annotated[str | None, Query(max_length=400, description="Only of this project.")] = None,
+    importance_min: Annotated[float | None, Query(ge=0, le=1)] = None,
+    importance_max: Annotated[float | None, Query(ge=0, le=1)] = None,
+    updated_after: Annotated[str | None, Query(max_length=64, description="ISO date or time, included.")] = None,
+    updated_before: Annotated[str | None, Query(max_length=64, description="ISO date or time, included.")] = None,
+    pinned: Annotated[bool | None, Query()] = None,
+    active: Annotated[bool | None, Query(description="Neither at rest nor past its time.")] = None,
+    words: Annotated[str, Query(max_length=500, description="All stand in name or text.", examples=["茶"])] = "",
+    sort: Literal["updated", "created", "importance", "accesses", "name"] = "updated",
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = 50,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+) -> Any:
+    """The memories that meet a filter, page by page."""
+    wanted = EntryFilter(
+        memory_type=memory_type,
+        context_type=context_type,
+        category=category,
+        project=project,
+        importance_min=importance_min,
+        importance_max=importance_max,
+        updated_after=updated_after,
+        updated_before=updated_before,
+        pinned=pinned,
+        active=active,
+        words=words,
+        sort=sort,
+        limit=limit,
+        offset=offset,
+    )
+    page = memory.entries(wanted)
+    after = offset + len(page.entries)
+    return {
+        "entries": [as_json(entry) for entry in page.entries],
+        "total": page.total,
+        "offset": offset,
+        "next_offset": after if page.entries and after < page.total else None,
+    }
+
+
+@route(
+    memories,
+    "POST",
+    "/entries",
+    answers.Receipt,
+    404,
+    409,
+    413,
+    415,
+    responses={200: {"model": answers.Receipt, "description": "Nothing new was stored."}},
+    status_code=201,
+)
+def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
+    """Keep a memory, or add to the day's log."""
+    if new.priority is not None and new.salience is not None:
+        raise Refusal(400, "priority and salience say the same.", "Give one of the two.")
+    if new.to == "daily_log" and new.memory_type is not None:
+        raise Refusal(400, "an entry of the day's log has no memory_type.", "Leave it out, or leave `to` out.")
+    receipt = memory.commit(
+        CommitRequest(
+            new.content,
+            memory_type=DAILY_LOGS if new.to == "daily_log" else new.memory_type,
+            category=new.category,
+            priority=new.priority if new.salience is None else new.salience,
+            fields=new.fields,
+            request_id=new.request_id,
+            project=new.project,
+            private=new.private,
+            dry_run=new.dry_run,
+            metadata={"pinned": new.pinned, "expires_at": new.expires_at},
+        )
+    )
+    expect_stored(receipt)
+    if receipt.status not in (Status.COMMITTED, Status.PARTIAL):
+        response.status_code = 200
+    return as_json(receipt)
+
+
+@route(memories, "GET", "/entries/{path:path}", answers.Entry, 404, responses={200: {"headers": _ETAG}})
+def read_entry(memory: Reader, path: EntryPath, response: Response) -> Any:
+    """One memory whole: its text, rendered and by fields, what it relates to, and where it comes from."""
+    found = stored(memory, path)
+    memory.insight.note_read(str(found.uri))
+    response.headers["etag"] = found.etag
+    return entry_facts(memory, found)
+
+
+@route(
+    memories,
+    "PATCH",
+    "/entries/{path:path}",
+    answers.EditAnswer,
+    404,
+    409,
+    412,
+    413,
+    415,
+    428,
+    responses={200: {"headers": _ETAG}},
+)
+def edit_entry(memory: Writer, path: EntryPath, edit: EntryEdit, response: Response, if_match: IfMatch = None) -> Any:
+    """Change a memory, if it still is what the caller saw."""
+    if if_match is None:
+        raise Refusal(428, "If-Match is missing.", "Send the ETag of the memory as it was read.")
+    seen = seen_sha256(if_match)
+    found = stored(memory, path)
+    _expect_same(memory, found, seen)
+    if not is_editable(memory, found):
+        raise Refusal(409, f"{found.uri} cannot be changed by fields.", "Edit the file by hand.", _no_receipt())
+    receipt = memory.commit(
+        CommitRequest(
+            operations=operations_of(edit, found), expected={str(found.uri): found.sha256}, dry_run=edit.dry_run
+        )
+    )
+    _expect_no_conflict(memory, path, receipt)
+    expect_stored(receipt)
+    if edit.dry_run:
+        return {"receipt": as_json(receipt), "preview": _preview(memory, edit, found)}
+    now = stored(memory, path)
+    response.headers["etag"] = now.etag
+    return {"receipt": as_json(receipt), "entry": entry_facts(memory, now)}
+
+
+@route(memories, "DELETE", "/entries/{path:path}", answers.Receipt, 404, 409, 412, 415)
+def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> Any:
+    """Delete a memory; undoing the commit that the receipt names brings it back."""
+    seen = None if if_match is None else seen_sha256(if_match)
+    found = stored(memory, path)
+    _expect_same(memory, found, seen)
+    expected = {str(found.uri): found.sha256 if seen is None else seen}
+    receipt = memory.commit(
+        CommitRequest(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
+    )
+    _expect_no_conflict(memory, path, receipt)
+    return as_json(expect_stored(receipt))
+
+
+@route(memories, "POST", "/preview", answers.HtmlAnswer, 413, 415, nulls=True)
+def preview_markdown(text: MarkdownText) -> Any:
+    """Markdown as HTML that is safe to show as it is; stores nothing."""
+    return {"html": render(text.markdown)}
+
+
+def _preview(memory: Runebook, edit: EntryEdit, found: Stored) -> dict[str, Any]:
+    """What a change would make of a memory."""
+    changes = memory.preview(operations_of(edit, found))
+    after = next((change.after for change in changes if change.uri == found.uri), None)
+    now = described(memory, found.uri, found.text if after is None else after)
+    rows = side_by_side(found.text, now.text)
+    return {"html": render(now.memory.body), "rows": [as_json(row) for row in rows]}
+
+
+def _expect_same(memory: Runebook, found: Stored, seen: str | None) -> None:
+    """Refuse early what the transaction would refuse; it is the transaction that promises.
+
+    Raises:
+        Refusal: 412 with the memory as it is.
+    """
+    if seen is not None and seen != found.sha256:
+        raise Refusal(
+            412,
+            f"{found.uri} changed since it was read.",
+            "Compare both, and send what you want with the new ETag.",
+            {"current": entry_facts(memory, found)},
+        )
+
+
+def _expect_no_conflict(memory: Runebook, path: str, receipt: CommitReceipt) -> None:
+    if any(result.conflict for result in receipt.results):
+        now = stored(memory, path)  # gone meanwhile: 404
+        _expect_same(memory, now, "")
+
+
+def _no_receipt() -> dict[str, Any]:
+    return {"receipt": as_json(CommitReceipt("", Status.REJECTED))}
+
+
+looking = APIRouter(tags=["looking"])
+_RANKS = ["balanced", "decay", "weighted", "relevance"]
+_TREE_NODES = 5_000
+
+
+@route(looking, "GET", "/about", answers.AboutAnswer)
+def about(memory: Reader) -> Any:
+    """Which store this is, and what the caller may do."""
+    config, bearer = memory.config, identity()
+    embedder = memory.indexer.embedder
+    memory.indexer.follow()
+    return {
+        "version": program_version(),
+        "user_space": config.user_space,
+        "agent_space": config.agent_space,
+        "label": None if bearer is None else bearer.label,
+        "owner": bearer is None,
+        "writable": memory.access is Access.READ_WRITE,
+        "private_mode": memory.access is Access.PRIVATE,
+        "project": memory.projects.current(None),
+        "decay_lambda": config.search.decay_lambda,
+        "half_life_days": math.log(2) / config.search.decay_lambda,
+        "heat_threshold": config.tiers.mid_term_heat_threshold,
+        "rank": config.search.rank,
+        "ranks": _RANKS,
+        "types": [known.name for known in memory.registry.list_all()],
+        "counts": memory.catalogue.counts(),
+        "passes": [each.name for each in passes(memory)],
+        "review": config.review,
+        "model": {
+            "embedding": config.embedding.provider,
+            "embedding_ready": embedder is not None and embedder.ready(0),
+            "llm": config.llm.provider,
+            "llm_model": config.llm.model,
+        },
+    }
+
+
+@route(looking, "GET", "/types", answers.TypesAnswer, nulls=True)
+def types(memory: Reader) -> Any:
+    """All memory types with their fields."""
+    return {"types": [_type_facts(memory, known) for known in memory.registry.list_all()]}
+
+
+@route(looking, "POST", "/search", answers.SearchAnswer, 404, 413, 415, nulls=True)
+def search(memory: Reader, asked: SearchQuestion) -> Any:
+    """What answers a query, best first, with what each score is made of."""
+    started = time.perf_counter()
+    found = memory.find(
+        FindRequest(
+            asked.query,
+            asked.target_uri,
+            asked.limit,
+            score_threshold=asked.score_threshold,
+            filter=_filter(asked),
+            rank=_rank(memory, asked),
+            project=asked.project,
+        )
+    )
+    used = memory.store.ledger.usage_table.usage(hit.uri for hit in found.hits)
+    hits = [_hit_facts(hit, used[hit.uri].access_count if hit.uri in used else 0) for hit in found.hits]
+    return {
+        "hits": hits,
+        "total": len(hits),
+        "notes": list(found.notes),
+        "milliseconds": round(1_000 * (time.perf_counter() - started), 3),
+    }
+
+
+@route(looking, "GET", "/tree", answers.TreeAnswer, 404)
+def tree(
+    memory: Reader,
+    uri: Annotated[str, Query(max_length=4_096, examples=["viking://user/default/memories"])] = SCHEME,
+    depth: Annotated[int, Query(ge=1, le=16)] = 1,
+    hidden: Annotated[bool, Query(description="Also .abstract.md and .overview.md.")] = False,
+    limit: Annotated[int, Query(ge=1, le=_TREE_NODES)] = 1_000,
+) -> Any:
+    """What is below a directory, depth first."""
+    found = memory.tree(TreeRequest(uri, show_all_hidden=hidden, node_limit=limit, level_limit=depth))
+    entries = [{**as_json(entry), "path": entry.uri.removeprefix(SCHEME).rstrip("/")} for entry in found.entries]
+    return {"entries": entries, "left_out": found.left_out}
+
+
+def _type_facts(memory: Runebook, known: MemoryType) -> dict[str, Any]:
+    keys = known.key_fields
+    return {
+        "name": known.name,
+        "description": known.description,
+        "directory": memory.commits.context(datetime.now(UTC), "", None).directory_text(known),
+        "mode": "template" if known.template_mode else "simple",
+        "salience": known.salience,
+        "fields": [
+            {
+                "name": field.name,
+                "type": str(field.type),
+                "description": field.description,
+                "merge_op": str(field.merge_op),
+                "key": field.name in keys,
+            }
+            for field in known.fields
+        ],
+    }
+
+
+def _filter(asked: SearchQuestion) -> dict[str, Any] | None:
+    simple = {"category": asked.category, "memory_type": asked.memory_type}
+    parts: list[dict[str, Any]] = [{name: value} for name, value in simple.items() if value is not None]
+    if asked.filter:
+        parts.append(asked.filter)
+    return {"and": parts} if parts else None
+
+
+def _rank(memory: Runebook, asked: SearchQuestion) -> str | None:
+    if asked.rank is not None:
+        if not asked.use_decay and asked.rank != "relevance":
+            raise Refusal(400, "without decay there is only the rank relevance.", "Leave rank or use_decay out.")
+        return asked.rank
+    if not asked.use_decay:
+        return "relevance"
+    return "balanced" if memory.config.search.rank == "relevance" else None
+
+
+def _hit_facts(hit: Hit, accesses: int) -> dict[str, Any]:
+    file = file_of(hit.uri)
+    parts = file.split("/")
+    name = parts[-2] if parts[-1] == "messages.jsonl" else parts[-1].removesuffix(".md")
+    return {**as_json(hit), "path": file.removeprefix(SCHEME), "name": name, "accesses": accesses}
+
+
+ROUTERS = (memories, looking)

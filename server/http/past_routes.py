@@ -1,0 +1,532 @@
+"""Routes of the API about the past, stored conversations, upkeep, and what the store knows about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from memory_core.core.caller import current_author
+from memory_core.core.commit.conflicts import ABSENT
+from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.index.documents import MESSAGES_NAME
+from memory_core.core.index.indexer import numbered
+from memory_core.core.memory.message import Message, transcript_line
+from memory_core.core.memory.metadata import read_moment
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import CommitReceipt, as_json, text_sha256
+from memory_core.core.memory.trailer import split
+from memory_core.core.memory.uri import SCHEME, MemoryUri
+from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
+from memory_core.core.store.files import FileStat
+from memory_core.core.text.text_diff import Row, side_by_side
+from memory_core.features.doctor import DOCTOR, DoctorRequest
+from memory_core.features.history import LAST, Commit, FileDiff
+from memory_core.features.metrics import STATS, StatsRequest
+from memory_core.features.proposals import Proposal
+from memory_core.features.recall_trail import TRAIL, TrailRequest
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
+from memory_core.features.review import waiting as waiting_proposals
+from memory_core.features.rolling_summary import (
+    NAME,
+    SUMMARY_CLEAR,
+    SummaryClearRequest,
+    read_rolling_summary,
+    rolling_summary_uri,
+)
+from memory_core.features.tiers.stored import StoredSegment, all_segments, segments_in, warmth
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
+from memory_core.runebook import Runebook
+from server.http import api_answers as answers
+from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
+from server.http.api_answers import Archiving, Consolidation, DryRun, Maintenance, Restoring, SummaryText
+from server.http.authentication import identity
+from server.http.memory_routes import EntryPath, field_facts, past_of, stored
+from server.http.page_files import render
+
+past = APIRouter(tags=["past"])
+CommitId = Annotated[
+    str, Path(max_length=64, description='Its id, or "last".', examples=["20261121T214112-c263029f", "last"])
+]
+Context = Annotated[int, Query(ge=0, le=1_000_000, description="Unchanged lines shown around a change.")]
+_COMMITS_MOST = 500
+_VERSIONS_MOST = 200
+_ROWS_MOST = 5_000
+_FILES_LISTED = 50
+
+
+@route(past, "GET", "/history", answers.HistoryAnswer, 404)
+def history(
+    memory: Reader,
+    uri: Annotated[str | None, Query(max_length=4_096, description="Only what touched it, or is below it.")] = None,
+    limit: Annotated[int, Query(ge=1, le=_COMMITS_MOST)] = 50,
+    before: Annotated[str | None, Query(max_length=64, description="Only commits older than this one.")] = None,
+) -> Any:
+    """Commits, newest first."""
+    memory.opened.look()
+    found = past_of(memory).commits(uri, limit + 1, before)
+    return {"commits": [_listed(commit) for commit in found[:limit]], "more": len(found) > limit}
+
+
+@route(past, "GET", "/commits/{commit_id}", answers.CommitDiffAnswer, 404)
+def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> Any:
+    """One commit with what it changed, file by file, side by side."""
+    past = past_of(memory)
+    commit = past.commit(commit_id)
+    files: list[dict[str, Any]] = []
+    room = _ROWS_MOST
+    for diff in past.diff(commit.commit_id):
+        rows, room = _within(room, diff, context)
+        files.append({**as_json(diff.step), "rows": rows})
+    return {"commit": as_json(commit), "files": files}
+
+
+@route(past, "POST", "/commits/{commit_id}/undo", answers.Receipt, 404, 409, 413, 415)
+def undo(memory: Writer, commit_id: CommitId, asked: DryRun | None = None) -> Any:
+    """Take a commit back, and keep what happened since. "last" is the bearer's own last one."""
+    own = current_author() if commit_id == LAST and identity() is not None else None
+    receipt = memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=asked is not None and asked.dry_run))
+    return as_json(expect_stored(receipt))
+
+
+@route(past, "GET", "/versions/{path:path}", answers.VersionsAnswer, 404)
+def versions(
+    memory: Reader,
+    path: EntryPath,
+    limit: Annotated[int, Query(ge=1, le=_VERSIONS_MOST)] = 50,
+    context: Context = 3,
+) -> Any:
+    """The versions of a file, newest first, through its renames; it may be gone by now."""
+    memory.opened.look()
+    found = past_of(memory).versions(f"{SCHEME}{path}", limit)
+    listed: list[dict[str, Any]] = []
+    room = _ROWS_MOST
+    for version in found:
+        step = as_json(version.diff.step)
+        kept: dict[str, Any] = {name: step[name] for name in ("action", "withheld", "moved_from") if name in step}
+        rows, room = _within(room, version.diff, context)
+        listed.append({"commit": as_json(version.commit), **kept, "rows": rows})
+    return {"versions": listed}
+
+
+@route(past, "GET", "/compare/{path:path}", answers.RowsAnswer, 404)
+def compare(
+    memory: Reader,
+    path: EntryPath,
+    earlier: Annotated[str | None, Query(max_length=64, description="As this commit left it.")] = None,
+    later: Annotated[str | None, Query(max_length=64, description="As this one left it; default now.")] = None,
+    context: Context = 3,
+) -> Any:
+    """How a file differs between two commits; default: what the newest commit that touched it changed."""
+    memory.opened.look()
+    before, after = past_of(memory).texts(f"{SCHEME}{path}", earlier, later)
+    return {"rows": _shown(before, after, context)}
+
+
+def _listed(commit: Commit) -> dict[str, Any]:
+    """A commit of a list; of one that touched very many files the first are named."""
+    facts: dict[str, Any] = as_json(commit)
+    count = len(commit.files)
+    if count <= _FILES_LISTED:
+        return facts
+    shown = {name: facts[name][:_FILES_LISTED] for name in ("files", "results")}
+    return {**facts, **shown, "file_count": count}
+
+
+def _within(room: int, diff: FileDiff, context: int) -> tuple[list[dict[str, Any]], int]:
+    """The rows of one of several files of an answer, and for how many more there is room in it."""
+    if room > 0:
+        rows = _shown(diff.before, diff.after, context, room)
+        return rows, room - len(rows)
+    lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
+    return ([as_json(Row("skipped", count=lines))] if diff.before != diff.after else []), 0
+
+
+def _shown(before: str, after: str, context: int, most: int = _ROWS_MOST) -> list[dict[str, Any]]:
+    """The rows, as many as a page can show; the others are counted."""
+    rows = side_by_side(before, after, context)
+    left_out = len(rows) - most
+    shown = [as_json(row) for row in rows[:most]]
+    return [*shown, as_json(Row("skipped", count=left_out))] if left_out > 0 else shown
+
+
+conversations = APIRouter(tags=["conversations"])
+_TEXT_CHARS = 40_000
+_HOT_MEMORIES = 50
+_HEAT_SEGMENTS = 500
+_SHOWN_SEGMENTS = 200
+
+
+@route(conversations, "GET", "/sessions", answers.SessionsAnswer, nulls=True)
+def sessions(
+    memory: Reader,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
+) -> Any:
+    """Conversations, the latest first."""
+    found = sorted(_logs(memory), key=lambda each: (-each[1].mtime_ns, each[0]))
+    shown = [_session_facts(memory, log, stat) for log, stat in found[offset : offset + limit]]
+    return {"sessions": shown, "total": len(found)}
+
+
+@route(conversations, "GET", "/sessions/{session_id}", answers.ConversationAnswer, 404)
+def conversation(
+    memory: Reader,
+    session_id: Annotated[str, Path(max_length=400, examples=["2026-05-08-1f3a9c2e"])],
+    offset: Annotated[int, Query(ge=0, le=100_000_000)] = 0,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Any:
+    """What was said in a conversation, message by message, and what it was about."""
+    log = memory.browser.visible(memory.commits.session_uri(session_id))
+    text = memory.store.text(log)
+    if text is None:
+        raise NotFound(f"there is no conversation {session_id!r}.", hint="List them with GET /api/memory/sessions.")
+    said = list(numbered(text))
+    return {
+        "session_id": session_id,
+        "uri": str(log),
+        "messages": [_message_facts(line, message) for line, message in said[offset : offset + limit]],
+        "segments": [_segment_facts(each) for each in segments_in(memory.store, log).used],
+        "total": len(said),
+        "offset": offset,
+    }
+
+
+@route(conversations, "GET", "/heat", answers.HeatAnswer, nulls=True)
+def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] = _SHOWN_SEGMENTS) -> Any:
+    """Which segments of conversations are hot, and which memories are used most, with what age leaves of them."""
+    tiers, now = memory.config.tiers, datetime.now(UTC)
+    memory.store.usage.flush()
+    scope = memory.projects.scope(None, None)
+    found = [
+        each
+        for each in all_segments(memory.store, memory.commits.sessions)
+        if scope.sees(each.segment.project, private=each.segment.private)
+    ]
+    warm = sorted(zip(found, warmth(memory.store, tiers, found, now), strict=True), key=lambda pair: -pair[1].heat)
+    segments = []
+    for each, warmed in warm[:limit]:
+        facts = _segment_facts(each)
+        since = warmed.last_visit or read_moment(each.segment.created_at) or now
+        segments.append(
+            {name: facts[name] for name in ("uri", "session_id", "title", "summary", "keywords")}
+            | {
+                "visits": warmed.visits,
+                "interactions": each.segment.interactions,
+                "hours": max(0.0, (now - since).total_seconds() / 3_600.0),
+                "heat": warmed.heat,
+            }
+        )
+    rate = memory.config.search.decay_lambda
+    return {
+        "segments": segments,
+        "threshold": tiers.mid_term_heat_threshold,
+        "tau_hours": tiers.heat_tau_hours,
+        "alpha": tiers.heat_alpha,
+        "beta": tiers.heat_beta,
+        "gamma": tiers.heat_gamma,
+        "memories": _hot_memories(memory, rate, now),
+        "lambda": rate,
+    }
+
+
+@route(conversations, "GET", "/queue", answers.QueueAnswer)
+def queue(memory: Reader) -> Any:
+    """Conversations whose memories are still to be extracted, longest waiting first, with the reason."""
+    waiting = []
+    for row in memory.extractor.waiting():
+        facts = as_json(row)
+        waiting.append({**facts, "messages": facts.pop("messages_waiting")})
+    return {"waiting": waiting}
+
+
+@route(conversations, "POST", "/consolidate", answers.ConsolidationAnswer, 404, 413, 415)
+def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
+    """Extract what waits with the configured model; without one, or if it fails, everything waits on."""
+    receipts = [as_json(receipt) for receipt in memory.extract_waiting(asked.session_id if asked else None)]
+    return {"receipts": receipts, "waiting": len(memory.extractor.waiting())}
+
+
+def _logs(memory: Runebook) -> list[tuple[MemoryUri, FileStat]]:
+    place, files = memory.commits.sessions, memory.store.files
+    if not files.is_dir(place):
+        return []
+    logs = (entry.uri.child(MESSAGES_NAME) for entry in files.entries(place) if entry.is_dir)
+    return [(log, stat) for log in logs if (stat := files.stat(log)) is not None]
+
+
+def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str, Any]:
+    row = memory.extractor.queue.get(log)
+    try:
+        stored = row.stored if row is not None else len(memory.extractor.sessions.messages(log))
+        segments = len(segments_in(memory.store, log).used)
+    except RunebookError:  # a damaged log is listed all the same
+        stored, segments = 0, 0
+    return {
+        "session_id": log.parent.name,
+        "uri": str(log),
+        "messages": stored,
+        "waiting": 0 if row is None else row.waiting,
+        "segments": segments,
+        "updated_at": datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _message_facts(line: int, message: Message) -> dict[str, Any]:
+    told = transcript_line(replace(message, time=None, name="-"), None).removeprefix("-: ")
+    return {
+        "line": line,
+        "role": message.role,
+        "speaker": message.name or message.role,
+        "time": None if message.time is None else message.time.isoformat(),
+        "text": told[:_TEXT_CHARS],
+    }
+
+
+def _segment_facts(each: StoredSegment) -> dict[str, Any]:
+    segment = each.segment
+    pages = [(page.first, page.last) for page in segment.pages]
+    return {
+        "uri": str(each.uri),
+        "session_id": each.log.parent.name,
+        "title": segment.title,
+        "summary": segment.summary,
+        "keywords": list(segment.keywords),
+        "first_line": pages[0][0] if pages else None,
+        "pages": pages,
+    }
+
+
+def _hot_memories(memory: Runebook, rate: float, now: datetime) -> list[dict[str, Any]]:
+    page = memory.entries(EntryFilter(sort="accesses", limit=_HOT_MEMORIES), now)
+    return [
+        {
+            "uri": entry.uri,
+            "path": entry.path,
+            "name": entry.name,
+            "memory_type": entry.memory_type,
+            "accesses": entry.accesses,
+            "age_days": max(0.0, -math.log(entry.decay) / rate) if entry.decay > 0.0 else 0.0,
+            "decay": entry.decay,
+            "salience": entry.salience,
+        }
+        for entry in page.entries
+        if entry.accesses
+    ]
+
+
+keeping = APIRouter(tags=["keeping"])
+_LOGS = "logs"
+_ARCHIVED_MOST = 1_000
+ProposalName = Annotated[str, Path(max_length=400, description="Its id.", examples=["3f9a2c1e"])]
+
+
+@route(keeping, "GET", "/archive", answers.ArchiveAnswer)
+def archived(
+    memory: Reader,
+    words: Annotated[str, Query(max_length=500, description="All stand in name or text.", examples=["码头"])] = "",
+    limit: Annotated[int, Query(ge=1, le=_ARCHIVED_MOST)] = 200,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> Any:
+    """What left for the archive, all or what holds these words."""
+    found = list(islice(memory.run(ARCHIVE_LIST, ArchiveListRequest(words)), offset, offset + limit + 1))
+    return {"archived": [as_json(each) for each in found[:limit]], "more": len(found) > limit}
+
+
+@route(keeping, "POST", "/archive", answers.ReceiptsAnswer, 404, 409, 413, 415)
+def archive(memory: Writer, asked: Archiving) -> Any:
+    """Put memories into the archive; without `uris`, the logs of days that are old enough."""
+    if asked.uris is not None:
+        if asked.days is not None:
+            raise Refusal(400, "days goes without uris.", "Leave one of the two out.")
+        return {
+            "receipts": [as_json(expect_stored(memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))))]
+        }
+    keeper = memory if asked.days is None else _with_archive_days(memory, asked.days)
+    done = list(keeper.run(MAINTAIN, MaintainRequest(only=[_LOGS], dry_run=asked.dry_run)))
+    failure = next((each.failure for each in done if each.failure is not None), None)
+    if failure is not None:
+        raise failure
+    return {"receipts": [as_json(receipt) for each in done for receipt in each.receipts]}
+
+
+@route(keeping, "POST", "/archive/restore", answers.Receipt, 404, 409, 413, 415)
+def restore(memory: Writer, asked: Restoring) -> Any:
+    """Bring files back from the archive; the place where one was names it too."""
+    return as_json(expect_stored(memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))))
+
+
+@route(keeping, "POST", "/maintain", answers.MaintenanceAnswer, 413, 415)
+def maintain(memory: Writer, asked: Maintenance) -> Any:
+    """Run the passes of maintenance, or show what they would do."""
+    passes = []
+    for done in memory.run(MAINTAIN, MaintainRequest(only=asked.only, dry_run=asked.dry_run)):
+        facts = as_json(done)
+        passes.append({**facts, "name": facts.pop("pass"), "changed": done.changed})
+    return {"passes": passes}
+
+
+@route(keeping, "GET", "/rolling-summary", answers.RollingSummaryAnswer)
+def rolling_summary(memory: Reader, response: Response) -> Any:
+    """The page that every new session begins with."""
+    memory.opened.look()
+    return _summary_facts(memory, response)
+
+
+@route(keeping, "PUT", "/rolling-summary", answers.SummaryWritten, 409, 412, 413, 415)
+def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response, if_match: IfMatch = None) -> Any:
+    """Write that page: maintenance then leaves it alone."""
+    expected = None
+    if if_match is not None and (seen := seen_sha256(if_match)) is not None:
+        expected = {str(rolling_summary_uri(memory.config.user_space)): seen}
+    receipt = memory.commit(CommitRequest(asked.text, memory_type=NAME, expected=expected))
+    if any(result.conflict for result in receipt.results):
+        more = {"summary": _summary_facts(memory, response)}
+        raise Refusal(412, "the summary changed since it was read.", "Compare both, and send it anew.", more)
+    expect_stored(receipt)
+    return {"receipt": as_json(receipt), "summary": _summary_facts(memory, response)}
+
+
+@route(keeping, "DELETE", "/rolling-summary", answers.Receipt, 409, 415)
+def clear_rolling_summary(memory: Writer) -> Any:
+    """Remove that page, whoever wrote it: the next maintenance may make it anew."""
+    return as_json(expect_stored(memory.run(SUMMARY_CLEAR, SummaryClearRequest())))
+
+
+@route(keeping, "GET", "/review", answers.ReviewAnswer)
+def review(memory: Reader) -> Any:
+    """What a model would remember and the owner has not accepted yet, oldest first."""
+    return {"waiting": [_proposal_facts(each) for each in waiting_proposals(memory)]}
+
+
+@route(keeping, "POST", "/review/{name}/accept", answers.Receipt, 404, 409, 413, 415)
+def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
+    """Do what a proposal proposes."""
+    return _decided(memory.run(ACCEPT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run)))
+
+
+@route(keeping, "POST", "/review/{name}/reject", answers.Receipt, 404, 409, 413, 415)
+def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
+    """Drop a proposal; the same is not proposed again from the same conversation."""
+    return _decided(memory.run(REJECT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run)))
+
+
+def _decided(receipts: list[CommitReceipt]) -> dict[str, Any]:
+    (receipt,) = receipts
+    facts: dict[str, Any] = as_json(expect_stored(receipt))
+    return facts
+
+
+def _with_archive_days(memory: Runebook, days: int) -> Runebook:
+    """The same view with another age from which logs are archived."""
+    settings = memory.config.maintenance.model_copy(update={"archive_days": days})
+    return Runebook(memory.config.model_copy(update={"maintenance": settings}), memory.opened, memory.access)
+
+
+def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
+    uri = rolling_summary_uri(memory.config.user_space)
+    text = memory.store.text(uri)
+    found = read_rolling_summary(text)
+    updated = (split(text or "").trailer or {}).get("updated_at")
+    sha256 = ABSENT if text is None else text_sha256(text)
+    response.headers["etag"] = f'"{sha256}"'
+    said = "" if found is None else found.text
+    return {
+        "text": said,
+        "html": render(said),
+        "written_by": "nobody" if found is None else "person" if found.authored else "maintenance",
+        "updated_at": updated if isinstance(updated, str) else None,
+        "sha256": sha256,
+        "uri": str(uri),
+    }
+
+
+def _proposal_facts(proposal: Proposal) -> dict[str, Any]:
+    facts = as_json(proposal)
+    return {**facts, "name": facts.pop("id"), "title": proposal.title, "op": proposal.op, "gone": proposal.gone}
+
+
+insight = APIRouter(tags=["insight"])
+_NUMBERS = frozenset({"int64", "float32"})
+
+
+@route(insight, "GET", "/procedural", answers.ProceduralAnswer)
+def procedural(memory: Reader, limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = 100) -> Any:
+    """How things are done: patterns, what is known of tools and skills with their figures, and solved cases."""
+
+    def listed(memory_type: str) -> tuple[EntrySummary, ...]:
+        return memory.entries(EntryFilter(memory_type=memory_type, limit=limit)).entries
+
+    return {
+        "patterns": [as_json(entry) for entry in listed("patterns")],
+        "tools": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("tools")],
+        "skills": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("skills")],
+        "cases": [as_json(entry) for entry in listed("cases")],
+    }
+
+
+@route(insight, "GET", "/trail", answers.TrailAnswer, 404)
+def trail(
+    memory: Reader,
+    uri: Annotated[str | None, Query(max_length=4_096, description="Only what returned it.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+) -> Any:
+    """Which query retrieved what, newest first."""
+    return {"trail": [as_json(recall) for recall in memory.run(TRAIL, TrailRequest(limit, uri))]}
+
+
+@route(insight, "GET", "/stats", answers.StatsAnswer, nulls=True)
+def stats(memory: Reader) -> Any:
+    """Figures of the store: the caller's part of it, or for the owner all of it."""
+    return as_json(memory.run(STATS, StatsRequest(whole=identity() is None, wait=False)))
+
+
+@route(insight, "GET", "/health", answers.HealthAnswer)
+async def health(memory: Reader, request: Request) -> Any:
+    """An examination of the whole store from all sides; takes a second or more. For the owner."""
+    if identity() is not None:
+        raise Refusal(
+            403, "the store is examined for its owner only.", "Ask the owner: runebook doctor, or runebook ui."
+        )
+    # One at a time, whoever asks meanwhile gets the same answer: else a few reloads would take every thread.
+    state = request.app.state
+    running: asyncio.Task[dict[str, Any]] | None = getattr(state, "examination", None)
+    if running is None or running.done():
+        running = state.examination = asyncio.create_task(_examined(memory))
+        running.add_done_callback(_heard)
+    return await asyncio.shield(running)
+
+
+async def _examined(memory: Runebook) -> dict[str, Any]:
+    return await anyio.to_thread.run_sync(lambda: as_json(memory.run(DOCTOR, DoctorRequest())))
+
+
+def _heard(examination: asyncio.Task[dict[str, Any]]) -> None:
+    """Its error is for those who wait for it, if anybody still does."""
+    if not examination.cancelled():
+        examination.exception()
+
+
+def _figures(memory: Runebook, entry: EntrySummary) -> dict[str, float | None]:
+    try:
+        found = stored(memory, entry.path)
+    except RunebookError:  # it went this moment
+        return {}
+    if found.memory.type is None:
+        return {}
+    return {
+        field["name"]: field["value"]
+        for field in field_facts(found.memory.type, found.memory.fields)
+        if field["type"] in _NUMBERS
+    }
+
+
+ROUTERS = (past, conversations, keeping, insight)
