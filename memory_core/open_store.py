@@ -82,6 +82,7 @@ class OpenedStore:
         self.store.adoption.recorded = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
+        self.store.make_pages = self.current_pages
         self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm

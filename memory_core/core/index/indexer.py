@@ -34,7 +34,7 @@ from memory_core.core.index.embedding_queue import await_missing, dead_vectors, 
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vector_index import VectorIndex
 from memory_core.core.index.vectors import count, prune, unsound
-from memory_core.core.memory.memory import Types, parse
+from memory_core.core.memory.memory import Memory, Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import listened, tell
@@ -104,6 +104,7 @@ class Follower:
         self._types = types
         self._closing = closing
         self._far_behind = False
+        self._unseen: dict[tuple[MemoryUri, str], Memory] = {}
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -157,6 +158,21 @@ class Follower:
         missing = feed.changes(position.seq)
         total = feed.changes()
         return None if missing == 0 else Behind(total - missing, total, "changes")
+
+    def unseen(self, commits: int) -> dict[MemoryUri, Memory] | None:
+        """The memories of commits that are not indexed yet; None for more than ``commits``."""
+        position, newest = self._catalog.position(), self._ledger.newest_seq()
+        if position.ledger_id != self._ledger_id or position.filling is not None or newest - position.seq > commits:
+            return None
+        rows = self._ledger.changes_after(position.seq, commits) if newest > position.seq else []
+        texts = {row.uri: row.after for row in rows if is_searchable(row.uri) and not is_session_log(row.uri)}
+        known, types = self._unseen, self._types
+        self._unseen = {
+            (uri, text): known.get((uri, text)) or parse(uri, text, types)
+            for uri, text in texts.items()
+            if text is not None
+        }
+        return {uri: memory for (uri, _), memory in self._unseen.items()}
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
@@ -380,6 +396,17 @@ class Indexer:
         if behind is not None:
             self.wake()
         return behind
+
+    def unseen(self, commits: int) -> dict[MemoryUri, Memory]:
+        """The memories of the last commits, where few are not indexed yet; indexes them where there are more.
+
+        Args:
+            commits: So many are few.
+        """
+        found = self._follower.unseen(commits)
+        if found is None:
+            self.follow()
+        return found or {}
 
     def answer(self, ask: Callable[[], T]) -> T:
         """What ``ask`` returns; where it meets a catalog that cannot be used, from a new one.
