@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.feature import Feature
+from memory_core.core.memory.directory_page import recorded
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -666,12 +667,15 @@ def _encoding(subject: Subject, uri: MemoryUri) -> Iterator[Finding]:
 
 
 def _compared(subject: Subject, uri: MemoryUri, text: str, name: Name | None) -> Iterator[Finding]:
-    sha256 = text_sha256(text)
+    kept = recorded(uri, text)
+    if kept is None and name is None:  # a page with nothing but its list
+        return
+    sha256 = None if kept is None else text_sha256(kept)
     if name is not None and (sha256 == name.sha256 or differ_alone(text, name.sha256)):
         return
     assert subject.ledger is not None
     row = subject.ledger.execute("SELECT sha256 FROM files WHERE uri = ?", (str(uri),)).fetchone()
-    now = subject.files.text(uri)  # a commit may have come in between
+    now = recorded(uri, subject.files.text(uri))  # a commit may have come in between
     if (None if row is None else row[0]) == (None if now is None else text_sha256(now)):
         return
     if row is None:

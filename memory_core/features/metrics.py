@@ -483,7 +483,7 @@ def stats(memory: Runebook, request: StatsRequest) -> Metrics:
 def metrics_text(metrics: Metrics) -> str:
     """A line for each figure."""
     lines: list[str] = []
-    for name, value in metrics.as_dict().items():
+    for name, value in as_json(metrics).items():
         if isinstance(value, list):
             lines += [f"{name}:" if value else f"{name}: -", *(f"    {_call_line(call)}" for call in value)]
         elif isinstance(value, dict):

@@ -32,6 +32,7 @@ from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
 from tests.fork_server import starter
+from tests.kept import kept_files
 
 FACTS = "viking://user/default/memories/facts"
 SAID = {
@@ -83,12 +84,8 @@ def complaints(report: Report) -> set[str]:
 
 
 def memories(home: Path) -> dict[str, bytes]:
-    """Every file that is not the machine's, byte for byte."""
-    return {
-        path.relative_to(home).as_posix(): path.read_bytes()
-        for path in sorted(home.rglob("*"))
-        if path.is_file() and ".state" not in path.parts
-    }
+    """Every file that is not the machine's, byte for byte; of pages what somebody wrote."""
+    return kept_files(home)
 
 
 def fact_file(home: Path, start: str) -> Path:

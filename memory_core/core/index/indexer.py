@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
-from memory_core.core.index import archived_rows
+from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
     is_searchable,
@@ -34,7 +34,7 @@ from memory_core.core.index.embedding_queue import await_missing, dead_vectors, 
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vector_index import VectorIndex
 from memory_core.core.index.vectors import count, prune, unsound
-from memory_core.core.memory.memory import Types, parse
+from memory_core.core.memory.memory import Memory, Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import listened, tell
@@ -104,6 +104,7 @@ class Follower:
         self._types = types
         self._closing = closing
         self._far_behind = False
+        self._unseen: dict[tuple[MemoryUri, str], Memory] = {}
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -157,6 +158,21 @@ class Follower:
         missing = feed.changes(position.seq)
         total = feed.changes()
         return None if missing == 0 else Behind(total - missing, total, "changes")
+
+    def unseen(self, commits: int) -> dict[MemoryUri, Memory] | None:
+        """The memories of commits that are not indexed yet; None for more than ``commits``."""
+        position, newest = self._catalog.position(), self._ledger.newest_seq()
+        if position.ledger_id != self._ledger_id or position.filling is not None or newest - position.seq > commits:
+            return None
+        rows = self._ledger.changes_after(position.seq, commits) if newest > position.seq else []
+        texts = {row.uri: row.after for row in rows if is_searchable(row.uri) and not is_session_log(row.uri)}
+        known, types = self._unseen, self._types
+        self._unseen = {
+            (uri, text): known.get((uri, text)) or parse(uri, text, types)
+            for uri, text in texts.items()
+            if text is not None
+        }
+        return {uri: memory for (uri, _), memory in self._unseen.items()}
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
@@ -233,6 +249,8 @@ class Follower:
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
         if is_archived_segment(row.uri):
             archived_rows.put(connection, row.uri, row.after)
+        if row.uri.is_summary and page_rows.has_page(row.uri):
+            page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri):
             return
         if row.appended and (filling or log_day(row.uri) is not None):
@@ -254,6 +272,7 @@ class Follower:
         """Index a file's whole text in place of what is indexed of it."""
         self._catalog.remove(connection, uri)
         if text is None:
+            page_rows.remove(connection, uri)
             return
         if is_session_log(uri):
             self._grow(connection, uri, text, 0, [])
@@ -261,7 +280,9 @@ class Follower:
             for document in log_documents(uri, text):
                 self._catalog.put(connection, document)
         else:
-            self._catalog.put(connection, memory_document(parse(uri, text, self._types)))
+            memory = parse(uri, text, self._types)
+            self._catalog.put(connection, memory_document(memory))
+            page_rows.put(connection, memory, self._ledger.origin(uri))
 
     def _grow(
         self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
@@ -320,6 +341,8 @@ class Indexer:
         self._closing = threading.Event()
         self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing)
         self._told = ""
+        #: Called in the background once the catalog has followed the ledger.
+        self.followed: Callable[[], None] = lambda: None
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()
         self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
@@ -373,6 +396,17 @@ class Indexer:
         if behind is not None:
             self.wake()
         return behind
+
+    def unseen(self, commits: int) -> dict[MemoryUri, Memory]:
+        """The memories of the last commits, where few are not indexed yet; indexes them where there are more.
+
+        Args:
+            commits: So many are few.
+        """
+        found = self._follower.unseen(commits)
+        if found is None:
+            self.follow()
+        return found or {}
 
     def answer(self, ask: Callable[[], T]) -> T:
         """What ``ask`` returns; where it meets a catalog that cannot be used, from a new one.
@@ -501,6 +535,7 @@ class Indexer:
                 return
             try:
                 self._follow_all()
+                self.followed()
                 self._embedding.in_background(self._closing)
                 self._seal()
                 self._told = ""
