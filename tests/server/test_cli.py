@@ -267,22 +267,17 @@ def test_taken_port_and_foreign_host_are_refused_at_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_serve_with_a_bad_setting_ends_at_once(tmp_path: Path, transport: str) -> None:
-    (tmp_path / "config.json").write_text('{"index": {"mode": "quick"}}', encoding="utf-8", newline="\n")
-    done = spawn("serve", "--transport", transport, "--home", str(tmp_path))
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(b"runebook: setting 'index.mode'")
-    assert b"Next: " in done.stderr
-    assert b"Traceback" not in done.stderr
+def test_serve_with_a_bad_setting_ends_at_once(run: Run, home: Path, transport: str) -> None:
+    home.mkdir()
+    (home / "config.json").write_text('{"index": {"mode": "quick"}}', encoding="utf-8", newline="\n")
+    assert refused(run("serve", "--transport", transport)).startswith("runebook: setting 'index.mode'")
 
 
 def test_output_is_utf8_whatever_the_console_says(home: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = spawn("commit", "记住这个 🦊", "--home", str(home), env=environment)
+    done = spawn("commit", "-", "--home", str(home), stdin="从管道 🦊".encode(), env=environment)
     assert done.returncode == 0, done.stderr
-    assert "记住这个 🦊.md" in done.stdout.decode()
-    done = spawn("commit", "-", "--home", str(home), stdin="从管道".encode(), env=environment)
-    assert "从管道.md" in done.stdout.decode()
+    assert "从管道 🦊.md" in done.stdout.decode()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
