@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from memory_core.core.memory.results import CommitReceipt, Hit, LinkedMemory, Listing, json_members
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.memory_list import EntrySummary
+from memory_core.core.search.memory_list import LIMIT_MOST, EntrySummary
 from memory_core.core.store.usage import Recall
 from memory_core.core.text.text_diff import Row
 from memory_core.features.doctor import Report
@@ -384,6 +384,25 @@ class Question(BaseModel):
     """A request's body; a name that means nothing is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class EntriesQuestion(BaseModel):
+    """Which memories are listed, and in which order; of the query."""
+
+    memory_type: str | None = Field(None, max_length=64, examples=["preferences"])
+    context_type: Literal["memory", "skill"] | None = Field(None, description="memory, or skill for tools and skills.")
+    category: str | None = Field(None, max_length=200)
+    project: str | None = Field(None, max_length=400, description="Only of this project.")
+    importance_min: float | None = Field(None, ge=0, le=1)
+    importance_max: float | None = Field(None, ge=0, le=1)
+    updated_after: str | None = Field(None, max_length=64, description="ISO date or time, included.")
+    updated_before: str | None = Field(None, max_length=64, description="ISO date or time, included.")
+    pinned: bool | None = None
+    active: bool | None = Field(None, description="Neither at rest nor past its time.")
+    words: str = Field("", max_length=500, description="All stand in name or text.", examples=["茶"])
+    sort: Literal["updated", "created", "importance", "accesses", "name"] = "updated"
+    limit: int = Field(50, ge=1, le=LIMIT_MOST)
+    offset: int = Field(0, ge=0, le=10_000_000)
 
 
 class NewEntry(Question):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -29,7 +29,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, TreeReq
 from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
 from memory_core.core.search.context_sources import source_lines
-from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter
+from memory_core.core.search.memory_list import EntryFilter
 from memory_core.core.text.text_diff import side_by_side
 from memory_core.features.history import History, history_of
 from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
@@ -38,7 +38,7 @@ from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http import api_answers as answers
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import EntryEdit, MarkdownText, NewEntry, SearchQuestion
+from server.http.api_answers import EntriesQuestion, EntryEdit, MarkdownText, NewEntry, SearchQuestion
 from server.http.authentication import identity
 from server.http.page_files import plain, render
 
@@ -272,50 +272,18 @@ EntryPath = Annotated[
 _ETAG: dict[str, Any] = {"ETag": {"description": 'The file\'s `"sha256"`.', "schema": {"type": "string"}}}
 _WITH_ETAG = {200: {"headers": _ETAG}}
 _NOTHING_NEW = {200: {"model": answers.Receipt, "description": "Nothing new was stored."}}
-_CONTEXTS = Literal["memory", "skill"]
 
 
 @route(memories, "GET", "/entries", answers.EntriesAnswer)
-def list_entries(
-    memory: Reader,
-    memory_type: Annotated[str | None, Query(max_length=64, examples=["preferences"])] = None,
-    context_type: Annotated[_CONTEXTS | None, Query(description="memory, or skill for tools and skills.")] = None,
-    category: Annotated[str | None, Query(max_length=200)] = None,
-    project: Annotated[str | None, Query(max_length=400, description="Only of this project.")] = None,
-    importance_min: Annotated[float | None, Query(ge=0, le=1)] = None,
-    importance_max: Annotated[float | None, Query(ge=0, le=1)] = None,
-    updated_after: Annotated[str | None, Query(max_length=64, description="ISO date or time, included.")] = None,
-    updated_before: Annotated[str | None, Query(max_length=64, description="ISO date or time, included.")] = None,
-    pinned: Annotated[bool | None, Query()] = None,
-    active: Annotated[bool | None, Query(description="Neither at rest nor past its time.")] = None,
-    words: Annotated[str, Query(max_length=500, description="All stand in name or text.", examples=["茶"])] = "",
-    sort: Literal["updated", "created", "importance", "accesses", "name"] = "updated",
-    limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = 50,
-    offset: Annotated[int, Query(ge=0, le=10_000_000)] = 0,
-) -> Any:
+def list_entries(memory: Reader, asked: Annotated[EntriesQuestion, Query()]) -> Any:
     """The memories that meet a filter, page by page."""
-    wanted = EntryFilter(
-        memory_type=memory_type,
-        context_type=context_type,
-        category=category,
-        project=project,
-        importance_min=importance_min,
-        importance_max=importance_max,
-        updated_after=updated_after,
-        updated_before=updated_before,
-        pinned=pinned,
-        active=active,
-        words=words,
-        sort=sort,
-        limit=limit,
-        offset=offset,
-    )
+    wanted = EntryFilter(**asked.model_dump())
     page = memory.entries(wanted)
-    after = offset + len(page.entries)
+    after = wanted.offset + len(page.entries)
     return {
-        "entries": [as_json(entry) for entry in page.entries],
+        "entries": as_json(page.entries),
         "total": page.total,
-        "offset": offset,
+        "offset": wanted.offset,
         "next_offset": after if page.entries and after < page.total else None,
     }
 
