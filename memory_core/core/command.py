@@ -83,21 +83,6 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """Where a command stands in the HTTP API.
-
-    Attributes:
-        method: GET, POST, PUT, PATCH or DELETE.
-        path: Below ``/api/memory``; ``{name}`` is a field of the request, ``{name:path}`` one with slashes.
-        status: Of an answer.
-    """
-
-    method: str
-    path: str
-    status: int = 200
-
-
-@dataclass(frozen=True, slots=True)
 class Command(Generic[Q, A]):
     """Something that can be asked of a store.
 
@@ -110,9 +95,7 @@ class Command(Generic[Q, A]):
         text: What it returns, for people; None is what a surface makes of its type.
         fails: Whether it returned a failure, for an exit status.
         searches: Whether it is of little use without the model, which is then waited for.
-        route: In the HTTP API; None is nowhere.
         writes: Whether the store may change.
-        on_command_line: Whether the command line has it.
     """
 
     name: str
@@ -123,9 +106,7 @@ class Command(Generic[Q, A]):
     text: Callable[[A], str] | None = None
     fails: Callable[[Any], bool] = lambda _result: False
     searches: bool = False
-    route: Route | None = None
     writes: bool = False
-    on_command_line: bool = True
 
     @property
     def about(self) -> str:

@@ -267,7 +267,14 @@ def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str 
             )
 
 
-FORGET = Command("forget", ForgetRequest, forget, writes=True)
+FORGET = Command(
+    "forget",
+    ForgetRequest,
+    forget,
+    fails=lambda receipt: receipt.status == "rejected",
+    searches=True,
+    writes=True,
+)
 
 
 def _asked(memory: Runebook, commit: CommitRequest, value: Mapping[str, Any]) -> CommitReceipt:

@@ -22,7 +22,7 @@ from datetime import datetime
 from functools import partial
 
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
-from memory_core.core.memory.names import fold
+from memory_core.core.memory.names import fold, summary_line
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -33,6 +33,7 @@ from memory_core.features.proposals import (
     Proposal,
     accepted,
     parse_proposal,
+    readable,
     refusal,
     render_proposal,
     review_folder,
@@ -41,6 +42,7 @@ from memory_core.features.proposals import (
 
 KIND_EDIT = "review"
 _MENTIONED_SHARE = 0.5
+_GIST_CHARS = 160
 #: Memories are made before others link to them, and go last.
 _ORDER = ("write", "edit", "overview", "delete")
 
@@ -84,6 +86,13 @@ class ReviewRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ProposalsRequest:
+    """Show proposals whole."""
+
+    names: Annotated[Sequence[str], Arg(help="Ids, as runebook review prints them, or URIs.", positional=True)]
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionRequest:
     """Decide on proposals."""
 
@@ -123,7 +132,7 @@ def reject(memory: Runebook, request: DecisionRequest) -> list[CommitReceipt]:
     return _decide(memory, request, KIND_REJECT, _dropped)
 
 
-def reword(memory: Runebook, request: RewordRequest) -> CommitReceipt:
+def reword(memory: Runebook, request: RewordRequest) -> list[CommitReceipt]:
     """Word otherwise what a proposal would store.
 
     What it changes counts as seen as it is now: whoever words it anew has looked.
@@ -148,14 +157,50 @@ def reword(memory: Runebook, request: RewordRequest) -> CommitReceipt:
         changes = () if after == before else (FileChange(proposal.uri, before, after),)
         return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),))
 
-    return memory.store.commit(planned, kind=KIND_EDIT, now=_moment(request.now))
+    return [memory.store.commit(planned, kind=KIND_EDIT, now=_moment(request.now))]
 
 
-REVIEW = Command("review", ReviewRequest, lambda memory, _request: waiting(memory))
-ACCEPT = Command("review accept", DecisionRequest, accept, writes=True)
-REJECT = Command("review reject", DecisionRequest, reject, writes=True)
-REWORD = Command("review edit", RewordRequest, reword, writes=True)
-FEATURE = Feature(commands=(REVIEW, ACCEPT, REJECT, REWORD))
+def show(memory: Runebook, request: ProposalsRequest) -> list[Proposal]:
+    """Proposals by their names.
+
+    Raises:
+        InvalidInput: If none is named, or a name could be that of several.
+        NotFound: If one does not wait.
+    """
+    if not request.names:
+        raise InvalidInput("no proposal is named.", hint="Give its id, as runebook review prints it.")
+    return [named(memory, name) for name in request.names]
+
+
+def _waiting_text(found: Sequence[Proposal]) -> str:
+    lines = [f"{each.id}  {each.title}\n    {_gist(each)}" for each in found]
+    if found:
+        lines.append("runebook review show ID | accept ID… | edit ID | reject ID… (or --all)")
+    return "\n".join(lines) or "Nothing waits for review."
+
+
+def _gist(proposal: Proposal) -> str:
+    said = " ".join(proposal.texts.values()) or proposal.gone
+    whence = f"session {proposal.session}, " if proposal.session else ""
+    return f"{summary_line(said, _GIST_CHARS) or proposal.target} ({whence}{proposal.at[:10]})"
+
+
+def _shown_text(found: Sequence[Proposal]) -> str:
+    return "\n\n".join(f"{readable(each)}\n\nfile: {each.uri}" for each in found)
+
+
+def _has_refusals(receipts: Sequence[CommitReceipt]) -> bool:
+    return any(result.reason for receipt in receipts for result in receipt.results)
+
+
+REVIEW = Command(
+    "review list", ReviewRequest, lambda memory, _request: waiting(memory), member="waiting", text=_waiting_text
+)
+SHOW = Command("review show", ProposalsRequest, show, member="proposals", text=_shown_text)
+ACCEPT = Command("review accept", DecisionRequest, accept, member="receipts", fails=_has_refusals, writes=True)
+REJECT = Command("review reject", DecisionRequest, reject, member="receipts", fails=_has_refusals, writes=True)
+REWORD = Command("review edit", RewordRequest, reword, member="receipts", fails=_has_refusals, writes=True)
+FEATURE = Feature(commands=(REVIEW, SHOW, ACCEPT, REJECT, REWORD))
 
 Change = Callable[[Proposal, str, Snapshot, datetime], ChangeSet]
 

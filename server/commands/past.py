@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.memory.results import as_json
-from server.commands.opening import Commands, here, json_text, open_memory_of, open_to_search, show
+from server.commands import declared
+from server.commands.opening import Commands, json_text, open_memory_of, show
 from server.terminal import plain
 
 if TYPE_CHECKING:
@@ -35,41 +36,38 @@ def register(commands: Commands) -> None:
 
 def forget(arguments: argparse.Namespace) -> int:
     """Delete what a search finds."""
-    from memory_core.features.forgetting import FORGET, ForgetRequest
+    from memory_core.core.memory.results import CommitReceipt
+    from memory_core.features.forgetting import FORGET
 
     if bool((arguments.query or "").strip()) is bool(arguments.uri):
         raise InvalidInput(
             "forget takes a query or --uri, one of the two.",
             hint="Write runebook forget 'QUERY', or runebook forget --uri URI.",
         )
-    with open_to_search(arguments) as memory:
-        request = {
-            "query": arguments.query,
-            "uris": arguments.uri,
-            "target_uri": arguments.target_uri,
-            "filter": json_text(arguments.filter, "--filter"),
-            "limit": arguments.limit,
-            "include_conversations": arguments.conversations,
-        }
-        place = here(memory.config)
-        preview = memory.run(FORGET, ForgetRequest(**request, here=place))
-        going = [result.uri for result in preview.results if result.action == "deleted"]
-        if not going:
-            return _tell(arguments, preview)
-        if not arguments.yes:
-            # What the tool says of confirming is not how it is done here.
-            notes = tuple(note for note in preview.notes if "confirm=" not in note)
-            if not sys.stdin.isatty():
-                how = "nothing was deleted yet; to delete what is listed, run the same with --yes"
-                return _tell(arguments, replace(preview, notes=(how, *notes)))
-            _tell(arguments, replace(preview, notes=notes))
-            if not _confirmed(f"To delete what is listed, type how many that is ({len(going)}): ", str(len(going))):
-                print("Nothing was deleted.", file=sys.stderr)
-                return 1
-        return _tell(
-            arguments,
-            memory.run(FORGET, ForgetRequest(**({**request, "uris": going, "confirm": len(going)}), here=place)),
-        )
+    given = {
+        "query": arguments.query,
+        "uris": arguments.uri,
+        "target_uri": arguments.target_uri,
+        "filter": json_text(arguments.filter, "--filter"),
+        "limit": arguments.limit,
+        "include_conversations": arguments.conversations,
+    }
+    preview = CommitReceipt.from_dict(declared.ask(arguments, FORGET, given).facts)
+    going = [result.uri for result in preview.results if result.action == "deleted"]
+    if not going:
+        return _tell(arguments, preview)
+    if not arguments.yes:
+        # What the tool says of confirming is not how it is done here.
+        notes = tuple(note for note in preview.notes if "confirm=" not in note)
+        if not sys.stdin.isatty():
+            how = "nothing was deleted yet; to delete what is listed, run the same with --yes"
+            return _tell(arguments, replace(preview, notes=(how, *notes)))
+        _tell(arguments, replace(preview, notes=notes))
+        if not _confirmed(f"To delete what is listed, type how many that is ({len(going)}): ", str(len(going))):
+            print("Nothing was deleted.", file=sys.stderr)
+            return 1
+    confirmed = {**given, "uris": going, "confirm": len(going)}
+    return declared.say(arguments, FORGET, declared.ask(arguments, FORGET, confirmed))
 
 
 def purge(arguments: argparse.Namespace) -> int:

@@ -8,18 +8,10 @@ import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from memory_core.core.memory.results import as_json
-from memory_core.features.review import ACCEPT, REJECT, REWORD, DecisionRequest, RewordRequest
-from memory_core.features.review import named as named_proposal
-from memory_core.features.review import waiting as waiting_proposals
+from memory_core.core.errors import InvalidInput
+from server.commands import declared
 from server.commands.opening import Commands, open_memory_of, show
-
-if TYPE_CHECKING:
-    from memory_core.core.memory.results import CommitReceipt
-    from memory_core.features.proposals import Proposal
-    from memory_core.runebook import Runebook
 
 
 def register(commands: Commands) -> None:
@@ -40,59 +32,39 @@ def register(commands: Commands) -> None:
 
 def review(arguments: argparse.Namespace) -> int:
     """List, show, accept, edit or reject."""
-    with open_memory_of(arguments) as memory:
-        if arguments.what == "list":
-            return _list(arguments, memory)
-        if arguments.what == "show":
-            return _show(arguments, memory)
-        if arguments.what == "edit":
-            return _edit(arguments, memory)
-        names = [each.id for each in waiting_proposals(memory)] if arguments.all else arguments.names
-        if arguments.all and not names:
+    from memory_core.features.review import ACCEPT, REJECT, REVIEW, REWORD, SHOW
+
+    if arguments.what == "list":
+        return declared.say(arguments, REVIEW, declared.ask(arguments, REVIEW, {}))
+    if arguments.what == "show":
+        return declared.say(arguments, SHOW, declared.ask(arguments, SHOW, {"names": arguments.names}))
+    if arguments.what == "edit":
+        return declared.say(arguments, REWORD, declared.ask(arguments, REWORD, _reworded(arguments)))
+    names = arguments.names
+    if arguments.all:
+        names = [each["id"] for each in declared.ask(arguments, REVIEW, {}).facts["waiting"]]
+        if not names:
             show(arguments, {"receipts": []}, "Nothing waits for review.")
             return 0
-        decide = ACCEPT if arguments.what == "accept" else REJECT
-        return _told(arguments, memory.run(decide, DecisionRequest(names, arguments.dry_run)))
+    decide = ACCEPT if arguments.what == "accept" else REJECT
+    given = {"names": names, "dry_run": arguments.dry_run}
+    return declared.say(arguments, decide, declared.ask(arguments, decide, given))
 
 
-def _list(arguments: argparse.Namespace, memory: Runebook) -> int:
-    waiting = waiting_proposals(memory)
-    lines = [f"{each.id}  {each.title}\n    {_gist(each)}" for each in waiting]
-    if waiting:
-        lines.append("runebook review show ID | accept ID… | edit ID | reject ID… (or --all)")
-    facts = {"waiting": [as_json(each) for each in waiting]}
-    show(arguments, facts, "\n".join(lines) or "Nothing waits for review.")
-    return 0
-
-
-def _gist(proposal: Proposal) -> str:
-    from memory_core.core.memory.names import summary_line
-
-    said = " ".join(proposal.texts.values()) or proposal.gone
-    whence = f"session {proposal.session}, " if proposal.session else ""
-    return f"{summary_line(said, 160) or proposal.target} ({whence}{proposal.at[:10]})"
-
-
-def _show(arguments: argparse.Namespace, memory: Runebook) -> int:
-    from memory_core.features.proposals import readable
-
-    found = [named_proposal(memory, name) for name in _named(arguments)]
-    text = "\n\n".join(f"{readable(each)}\n\nfile: {each.uri}" for each in found)
-    show(arguments, {"proposals": [as_json(each) for each in found]}, text)
-    return 0
-
-
-def _edit(arguments: argparse.Namespace, memory: Runebook) -> int:
-    from memory_core.core.errors import InvalidInput
+def _reworded(arguments: argparse.Namespace) -> dict[str, str]:
+    """The one proposal that is named, and its text as it is given, or as a person leaves it in their editor."""
     from memory_core.features.proposals import texts_shown
+    from memory_core.features.review import named
 
     if len(arguments.names) != 1:
         raise InvalidInput("edit takes one proposal.", hint="Give its id, as runebook review prints it.")
     (name,) = arguments.names
     text = arguments.text
     if text is None:
-        text = _in_editor(texts_shown(named_proposal(memory, name)))
-    return _told(arguments, [memory.run(REWORD, RewordRequest(name, text))])
+        with open_memory_of(arguments, warm=False) as memory:
+            before = texts_shown(named(memory, name))
+        text = _in_editor(before)
+    return {"name": name, "text": text}
 
 
 def _in_editor(text: str) -> str:
@@ -101,8 +73,6 @@ def _in_editor(text: str) -> str:
     Raises:
         InvalidInput: If there is no editor, or it fails.
     """
-    from memory_core.core.errors import InvalidInput
-
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise InvalidInput("no editor is set.", hint="Set $EDITOR, give --text, or edit the file that show names.")
@@ -114,19 +84,3 @@ def _in_editor(text: str) -> str:
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             raise InvalidInput(f"the editor failed: {error}.", hint="Set $EDITOR, or give --text.") from error
         return path.read_text(encoding="utf-8")
-
-
-def _named(arguments: argparse.Namespace) -> list[str]:
-    from memory_core.core.errors import InvalidInput
-
-    if not arguments.names:
-        raise InvalidInput("no proposal is named.", hint="Give its id, as runebook review prints it.")
-    return list(arguments.names)
-
-
-def _told(arguments: argparse.Namespace, receipts: list[CommitReceipt]) -> int:
-    from server.rendering import receipt_text
-
-    facts = {"receipts": [as_json(receipt) for receipt in receipts]}
-    show(arguments, facts, "\n".join(receipt_text(receipt) for receipt in receipts))
-    return 1 if any(result.reason for receipt in receipts for result in receipt.results) else 0

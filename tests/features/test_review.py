@@ -197,7 +197,7 @@ def test_a_proposal_edited_by_command_stores_that(tmp_path: Path) -> None:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         proposal = only(memory)
         assert (
-            memory.run(REWORD, RewordRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n")).status
+            memory.run(REWORD, RewordRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n"))[0].status
             is Status.COMMITTED
         )
         assert only(memory).edited
