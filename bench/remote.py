@@ -51,7 +51,7 @@ def measure(home: Path, memories: int, mode: Mode, chroma: ChromaProcess | None)
         finds = latency(lambda at: memory.find(questions[at]), _QUESTIONS)
         embedder = memory.indexer.embedder
         assert embedder is not None
-        vectors = [embedder.embed_query(question) for question in questions]
+        vectors = [embedder.embed([question], query=True)[0] for question in questions]
         connection, fingerprint = memory.indexer.catalog.connection(), embedder.fingerprint
         search = memory.indexer.vectors.search
         alone = latency(lambda at: search(connection, _SPACE, fingerprint, vectors[at], _CANDIDATES), _QUESTIONS)

@@ -123,7 +123,7 @@ class PassageEmbedding:
             raise EmbeddingFailed(
                 "there is no embedding model.", hint="Set embedding.provider to bundled or sentence-transformers."
             )
-        embedder.embed_query("ready")
+        embedder.embed(["ready"])
         fingerprint = self._register(embedder)
         lock = self._lock(fingerprint)
         while (progress := self.progress()).done < progress.total:
