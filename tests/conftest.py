@@ -32,7 +32,7 @@ if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(
 os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache" / "models")
 
 #: Tests of these take the better part of a minute each: they begin first, so that nobody waits for one at the end.
-_LONG = ("test_soak.py", "test_newcomer.py", "test_sealing_stress.py", "test_small_model.py")
+_LONG = ("test_soak.py", "test_newcomer.py", "test_own_server.py", "test_small_model.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -196,7 +196,7 @@ class Purger:
             writer.execute("INSERT INTO words (words) VALUES ('optimize')")
         connection = catalog.connection()
         for space, fingerprint in sorted(scopes):
-            self._indexer.vectors.compact(connection, space, fingerprint, 0)  # whatever share of it was dropped
+            self._indexer.vectors.compact(connection, space, fingerprint)
         vacuum(connection)
 
     def _left(self, traces: Sequence[bytes], names: Sequence[str]) -> Iterator[str]:

@@ -15,8 +15,8 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import EmbeddingFailed
-from memory_core.core.index import embedding, embedding_queue, vectors
-from memory_core.core.index.embedding import Progress
+from memory_core.core.index import embedding_queue, vectors
+from memory_core.core.index.embedding_queue import Progress
 from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale, measure_scale
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
@@ -290,7 +290,7 @@ def test_an_index_of_an_older_schema_is_rebuilt_and_keeps_its_vectors(tmp_path: 
 def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
     memory: Runebook, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "SMALL_BACKLOG", 10)
+    monkeypatch.setattr(embedding_queue, "SMALL_BACKLOG", 10)
     model = counting(loaded)
     model.allowed.clear()
     remember(memory, 30)
@@ -320,7 +320,7 @@ def test_a_search_embeds_the_little_that_waits_before_it_answers(memory: Runeboo
 def test_one_process_at_a_time_embeds_what_is_much(
     tmp_path: Path, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "SMALL_BACKLOG", 5)
+    monkeypatch.setattr(embedding_queue, "SMALL_BACKLOG", 5)
     with opened(tmp_path) as one, opened(tmp_path) as two:
         remember(one, 20)
         held, free = counting(loaded), counting(loaded)

@@ -24,7 +24,7 @@ with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5)
         memory.commit(f"the cat number {number} sleeps 猫睡觉", fields={"title": f"cat {number} 猫"})
     memory.commit(messages=[{"role": "user", "content": "hello there 你好"}], session_id="s1")
     memory.indexer.embed_all()
-    memory.indexer._seal()
+    memory.indexer._keep_up()
     found = memory.find("cat 猫")
     assert found.hits
     automatic = memory.automatic_maintenance()
