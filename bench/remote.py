@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from contextlib import ExitStack
+from heapq import nlargest
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -54,12 +55,12 @@ def measure(home: Path, memories: int, mode: Mode, chroma: ChromaProcess | None)
         connection, fingerprint = memory.indexer.catalog.connection(), embedder.fingerprint
         search = memory.indexer.vectors.nearest
         scan = VectorIndex(memory.store.files.state).nearest
-        alone = latency(lambda at: search(connection, _SPACE, fingerprint, vectors[at], _CANDIDATES), _QUESTIONS)
+        alone = latency(lambda at: search(connection, [_SPACE], fingerprint, [vectors[at]], _CANDIDATES), _QUESTIONS)
         common = 0
         for vector in vectors:
-            found = search(connection, _SPACE, fingerprint, vector, _CANDIDATES).hits[:_COMPARED]
-            exact = scan(connection, _SPACE, fingerprint, vector, _COMPARED).hits
-            common += len({document for document, _ in found} & {document for document, _ in exact})
+            found = search(connection, [_SPACE], fingerprint, [vector], _CANDIDATES).cosines
+            exact = scan(connection, [_SPACE], fingerprint, [vector], _COMPARED).cosines
+            common += len({*nlargest(_COMPARED, found, key=lambda document: found[document])} & {*exact})
         status = memory.indexer.vectors.status(connection, _SPACE, fingerprint)
         assert status.reason is None or mode == "exact", status
     server = "" if chroma is None else f", server {resident_mib(chroma.pid):.0f} MiB"

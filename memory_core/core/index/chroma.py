@@ -19,7 +19,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +34,7 @@ from memory_core.core.store.sqlite import DatabaseDamaged
 
 if TYPE_CHECKING:
     from memory_core.core.index.chroma_server import ChromaServer, OwnServer
+    from memory_core.core.index.vector_scan import Cell, View
     from memory_core.core.index.vectors import Vector
 
 _log = logging.getLogger(__name__)
@@ -222,29 +223,34 @@ class ChromaIndex(VectorIndex):
             lost = any(sending.lost for sending in self._sendings.values())
         return self._trouble or (_LOST if lost else None)
 
-    def nearest(self, connection: sqlite3.Connection, space: str, fingerprint: str, query: Vector, k: int) -> Nearest:
-        """The ``k`` nearest rows that are of a document."""
-        cell, view = self._followed(connection, space, fingerprint)
-        sending = self._sending_of(cell.log, space, fingerprint)
+    def _near(
+        self, connection: sqlite3.Connection, cell: Cell, view: View, queries: Sequence[Vector], k: int
+    ) -> Nearest:
+        """The ``k`` rows nearest to each query: the server says which of those that it was sent."""
+        sending = self._sending_of(cell.log, cell.space, cell.fingerprint)
         server = self._current
-        if server is None or not sending.attached or time.monotonic() < self._retry_at:
-            return view.nearest(query, k)
-        sent = read_sent(connection, server.place.name, space, fingerprint)
-        if sent is None or sent.collection != sending.attached or k > NEAREST_ROWS:
-            return view.nearest(query, k)
+        if server is None or not sending.attached or k > NEAREST_ROWS or time.monotonic() < self._retry_at:
+            return view.nearest(queries, k)
+        sent = read_sent(connection, server.place.name, cell.space, cell.fingerprint)
+        if sent is None or sent.collection != sending.attached:
+            return view.nearest(queries, k)
         live = view.live(sent.seq)
+        found, complete = view.nearest(queries, k, after=sent.seq)
         try:
-            given = server.nearest(sent.collection, query, k)
-            if len(given) < min(k, live):
-                raise RowsLost("the vector server gives fewer rows than it was sent.")
+            for query in queries:
+                given = server.nearest(sent.collection, query, k)
+                if len(given) < min(k, live):
+                    raise RowsLost("the vector server gives fewer rows than it was sent.")
+                # A number that is of another space would show its user's memory here: the view knows its own alone.
+                older = view.among(query, given, sent.seq)
+                complete = complete and len(older) >= live
+                for document, cosine in older:
+                    found[document] = max(cosine, found.get(document, -1.0))
         except ServerFailed as error:
             self._fail(sending, error)
-            return view.nearest(query, k)
+            return view.nearest(queries, k)
         self._well()
-        # A number that is of another space would show its user's memory here: the view knows its own alone.
-        older, newer = view.among(query, given, sent.seq), view.nearest(query, k, after=sent.seq)
-        hits = sorted((*older, *newer.hits), key=lambda hit: -hit[1])[:k]
-        return Nearest(hits, newer.complete and len(older) >= live)
+        return Nearest(found, complete)
 
     def load(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
         """Read the rows ahead, and look whether the server can be asked."""
@@ -278,9 +284,8 @@ class ChromaIndex(VectorIndex):
         if sent is None or sent.seq == 0:
             return
         sending = self._sending_of(vectors.log_id(connection), space, fingerprint)
-        sending.verified_at = _FOREVER_AGO
-        if self.server is None:  # it marks rows as deleted, and keeps them
-            write_sent(connection, self._place, space, fingerprint, replace(sent, seq=0))
+        # A server only marks rows as deleted, and keeps them: it is emptied and filled anew.
+        write_sent(connection, self._place, space, fingerprint, replace(sent, seq=0))
         if not self._closed and time.monotonic() >= self._retry_at:
             self._maintain(sending, connection, send=True)
 
@@ -376,7 +381,7 @@ class ChromaIndex(VectorIndex):
             try:
                 if send:
                     with self._sending.held():
-                        more = upkeep.bring_up_to_date(lambda: self._closed)
+                        more = upkeep.send(lambda: self._closed)
             except StoreBusy:
                 pass  # another process is at it
             if not self._closed:

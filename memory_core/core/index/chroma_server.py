@@ -56,8 +56,6 @@ Answer = Mapping[str, Any]
 KEY_NAME = "CHROMA_API_KEY"
 DEFAULT_TENANT = "default_tenant"
 DEFAULT_DATABASE = "default_database"
-_LISTED_ROWS = 300
-
 _CONNECT_SECONDS = 0.4
 _SEARCH_SECONDS = 0.6
 _WORK_SECONDS = 10.0
@@ -303,8 +301,8 @@ class ChromaServer:
         answer = self._ask("GET", f"{self._collections}/{collection}/count", soon=soon)
         return self._read(lambda: int(answer))
 
-    def add(self, collection: str, seqs: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        """Add rows; numbers that it holds already stay as they are.
+    def put(self, collection: str, seqs: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Add rows, in place of those of these numbers that it holds.
 
         Args:
             collection: Its id.
@@ -314,22 +312,9 @@ class ChromaServer:
         Raises:
             ServerFailed: If the server fails.
         """
-        import numpy as np
-
-        rows = [base64.b64encode(row.tobytes()).decode() for row in np.ascontiguousarray(vectors, dtype="<f4")]
-        self._ask(
-            "POST",
-            f"{self._collections}/{collection}/add",
-            {"ids": [str(seq) for seq in seqs.tolist()], "embeddings": rows},
-        )
-
-    def delete(self, collection: str, seqs: Sequence[int]) -> None:
-        """Delete rows, at most ``BATCH_ROWS``; those it does not hold are no error.
-
-        Raises:
-            ServerFailed: If the server fails.
-        """
-        self._ask("POST", f"{self._collections}/{collection}/delete", {"ids": [str(seq) for seq in seqs]})
+        rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
+        values = {"ids": [str(seq) for seq in seqs.tolist()], "embeddings": rows}
+        self._ask("POST", f"{self._collections}/{collection}/upsert", values)
 
     def nearest(self, collection: str, query: NDArray[np.float32], k: int, *, soon: bool = True) -> list[int]:
         """Numbers of the ``k`` nearest rows, best first; where somebody waits, it answers or fails within a second.
@@ -347,16 +332,6 @@ class ChromaServer:
         answer = self._ask("POST", f"{self._collections}/{collection}/query", asked, soon=soon)
         return self._read(lambda: [int(seq) for seq in answer["ids"][0]][:k])
 
-    def numbers(self, collection: str, offset: int) -> list[int]:
-        """Numbers of its rows from ``offset`` on, some hundreds at a time; none at the end.
-
-        Raises:
-            ServerFailed: If the server fails.
-        """
-        asked = {"limit": _LISTED_ROWS, "offset": offset, "include": []}
-        answer = self._ask("POST", f"{self._collections}/{collection}/get", asked)
-        return self._read(lambda: [int(seq) for seq in answer["ids"]])
-
     def rows(self, collection: str, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Vectors float32 (dim,) of these rows, by number; what it does not hold is left out.
 
@@ -369,7 +344,7 @@ class ChromaServer:
         answer = self._ask("POST", f"{self._collections}/{collection}/get", asked)
         return self._read(
             lambda: {
-                int(seq): np.asarray(row, np.float32)
+                int(seq): np.array(row, np.float32)
                 for seq, row in zip(answer["ids"], answer["embeddings"], strict=True)
             }
         )

@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 BATCH_ROWS = 300
 _SEND_SECONDS = 2.0
 _SAMPLED_ROWS = 16
-_STRAY_ROWS = 10_000
 #: A stored vector is this near to itself; less is no rounding.
 _SELF_COSINE = 0.999
 
@@ -109,15 +108,34 @@ class Upkeep:
         self._cell = (sending.space, sending.fingerprint)
         self._verify_seconds = verify_seconds
 
-    def bring_up_to_date(self, closing: Callable[[], bool]) -> bool:
-        """Mend what is there, then send newer rows for a while; whether there are more. The lock is held.
+    def attach(self) -> None:
+        """Let searches ask the server, once it was found whole and has answered one.
+
+        Raises:
+            RowsLost: If it does not hold what it was sent.
+            ServerFailed: If it fails.
+        """
+        sent = self._read()
+        if sent is None or sent.seq == 0 or self._sending.attached == sent.collection:
+            return
+        if not self._is_whole(sent):
+            raise RowsLost("the vector server does not hold what it was sent.")
+        _, some = rows_after(self._connection, *self._cell, 0, 1)
+        self._server.nearest(sent.collection, some[0], 1, soon=False)  # the first one has it read its files
+        self._sending.attached, self._sending.lost = sent.collection, False
+
+    def send(self, closing: Callable[[], bool]) -> bool:
+        """Have it hold what it was sent, and send newer rows for a while; whether there are more. The lock is held.
 
         Raises:
             ServerFailed: If the server fails.
         """
-        if not self._sending.signed:
-            self._server.version()
-        sent = self._verified(self._signed(), closing)
+        sent = self._signed()
+        stale = time.monotonic() - self._sending.verified_at >= self._verify_seconds
+        if (stale or self._sending.lost) and not self._is_whole(sent):
+            _log.warning("the vector server does not hold what it was sent; it is filled anew")
+            sent = self._made_anew(sent)
+        self._sending.verified_at = time.monotonic() if stale else self._sending.verified_at
         until = time.monotonic() + _SEND_SECONDS
         newest = vectors.newest_seq(self._connection, *self._cell)
         while not closing() and sent.seq < newest:
@@ -125,30 +143,11 @@ class Upkeep:
             if not len(seqs):  # what is left is damaged, and comes again under new numbers
                 self._write(replace(sent, seq=newest))
                 return False
-            self._server.add(sent.collection, seqs, found)
+            self._server.put(sent.collection, seqs, found)
             sent = self._write(replace(sent, seq=int(seqs[-1])))  # the watermark follows each batch
             if time.monotonic() > until:
                 return sent.seq < newest
         return False
-
-    def attach(self) -> None:
-        """Let searches ask the server, once it holds what it was sent and has answered a search.
-
-        Raises:
-            RowsLost: If it does not hold it.
-            ServerFailed: If it fails.
-        """
-        sent = self._read()
-        if sent is None or sent.seq == 0 or self._sending.attached == sent.collection:
-            return
-        found = self._server.find(self._sending.name(sent))
-        if found is None or found.id != sent.collection:
-            raise RowsLost("the vector server no longer holds what it was sent.")
-        if self._server.count(found.id) < vectors.count(self._connection, *self._cell, up_to=sent.seq):
-            raise RowsLost("the vector server holds fewer rows than it was sent.")
-        _, some = rows_after(self._connection, *self._cell, 0, 1)
-        self._server.nearest(sent.collection, some[0], 1, soon=False)  # the first one has it read its files
-        self._sending.attached, self._sending.lost = sent.collection, False
 
     def _read(self) -> Sent | None:
         return read_sent(self._connection, self._server.place.name, *self._cell)
@@ -159,6 +158,8 @@ class Upkeep:
     def _signed(self) -> Sent:
         """The collection, made or made anew where it must be, with this process's mark on it."""
         sent = self._read() or self._write(Sent(_nonce(), "", 0, "", _nonce()))
+        if not self._sending.signed:
+            self._server.version()
         found = self._server.find(self._sending.name(sent))
         if found is not None and not sent.wrote(found.writer):
             _log.warning("another copy of this store sends vectors to the same place; this one begins its own")
@@ -180,53 +181,21 @@ class Upkeep:
         self._server.drop(name)
         made = self._server.make(name, sent.next_writer)
         self._sending.signed, self._sending.attached = True, ""
-        self._sending.verified_at = time.monotonic()
         return self._write(Sent(sent.identity, made.id, 0, sent.next_writer, ""))
 
-    def _verified(self, sent: Sent, closing: Callable[[], bool]) -> Sent:
-        """The same, once the server holds what it was sent: the same numbers and, of some, the same vectors."""
-        held = self._server.count(sent.collection)
-        whole = held == vectors.count(self._connection, *self._cell, up_to=sent.seq)
-        recent = time.monotonic() - self._sending.verified_at < self._verify_seconds
-        if whole and recent and not self._sending.lost:
-            return sent
-        drawn = sample(self._connection, *self._cell, sent.seq, _SAMPLED_ROWS)
-        there = self._server.rows(sent.collection, list(drawn))
-        if any(not _same(drawn[seq], row) for seq, row in there.items() if seq in drawn):
-            _log.warning("the vector server holds other vectors than it was sent; it is filled anew")
-            return self._made_anew(sent)
-        if not whole or len(there) < len(drawn):
-            sent = self._reconciled(sent, closing)
-        self._sending.verified_at = time.monotonic()
-        return sent
+    def _is_whole(self, sent: Sent) -> bool:
+        """Whether it holds as many rows as it was sent and, of some, the same vectors.
 
-    def _reconciled(self, sent: Sent, closing: Callable[[], bool]) -> Sent:
-        """Delete there what is no row any more, and send again what is missing there."""
-        wanted = vectors.numbers(self._connection, *self._cell, up_to=sent.seq)
-        held: set[int] = set()
-        offset = 0
-        while page := self._server.numbers(sent.collection, offset):
-            held.update(page)
-            offset += len(page)
-            if offset > 2 * len(wanted) + _STRAY_ROWS:  # mostly rows that are not ours, or a list without an end
-                return self._made_anew(sent)
-        missing = wanted - held
-        if 2 * len(missing) > len(wanted):
-            return self._made_anew(sent)
-        # Rows above the watermark go, too: after a power loss their numbers may mean other rows.
-        extra = sorted(held - wanted)
-        for start in range(0, len(extra), BATCH_ROWS):
-            self._server.delete(sent.collection, extra[start : start + BATCH_ROWS])
-        after = 0
-        while missing and not closing():
-            seqs, found = rows_after(self._connection, *self._cell, after, BATCH_ROWS)
-            if not len(seqs) or int(seqs[0]) > sent.seq:
-                break
-            after = int(seqs[-1])
-            lacking = [place for place, seq in enumerate(seqs.tolist()) if seq in missing]
-            if lacking:
-                self._server.add(sent.collection, seqs[lacking], found[lacking])
-        return sent
+        It may hold more: rows that were sent and not noted any more come again, and replace those there.
+        """
+        found = self._server.find(self._sending.name(sent))
+        if found is None or found.id != sent.collection:
+            return False
+        if self._server.count(found.id) < vectors.count(self._connection, *self._cell, up_to=sent.seq):
+            return False
+        drawn = sample(self._connection, *self._cell, sent.seq, _SAMPLED_ROWS)
+        there = self._server.rows(found.id, list(drawn))
+        return all(seq in there and _same(row, there[seq]) for seq, row in drawn.items())
 
 
 def _nonce() -> str:

@@ -292,7 +292,7 @@ _log = logging.getLogger(__name__)
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
-#: A process that only searches opens what others sealed this often.
+#: A process that only searches looks for what others sent or filed this often.
 _UPKEEP_SECONDS = 60.0
 #: While a vector server is away, and once it is back.
 _TROUBLED_SECONDS = 5.0

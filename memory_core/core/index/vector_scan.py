@@ -17,6 +17,7 @@ import random
 import sqlite3
 import struct
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ _READ_ROWS = 2_000
 _LENGTH_TOLERANCE = 0.02
 _SAMPLED_ROWS = 16
 _VIEWS_KEPT = 2
+_LEAST_ROOM = 64
+_BLOCK_ROWS = 1_024
 _HEADER = struct.Struct("<q")
 
 
@@ -116,6 +119,30 @@ def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Vec
     return found
 
 
+@dataclass(slots=True, eq=False)
+class Room:
+    """Vectors in memory with room for more; views see beginnings of it.
+
+    Attributes:
+        rows: float32 (capacity, dim).
+        used: Rows that some view sees.
+    """
+
+    rows: Vector
+    used: int = 0
+
+    def extended(self, held: int, vectors: Vector) -> Room:
+        """A room with these vectors after the first ``held``: this one, where nobody else has gone on from there."""
+        total = held + len(vectors)
+        room = self
+        if self.used != held or total > len(self.rows):
+            room = Room(np.empty((max(_LEAST_ROOM, 2 * total), vectors.shape[1]), np.float32))
+            room.rows[:held] = self.rows[:held] if held else 0.0
+        room.rows[held:total] = vectors
+        room.used = total
+        return room
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The rows of one space and model at one state of the database; never changed.
@@ -125,7 +152,7 @@ class View:
         seqs: int64 (n,), ascending.
         documents: int64 (n,); 0 where a row's text is gone.
         filed: float32 (m, dim), vectors of the first m rows, mapped.
-        recent: float32 (n - m, dim), vectors of the others.
+        room: Begins with the vectors of the others.
         file: The mapped file's inode; 0 for none.
     """
 
@@ -133,46 +160,63 @@ class View:
     seqs: Numbers
     documents: Numbers
     filed: Vector
-    recent: Vector
+    room: Room
     file: int
 
-    def nearest(self, query: Vector, k: int, after: int = 0) -> Nearest:
-        """The ``k`` nearest rows newer than ``after`` that are of a document; see ``VectorIndex.nearest``."""
+    @property
+    def recent(self) -> Vector:
+        """float32 (n - m, dim), vectors of the rows that are not in the file."""
+        return self.room.rows[: len(self.seqs) - len(self.filed)]
+
+    def nearest(self, queries: Sequence[Vector], k: int, after: int = 0) -> Nearest:
+        """The ``k`` rows nearest to each query, of those newer than ``after`` that are of a document."""
         first = int(np.searchsorted(self.seqs, after, side="right"))
         rows = first + np.flatnonzero(self.documents[first:])
-        live = len(rows)
-        if k <= 0 or not live:
-            return Nearest([], not live)
-        recent = self.recent[max(0, first - len(self.filed)) :]
-        scores = np.concatenate([self.filed[first:] @ query, recent @ query])[rows - first]
-        if k < live:
-            best = np.argpartition(scores, live - k)[-k:]
-            rows, scores = rows[best], scores[best]
-        return Nearest(self._ranked(rows, scores), k >= live)
+        found: dict[int, float] = {}
+        if k > 0 and len(rows):
+            for scores in self._scores(queries, first)[:, rows - first]:
+                best = np.argpartition(scores, len(rows) - k)[-k:] if k < len(rows) else slice(None)
+                for document, cosine in self._ranked(rows[best], scores[best]):
+                    found[document] = max(cosine, found.get(document, -1.0))
+        return Nearest(found, k >= len(rows))
 
-    def cosines(self, query: Vector, documents: Sequence[int]) -> dict[int, float]:
-        """The cosine of the nearest row of each of these documents that has one."""
-        if not len(documents) or not len(self.seqs):
+    def _scores(self, queries: Sequence[Vector], first: int) -> Vector:
+        """float32 (queries, n - first): cosines of the rows from ``first`` on, by blocks that a cache holds."""
+        found = np.empty((len(queries), len(self.seqs) - first), np.float32)
+        at = 0
+        for part in (self.filed[first:], self.recent[max(0, first - len(self.filed)) :]):
+            for start in range(0, len(part), _BLOCK_ROWS):
+                block = part[start : start + _BLOCK_ROWS]
+                for number, query in enumerate(queries):
+                    found[number, at : at + len(block)] = block @ query
+                at += len(block)
+        return found
+
+    def cosines(self, queries: Sequence[Vector], documents: Sequence[int]) -> dict[int, float]:
+        """The cosine of the row nearest to any query of each of these documents that has one."""
+        if not len(self.seqs):
             return {}
         wanted = np.zeros(1 + max(*documents, int(self.documents.max())), bool)
         wanted[list(documents)] = True
         rows = np.flatnonzero(wanted[self.documents])
-        scores = self.vectors(rows) @ query
-        found: dict[int, float] = {}
-        for document, score in zip(self.documents[rows].tolist(), scores.tolist(), strict=True):
-            found[document] = max(score, found.get(document, -1.0))
-        return found
+        vectors = self.vectors(rows)
+        scores = np.max([vectors @ query for query in queries], axis=0)
+        order = np.argsort(scores, kind="stable")  # of a document's rows the nearest comes last, and stays
+        return dict(zip(self.documents[rows[order]].tolist(), scores[order].tolist(), strict=True))
 
     def vectors(self, rows: Numbers) -> Vector:
         """float32 (k, dim), of these rows by their place, ascending."""
-        inside = rows < len(self.filed)
-        return np.concatenate([self.filed[rows[inside]], self.recent[rows[~inside] - len(self.filed)]])
+        filed = int(np.searchsorted(rows, len(self.filed)))
+        if filed in (0, len(rows)):
+            return self.filed[rows] if filed else self.recent[rows - len(self.filed)]
+        return np.concatenate([self.filed[rows[:filed]], self.recent[rows[filed:] - len(self.filed)]])
 
     def among(self, query: Vector, seqs: Sequence[int], up_to: int) -> list[tuple[int, float]]:
         """``(document, cosine)`` of those of these rows that are here, of a document and not newer, best first."""
         wanted = np.array(sorted({seq for seq in seqs if 0 < seq <= up_to}), np.int64)
         places = np.searchsorted(self.seqs, wanted)
-        rows = places[np.append(self.seqs, 0)[places] == wanted]
+        known = places < len(self.seqs)
+        rows = places[known][self.seqs[places[known]] == wanted[known]]
         rows = rows[self.documents[rows] > 0]
         return self._ranked(rows, self.vectors(rows) @ query) if len(rows) else []
 
@@ -210,11 +254,14 @@ class Cell:
     where the last whole record ends, so what another process has mapped stays.
     """
 
-    def __init__(self, folder: Path, log: str, space: str, fingerprint: str) -> None:
-        self._space = space
-        self._fingerprint = fingerprint
+    def __init__(self, folder: Path, log: str, changes_id: str, space: str, fingerprint: str) -> None:
+        self.space = space
+        self.fingerprint = fingerprint
         self.log = log
         self._path = folder / f"{log}-{hashlib.sha256(chr(0).join((space, fingerprint)).encode()).hexdigest()[:32]}"
+        self._documents = self._path.with_name(f"{self._path.name}-{changes_id}")
+        #: After how many changes documents were last saved, as far as this process knows.
+        self.saved = 0
         self._turn = threading.Lock()
         self._views: tuple[View, ...] = ()
 
@@ -226,13 +273,14 @@ class Cell:
             if earlier is not None and earlier.changed == changed:
                 return earlier
             if earlier is None or (earlier.file and earlier.file != self._inode()):
-                earlier = self._opened(connection)
+                earlier = self._opened(connection, changed)
             return self._keep(self._grown(connection, earlier, changed))
 
     def reopen(self, connection: sqlite3.Connection) -> None:
         """See the rows through the file as it is now; searches go on meanwhile."""
         with one_state(connection):
-            view = self._grown(connection, self._opened(connection), changes(connection))
+            changed = changes(connection)
+            view = self._grown(connection, self._opened(connection, changed), changed)
         with self._turn:
             self._keep(view)
 
@@ -243,25 +291,28 @@ class Cell:
 
     def _grown(self, connection: sqlite3.Connection, view: View, changed: int) -> View:
         """The view with everything that came after it."""
+        seqs, room, filed, held = [view.seqs], view.room, view.filed, len(view.recent)
         newest = int(view.seqs[-1]) if len(view.seqs) else 0
-        seqs, recent = [view.seqs], [view.recent] if len(view.seqs) else []
-        while len((page := rows_after(connection, self._space, self._fingerprint, newest, _READ_ROWS))[0]):
+        while len((page := rows_after(connection, self.space, self.fingerprint, newest, _READ_ROWS))[0]):
             newest = int(page[0][-1])
-            if not recent or page[1].shape[1] == recent[0].shape[1]:
+            if not len(view.seqs) and not held:
+                filed = page[1][:0]  # so that it is as wide as the first vector
+            if page[1].shape[1] == filed.shape[1]:
                 seqs.append(page[0])
-                recent.append(page[1])
+                room = room.extended(held, page[1])
+                held += len(page[0])
         every = np.concatenate(seqs)
-        vectors = np.concatenate(recent) if recent else view.recent
         documents = np.concatenate([view.documents, np.zeros(len(every) - len(view.seqs), np.int64)])
         whose = self._whose(connection, view.changed)
         places = np.searchsorted(every, whose[:, 0])
-        held = np.append(every, 0)[places] == whose[:, 0]
-        documents[places[held]] = whose[held, 1]
-        if view.changed < 0 and len(view.filed) and self._is_sound(connection, whose[~held]):
+        known = places < len(every)
+        known[known] = every[places[known]] == whose[known, 0]
+        documents[places[known]] = whose[known, 1]
+        if view.changed < 0 and len(view.filed) and self._is_sound(connection, whose[~known]):
             _log.warning("rows are missing in the file of vectors, which is made anew")
             self.drop()
-            return self._grown(connection, self._opened(connection), changed)
-        return View(changed, every, documents, view.filed if len(view.filed) else vectors[:0], vectors, view.file)
+            return self._grown(connection, self._opened(connection, changed), changed)
+        return View(changed, every, documents, filed, room, view.file)
 
     def _whose(self, connection: sqlite3.Connection, after: int) -> Numbers:
         """int64 (n, 2): rows and their documents, of all spaces what changed ``after``; below 0, all of this cell."""
@@ -271,7 +322,7 @@ class Cell:
             rows = connection.execute(
                 "SELECT v.seq, d.document_id FROM vectors v JOIN vector_documents d ON d.seq = v.seq "
                 "WHERE v.space = ? AND v.fingerprint = ? AND d.document_id > 0",
-                (self._space, self._fingerprint),
+                (self.space, self.fingerprint),
             )
         return np.array(rows.fetchall(), np.int64).reshape(-1, 2)
 
@@ -280,9 +331,10 @@ class Cell:
         found = by_seq(connection, missing[:_READ_ROWS, 0].tolist()).values()
         return any(_are_unit(vector[np.newaxis]).all() for vector in found)
 
-    def _opened(self, connection: sqlite3.Connection) -> View:
-        """The rows of the file, whose documents are not known yet; none where it is missing or damaged."""
-        nothing = View(-1, *(np.empty(0, np.int64),) * 2, *(np.empty((0, 0), np.float32),) * 2, 0)
+    def _opened(self, connection: sqlite3.Connection, changed: int) -> View:
+        """The rows of the file, with their documents as they were last saved; none where it is missing or damaged."""
+        empty = np.empty((0, 0), np.float32)
+        nothing = View(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, Room(empty), 0)
         try:
             with self._path.open("rb") as stream:
                 stat, header = os.fstat(stream.fileno()), stream.read(_HEADER.size)
@@ -297,15 +349,47 @@ class Cell:
             _log.warning("the file of vectors cannot be read: %s", error)
             return nothing
         seqs, vectors = records["seq"].astype(np.int64), records["vector"]
-        places = [count - 1, *random.choices(range(count), k=_SAMPLED_ROWS)]
-        stored = by_seq(connection, seqs[places].tolist())
-        if (np.diff(seqs) > 0).all() and all(
-            np.array_equal(vectors[at], stored.get(int(seqs[at]), vectors[at])) for at in places
-        ):
-            return View(-1, seqs, np.zeros(count, np.int64), vectors, vectors[:0], stat.st_ino)
+        if self._agree(connection, seqs, vectors):
+            saved, documents = self._saved_documents(seqs, changed)
+            self.saved = max(saved, self.saved)
+            return View(saved, seqs, documents, vectors, Room(vectors[:0]), stat.st_ino)
         _log.warning("the file of vectors differs from the database and is made anew")
         self.drop()
         return nothing
+
+    def _agree(self, connection: sqlite3.Connection, seqs: Numbers, vectors: Vector) -> bool:
+        """Whether a file is of rows that the database has or had: some are compared, and the newest."""
+        last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'").fetchone()
+        if last is None or seqs[-1] > last[0] or (np.diff(seqs) <= 0).any():
+            return False  # after a power loss numbers that are in the file may be given again
+        places = [len(seqs) - 1, *random.choices(range(len(seqs)), k=_SAMPLED_ROWS)]
+        stored = by_seq(connection, seqs[places].tolist())
+        return all(np.array_equal(vectors[at], stored.get(int(seqs[at]), vectors[at])) for at in places)
+
+    def _saved_documents(self, seqs: Numbers, changed: int) -> tuple[int, Numbers]:
+        """Documents as they were saved, and after how many changes that was; -1 where that is of no use."""
+        documents = np.zeros(len(seqs), np.int64)
+        try:
+            saved = np.fromfile(self._documents, np.int64)
+        except OSError:
+            return -1, documents
+        rows = len(saved) - 2
+        if not 0 < rows <= len(seqs) or saved[0] > changed or saved[1] != _checksum(seqs[:rows], saved[2:]):
+            return -1, documents
+        documents[:rows] = saved[2:]
+        return int(saved[0]), documents
+
+    def save(self, view: View) -> None:
+        """Note whose the rows of the file are, so that the next process need not ask for each. The lock is held.
+
+        Raises:
+            OSError: If the system refuses.
+        """
+        head = [view.changed, _checksum(view.seqs, view.documents)]
+        beside = self._documents.with_suffix(".new")
+        beside.write_bytes(np.concatenate([np.array(head, np.int64), view.documents]).tobytes())
+        beside.replace(self._documents)
+        self.saved = view.changed
 
     def file(self, view: View) -> None:
         """Append the rows that the file does not hold, which is made where there is none. The lock is held.
@@ -314,19 +398,20 @@ class Cell:
             StorageFailed: If its folder cannot be made.
             OSError: If the system refuses.
         """
-        dim = view.recent.shape[1]
-        record = _record(dim)
+        header, record = _HEADER.pack(view.recent.shape[1]), _record(view.recent.shape[1])
         atomic.make_folder(self._path.parent)
         for other in self._path.parent.iterdir():
             if not other.name.startswith(self.log):  # of a catalog that was replaced
                 other.unlink(missing_ok=True)
-        with os.fdopen(
-            os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+b"
-        ) as stream:
-            if stream.read(_HEADER.size) != _HEADER.pack(dim):
-                stream.truncate(0)
+        atomic.make_file(self._path)
+        with self._path.open("r+b") as stream:
+            begun = stream.read(_HEADER.size)
+            if len(begun) < _HEADER.size:
                 stream.seek(0)
-                stream.write(_HEADER.pack(dim))
+                stream.write(header)
+            elif begun != header:
+                self.drop()
+                return
             whole = (stream.seek(0, os.SEEK_END) - _HEADER.size) // record.itemsize
             stream.seek(_HEADER.size + max(0, whole - 1) * record.itemsize)
             last = int(np.frombuffer(stream.read(record.itemsize), record)["seq"][0]) if whole else 0
@@ -338,12 +423,14 @@ class Cell:
                 stream.write(records.tobytes())
             stream.flush()
             os.fsync(stream.fileno())
+        self.save(view)
 
     def drop(self) -> None:
         """Delete the file; who has it mapped lets go of it at the next change."""
         self._views = ()
         try:
             self._path.unlink(missing_ok=True)
+            self._documents.unlink(missing_ok=True)
         except OSError as error:  # Windows, where another process has it mapped
             _log.info("the file of vectors stays for now: %s", error)
 
@@ -352,6 +439,10 @@ class Cell:
             return self._path.stat().st_ino
         except OSError:
             return 0
+
+
+def _checksum(seqs: Numbers, documents: Numbers) -> int:
+    return zlib.crc32(documents.tobytes(), zlib.crc32(seqs.tobytes()))
 
 
 def _record(dim: int) -> np.dtype[np.void]:

@@ -140,14 +140,6 @@ def newest_seq(connection: sqlite3.Connection, space: str, fingerprint: str) -> 
     return int(row[0] or 0)
 
 
-def numbers(connection: sqlite3.Connection, space: str, fingerprint: str, up_to: int) -> set[int]:
-    """The numbers of all rows up to this one."""
-    rows = connection.execute(
-        "SELECT seq FROM vectors WHERE space = ? AND fingerprint = ? AND seq <= ?", (space, fingerprint, up_to)
-    )
-    return {int(seq) for (seq,) in rows}
-
-
 def dead(connection: sqlite3.Connection, space: str, fingerprint: str) -> list[int]:
     """The numbers of rows whose text is gone."""
     rows = connection.execute(
@@ -185,15 +177,14 @@ def chunks(seqs: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
 
 
 class Nearest(NamedTuple):
-    """What is near a query.
+    """What is near some queries.
 
     Attributes:
-        hits: ``(document, cosine)`` of rows, best first, the older row first among equals; a document of several
-            passages may come several times.
-        complete: Whether there is nothing beyond them.
+        cosines: By document, of its row that is nearest to any of them; in no order.
+        complete: Whether no other document has a row.
     """
 
-    hits: list[tuple[int, float]]
+    cosines: dict[int, float]
     complete: bool
 
 
@@ -235,27 +226,48 @@ class VectorIndex:
         """Why a server is not used that should be; None where all is well."""
         return None
 
-    def nearest(self, connection: sqlite3.Connection, space: str, fingerprint: str, query: Vector, k: int) -> Nearest:
-        """The ``k`` nearest rows that are of a document.
+    def nearest(
+        self,
+        connection: sqlite3.Connection,
+        spaces: Sequence[str],
+        fingerprint: str,
+        queries: Sequence[Vector],
+        k: int,
+    ) -> Nearest:
+        """The ``k`` nearest rows of each space to each query, of those that are of a document.
 
         Args:
             connection: To the catalog's database.
-            space: Whose rows.
+            spaces: Whose rows.
             fingerprint: Of which model.
-            query: float32 (dim,), L2-normalised.
+            queries: Each float32 (dim,), L2-normalised.
             k: How many at most.
         """
-        return self._followed(connection, space, fingerprint)[1].nearest(query, k)
+        found: dict[int, float] = {}
+        complete = True
+        for cell, view in self._followed(connection, spaces, fingerprint):
+            near = self._near(connection, cell, view, queries, k)
+            found |= near.cosines  # a document is of one space
+            complete = complete and near.complete
+        return Nearest(found, complete)
 
     def cosines(
-        self, connection: sqlite3.Connection, space: str, fingerprint: str, query: Vector, documents: Sequence[int]
+        self,
+        connection: sqlite3.Connection,
+        spaces: Sequence[str],
+        fingerprint: str,
+        queries: Sequence[Vector],
+        documents: Sequence[int],
     ) -> dict[int, float]:
-        """The cosine of the nearest row of each of these documents; those without one are left out."""
-        return self._followed(connection, space, fingerprint)[1].cosines(query, documents)
+        """The cosine of the row nearest to any query of each of these documents; those without one are left out."""
+        found: dict[int, float] = {}
+        for _, view in self._followed(connection, spaces, fingerprint) if documents else ():
+            found |= view.cosines(queries, documents)
+        return found
 
     def load(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
         """Read and check ahead what a search would need."""
-        if not self._followed(connection, space, fingerprint)[1].is_sound():
+        if not self._followed(connection, [space], fingerprint)[0][1].is_sound():
             _log.warning("the file of vectors is damaged and made anew")
             self.compact(connection, space, fingerprint)
         self._file(connection, space, fingerprint)
@@ -268,11 +280,11 @@ class VectorIndex:
     def compact(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
         """Let go of rows that were pruned, wherever they are kept."""
         with self._filing.held(_FILING_SECONDS):
-            self._followed(connection, space, fingerprint)[0].drop()
+            self._followed(connection, [space], fingerprint)[0][0].drop()
 
     def status(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> IndexStatus:
         """How this space and model are searched by this process."""
-        return IndexStatus("exact", 0, len(self._followed(connection, space, fingerprint)[1].seqs), None)
+        return IndexStatus("exact", 0, len(self._followed(connection, [space], fingerprint)[0][1].seqs), None)
 
     def close(self) -> None:
         """Let go of everything; safe to call twice."""
@@ -281,28 +293,45 @@ class VectorIndex:
 
     def _file(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
         """Have the file hold what is in memory alone, where that is much."""
-        cell, view = self._followed(connection, space, fingerprint)
-        if len(view.recent) >= _FILED_ROWS:
+        ((cell, view),) = self._followed(connection, [space], fingerprint)
+        much = len(view.recent) >= _FILED_ROWS
+        if much or (view.file and view.changed - cell.saved >= _FILED_ROWS):
             try:
                 with self._filing.held():
-                    cell.file(view)
-                cell.reopen(connection)
+                    cell.file(view) if much else cell.save(view)
+                if much:
+                    cell.reopen(connection)
             except (StorageFailed, StoreBusy, OSError) as error:
                 _log.info("vectors were not written to their file: %s", error)
 
-    def _followed(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> tuple[Cell, View]:
+    def _near(
+        self,
+        connection: sqlite3.Connection,  # noqa: ARG002 - for an index that keeps something in the database
+        cell: Cell,  # noqa: ARG002
+        view: View,
+        queries: Sequence[Vector],
+        k: int,
+    ) -> Nearest:
+        return view.nearest(queries, k)
+
+    def _followed(
+        self, connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str
+    ) -> list[tuple[Cell, View]]:
+        """The rows of each space as this connection sees them."""
         from memory_core.core.index.vector_scan import Cell, one_state
 
         with one_state(connection):
             log, changes_id, changed = connection.execute(
                 "SELECT l.id, c.id, c.number FROM vector_log l, vector_changes c"
             ).fetchone()
-            key = (log, changes_id, space, fingerprint)
+            cells = []
             with self._guard:
-                cell = self._cells.get(key)
-                if cell is None:
-                    cell = self._cells[key] = Cell(self._folder, log, space, fingerprint)
-            return cell, cell.followed(connection, changed)
+                for space in spaces:
+                    key = (log, changes_id, space, fingerprint)
+                    if key not in self._cells:
+                        self._cells[key] = Cell(self._folder, log, changes_id, space, fingerprint)
+                    cells.append(self._cells[key])
+            return [(cell, cell.followed(connection, changed)) for cell in cells]
 
 
 def open_vectors(settings: IndexConfig, state: Path, environment: Mapping[str, str] = os.environ) -> VectorIndex:

@@ -222,9 +222,12 @@ class CandidateSearch:
         embedder = self._indexer.embedder
         if not sought.vectors or embedder is None:
             return {}
+        connection = self._catalog.connection()
         wanted = max(CANDIDATES, sought.least)
         while True:
-            best, complete = self._near(sought.vectors, embedder.fingerprint, wanted)
+            near = self._indexer.vectors.nearest(connection, self._spaces, embedder.fingerprint, sought.vectors, wanted)
+            complete = near.complete and len(near.cosines) <= wanted
+            best = dict(nlargest(wanted, near.cosines.items(), key=lambda found: found[1]))
             if sought.condition is not None:
                 allowed = self._catalog.satisfying(list(best), sought.condition)
                 best = {document: cosine for document, cosine in best.items() if document in allowed}
@@ -237,33 +240,13 @@ class CandidateSearch:
                     return dict(nlargest(wanted, cosines.items(), key=lambda found: found[1]))
             wanted *= 8
 
-    def _near(self, vectors: Sequence[Vectors], fingerprint: str, wanted: int) -> tuple[dict[int, float], bool]:
-        """The nearest documents of all spaces together, the nearer of several vectors counting; whether that is all."""
-        connection = self._catalog.connection()
-        near: dict[int, float] = {}
-        complete = True
-        for space in self._spaces:
-            for vector in vectors:
-                found = self._indexer.vectors.nearest(connection, space, fingerprint, vector, wanted)
-                complete = complete and found.complete
-                for document, cosine in found.hits:
-                    near[document] = max(cosine, near.get(document, -1.0))
-        complete = complete and len(near) <= wanted
-        return dict(nlargest(wanted, near.items(), key=lambda hit: hit[1])), complete
-
     def _cosines(self, documents: Sequence[int], vectors: Sequence[Vectors]) -> dict[int, float]:
         """The best cosine of each document's passages."""
         embedder = self._indexer.embedder
         if not vectors or embedder is None or not documents:
             return {}
         connection = self._catalog.connection()
-        found: dict[int, float] = {}
-        for space in self._spaces:
-            for vector in vectors:
-                cosines = self._indexer.vectors.cosines(connection, space, embedder.fingerprint, vector, documents)
-                for document, cosine in cosines.items():
-                    found[document] = max(cosine, found.get(document, -1.0))
-        return found
+        return self._indexer.vectors.cosines(connection, self._spaces, embedder.fingerprint, vectors, documents)
 
 
 def date_fit(happened: str | None, spans: Sequence[TimeSpan]) -> float:

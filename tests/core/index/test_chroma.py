@@ -64,12 +64,12 @@ class Store:
             continue
 
     def search(self, query: int, k: int = 10) -> list[int]:
-        found = self.index.nearest(self.catalog.database.connection(), SPACE, MODEL, unit(query), k)
-        return [document for document, _ in found.hits]
+        found = self.index.nearest(self.catalog.database.connection(), [SPACE], MODEL, [unit(query)], k).cosines
+        return sorted(found, key=lambda document: -found[document])[:k]
 
     def exact(self, query: int, k: int = 10) -> list[int]:
-        found = self.scan.nearest(self.catalog.database.connection(), SPACE, MODEL, unit(query), k)
-        return [document for document, _ in found.hits]
+        found = self.scan.nearest(self.catalog.database.connection(), [SPACE], MODEL, [unit(query)], k).cosines
+        return sorted(found, key=lambda document: -found[document])[:k]
 
     def backend(self) -> str:
         return self.index.status(self.catalog.database.connection(), SPACE, MODEL).backend
@@ -200,21 +200,30 @@ def test_emptied_server_is_filled_anew(store: Store, process: ChromaProcess) -> 
     assert len({*store.search(9_000)} & {*store.exact(9_000)}) >= 9
 
 
+def lose(store: Store, seqs: list[int]) -> None:
+    """Have the server forget rows."""
+    path = f"{store.server._collections}/{store.sent().collection}/delete"
+    store.server._ask("POST", path, {"ids": [str(seq) for seq in seqs]})
+
+
 def test_lost_and_superfluous_rows_are_mended(store: Store) -> None:
-    collection = store.sent().collection
-    store.server.delete(collection, [3, 5, 8])
-    store.server.add(collection, np.asarray([70_001, 70_002, 70_003]), np.stack([unit(1), unit(2), unit(3)]))
+    lose(store, [3, 5, 8])
+    strays = np.stack([unit(1), unit(2), unit(3)])
+    store.server.put(store.sent().collection, np.asarray([70_001, 70_002, 70_003]), strays)
     assert store.held() == ROWS  # the count alone does not tell
-    assert soon(lambda: store.is_whole() and set(store.server.rows(collection, [3, 5, 8, 70_001])) == {3, 5, 8})
+    mended = {3, 5, 8}
+    assert soon(
+        lambda: store.is_whole() and set(store.server.rows(store.sent().collection, [3, 5, 8, 70_001])) == mended
+    )
 
 
 def test_row_of_a_stranger_is_no_hit(store: Store) -> None:
-    store.server.add(store.sent().collection, np.asarray([70_001]), unit(9_000)[np.newaxis])
+    store.server.put(store.sent().collection, np.asarray([70_001]), unit(9_000)[np.newaxis])
     assert store.search(9_000)[0] == store.exact(9_000)[0]
 
 
 def test_rows_of_a_log_that_lost_its_end_are_not_taken_for_the_rows_that_come_instead(store: Store) -> None:
-    store.server.add(store.sent().collection, np.asarray([ROWS + 1]), unit(1)[np.newaxis])
+    store.server.put(store.sent().collection, np.asarray([ROWS + 1]), unit(1)[np.newaxis])
     store.append(5_000)
     assert soon(store.is_whole)
     assert store.search(5_000)[0] == 5_001
@@ -224,8 +233,7 @@ def test_swapped_vectors_are_noticed_and_sent_anew(store: Store) -> None:
     collection, seqs = store.sent().collection, np.arange(1, 301)
     for first in (1, 301, 601):
         seqs = np.arange(first, min(first + 300, ROWS + 1))
-        store.server.delete(collection, seqs.tolist())
-        store.server.add(collection, seqs, np.stack([unit(20_000 + int(seq)) for seq in seqs]))
+        store.server.put(collection, seqs, np.stack([unit(20_000 + int(seq)) for seq in seqs]))
     assert soon(lambda: store.is_whole() and store.sent().collection != collection)
     assert store.search(7)[0] == store.exact(7)[0]
 

@@ -64,10 +64,12 @@ class Store:
             continue
 
     def search(self, query: int) -> list[int]:
-        return [document for document, _ in self.index.nearest(self.connection, SPACE, MODEL, unit(query), 10).hits]
+        found = self.index.nearest(self.connection, [SPACE], MODEL, [unit(query)], 10).cosines
+        return sorted(found, key=lambda document: -found[document])[:10]
 
     def exact(self, query: int) -> list[int]:
-        return [document for document, _ in self.scan.nearest(self.connection, SPACE, MODEL, unit(query), 10).hits]
+        found = self.scan.nearest(self.connection, [SPACE], MODEL, [unit(query)], 10).cosines
+        return sorted(found, key=lambda document: -found[document])[:10]
 
     def backend(self) -> str:
         return self.index.status(self.connection, SPACE, MODEL).backend

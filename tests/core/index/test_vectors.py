@@ -71,12 +71,18 @@ class Store:
 
     def near(self, seed: int, k: int = 10, space: str = USER) -> list[int]:
         """Documents near a vector, best first."""
-        found = self.index.nearest(self.connection, space, MODEL, unit(seed), k)
-        return [document for document, _ in found.hits]
+        found = self.index.nearest(self.connection, [space], MODEL, [unit(seed)], k).cosines
+        return sorted(found, key=lambda document: -found[document])
 
     @property
     def file(self) -> Path:
-        (path,) = (self.state / "vectors").iterdir()
+        (path,) = (path for path in (self.state / "vectors").iterdir() if path.name.count("-") == 1)
+        return path
+
+    @property
+    def documents(self) -> Path:
+        """What is saved of the documents of the file's rows."""
+        (path,) = (self.state / "vectors").glob(f"{self.file.name}-*")
         return path
 
     def keep_up(self) -> None:
@@ -84,7 +90,7 @@ class Store:
 
     def filed(self) -> int:
         """How many vectors this process has mapped."""
-        return len(self.index._followed(self.connection, USER, MODEL)[1].filed)
+        return len(self.index._followed(self.connection, [USER], MODEL)[0][1].filed)
 
     def close(self) -> None:
         self.index.close()
@@ -111,6 +117,12 @@ def filed(store: Store) -> Store:
 def expected(numbers: Any, seed: int, k: int = 10) -> list[int]:
     cosines = {number + 1: float(unit(number) @ unit(seed)) for number in numbers}
     return sorted(cosines, key=lambda document: -cosines[document])[:k]
+
+
+def _noise(path: Path) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(8)
+        stream.write(np.random.default_rng(1).bytes(path.stat().st_size - 8))
 
 
 # Rows
@@ -156,7 +168,7 @@ def test_only_rows_of_present_texts_are_found(store: Store) -> None:
     assert store.near(8)[0] == 900
     assert 10 not in store.near(9, 40)
     assert len(store.near(0, 40)) == 27
-    assert store.index.cosines(store.connection, USER, MODEL, unit(5), [4, 6, 10, 900, 5_000]).keys() == {6, 900}
+    assert store.index.cosines(store.connection, [USER], MODEL, [unit(5)], [4, 6, 10, 900, 5_000]).keys() == {6, 900}
     assert vectors.dead(store.connection, USER, MODEL) == [4, 8, 10]
     store.add(3)  # back, and not embedded again
     assert store.near(3)[0] == 4
@@ -168,11 +180,11 @@ def test_a_document_is_as_near_as_its_nearest_passage(store: Store) -> None:
             embedding_queue.put(connection, 5, USER, "viking://long.md", part, str(part), f"{part:064x}")
         parts = [VectorRow(USER, "viking://long.md", part, f"{part:064x}", MODEL, unit(part)) for part in range(3)]
         vectors.append(connection, parts)
-    found = store.index.nearest(store.connection, USER, MODEL, unit(2), 2)
-    assert [document for document, _ in found.hits] == [5, 5]
+    found = store.index.nearest(store.connection, [USER], MODEL, [unit(2)], 2)
+    assert list(found.cosines) == [5]
     assert not found.complete
-    assert store.index.nearest(store.connection, USER, MODEL, unit(2), 3).complete
-    cosines = store.index.cosines(store.connection, USER, MODEL, unit(2), [5])
+    assert store.index.nearest(store.connection, [USER], MODEL, [unit(2)], 3).complete
+    cosines = store.index.cosines(store.connection, [USER], MODEL, [unit(2)], [5])
     assert cosines == {5: pytest.approx(1.0, abs=1e-6)}
 
 
@@ -199,11 +211,11 @@ def test_the_scan_ranks_as_sorting_all_cosines_does(
         for start in range(0, rows, step):
             store.add(*range(start, min(rows, start + step)))
             store.near(10_000)
-        found = store.index.nearest(store.connection, USER, MODEL, unit(10_000), k)
+        found = store.index.nearest(store.connection, [USER], MODEL, [unit(10_000)], k)
         wanted = expected(range(rows), 10_000, k)
-        assert [document for document, _ in found.hits] == wanted
-        cosines = [float(unit(document - 1) @ unit(10_000)) for document in wanted]
-        assert np.allclose([cosine for _, cosine in found.hits], cosines, atol=1e-5)
+        assert store.near(10_000, k) == wanted
+        cosines = {document: float(unit(document - 1) @ unit(10_000)) for document in wanted}
+        assert found.cosines == pytest.approx(cosines, abs=1e-5)
         assert found.complete == (k >= rows)
     finally:
         store.close()
@@ -223,8 +235,26 @@ def test_spaces_and_models_do_not_mix(store: Store) -> None:
     store.add(50, space=CHINESE)
     assert store.near(50, space=CHINESE) == [51]
     assert 51 not in store.near(50)
-    assert store.index.nearest(store.connection, USER, "model-b", unit(1), 5).hits == []
-    assert store.index.nearest(store.connection, "user/李四", MODEL, unit(1), 5) == ([], True)
+    assert store.index.nearest(store.connection, [USER], "model-b", [unit(1)], 5).cosines == {}
+    assert store.index.nearest(store.connection, ["user/李四"], MODEL, [unit(1)], 5) == ({}, True)
+
+
+def test_several_queries_and_spaces_are_answered_together_as_one_by_one(filed: Store) -> None:
+    filed.add(*range(5_000, 5_040), space=CHINESE)
+    seeds, spaces = (9_000, 9_001, 5_003), (USER, CHINESE)
+    one_by_one: dict[int, float] = {}
+    for space in spaces:
+        for seed in seeds:
+            for document, cosine in filed.index.nearest(
+                filed.connection, [space], MODEL, [unit(seed)], 5
+            ).cosines.items():
+                one_by_one[document] = max(cosine, one_by_one.get(document, -1.0))
+    queries = [unit(seed) for seed in seeds]
+    assert filed.index.nearest(filed.connection, spaces, MODEL, queries, 5) == (one_by_one, False)
+    documents = list(one_by_one)
+    cosines = filed.index.cosines(filed.connection, spaces, MODEL, queries, documents)
+    assert cosines.keys() == one_by_one.keys()
+    assert all(cosines[document] >= one_by_one[document] - 1e-6 for document in documents)
 
 
 def test_rows_that_are_no_vectors_are_left_out(filed: Store) -> None:
@@ -261,12 +291,25 @@ def test_a_few_rows_make_no_file(store: Store) -> None:
     assert not (store.state / "vectors").exists()
 
 
+def test_documents_are_read_as_they_were_saved_and_what_changed_since_is_made_good(filed: Store) -> None:
+    filed.remove(3)
+    filed.add(2_000)
+    wanted = expected([*range(3), *range(4, FILED + 20), 2_000], 3, 50)
+    for damage in (None, _noise, lambda path: os.truncate(path, 100), lambda path: path.unlink()):
+        if damage is not None:
+            damage(filed.documents)
+        other = Store(filed.state)
+        assert other.near(3, 50) == wanted
+        assert other.near(2_000)[0] == 2_001
+        other.close()
+
+
 def test_a_row_deleted_by_another_process_is_not_found_from_the_file(filed: Store) -> None:
     other = Store(filed.state)
     assert filed.near(5)[0] == 6
     other.remove(5)
     assert filed.near(5)[0] != 6
-    assert 6 not in filed.index.cosines(filed.connection, USER, MODEL, unit(5), [6])
+    assert 6 not in filed.index.cosines(filed.connection, [USER], MODEL, [unit(5)], [6])
     other.close()
 
 
@@ -283,12 +326,6 @@ def test_pruned_rows_leave_the_file_and_every_process(filed: Store) -> None:
     assert other.near(3) == wanted
     assert other.filed() == 0
     other.close()
-
-
-def _noise(path: Path) -> None:
-    with path.open("r+b") as stream:
-        stream.seek(8)
-        stream.write(np.random.default_rng(1).bytes(path.stat().st_size - 8))
 
 
 def _hole(path: Path) -> None:
@@ -431,9 +468,9 @@ def test_processes_that_file_at_once_and_are_killed_at_it_lose_nothing(tmp_path:
         process.communicate()
     assert survivor.communicate()[0] == "ready\ndone\n"
     store = Store(tmp_path)
-    seqs = vectors.numbers(store.connection, USER, MODEL, 10**9)
-    found = store.index.nearest(store.connection, USER, MODEL, unit(1), 20_000)
-    assert len(found.hits) == len(seqs) >= 4_000
+    rows = vectors.count(store.connection, USER, MODEL)
+    found = store.index.nearest(store.connection, [USER], MODEL, [unit(1)], 20_000)
+    assert len(found.cosines) == rows >= 4_000
     scanned = store.near(1, 20_000)
     (store.file).unlink()
     fresh = Store(tmp_path)
