@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from bench.corpus import Passage
 from memory_core.core.index.encoder import Embedder
-from memory_core.core.index.tokenizer import index_tokens, query_terms
+from memory_core.core.index.tokenizer import query_terms
+from memory_core.core.text.analysis import index_tokens
 from memory_core.core.text.normalization import simplified
 
 _BATCH = 256

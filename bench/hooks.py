@@ -25,6 +25,7 @@ from bench.stdio_client import StdioClient
 from bench.stores import opened, serve
 from bench.synthetic import told, write_operation
 from bench.timing import settle
+from memory_core.core.memory.requests import CommitRequest
 
 #: People think between prompts; a server that is asked again at once still works on the one before.
 _PAUSE_SECONDS = 0.5
@@ -44,7 +45,9 @@ def main() -> None:
             with opened(home, provider="none") as memory:
                 for first in range(0, memories, _BATCH):
                     memory.commit(
-                        operations={"write_operations": list(map(write_operation, range(first, first + _BATCH)))}
+                        CommitRequest(
+                            operations={"write_operations": list(map(write_operation, range(first, first + _BATCH)))}
+                        )
                     )
             for served in (False, True):
                 with _server(home) if served else nullcontext():

@@ -26,8 +26,11 @@ from pathlib import Path
 from bench.synthetic import Told, conversation, told
 from memory_core.core.caller import Access
 from memory_core.core.config import Config
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.upkeep.archive import ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 FOUND_SHARE, NOISE_SHARE = 0.95, 0.30
@@ -132,7 +135,7 @@ class Year:
         """
         gone = [fact for fact in self.facts if self._text(fact.uri) is None]
         for fact in gone:
-            self.memory.restore([fact.uri], now=_moment(366))
+            self.memory.run(RESTORE, ArchiveRequest([fact.uri], now=_moment(366)))
         missing = [fact.uri for fact in self.facts if fact.told.text not in (self._text(fact.uri) or "")]
         return len(gone), len(gone) - len({fact.uri for fact in gone} & set(missing)), missing
 
@@ -147,20 +150,28 @@ class Year:
             noise = told(_NOISE + number)
             self._commit(noise.text, "notes", {"title": noise.name}, now)
         entry = told(_LOG + day)
-        self.memory.commit(entry.text, memory_type="daily_logs", priority="low", now=now)
+        self.memory.commit(CommitRequest(entry.text, memory_type="daily_logs", priority="low", now=now))
         if day % _DECIDED_DAYS == 0:
             self.memory.commit(
-                f"Decided: {entry.name}.", memory_type="daily_logs", category="facts", priority=0.9,
-                fields={"kind": "auto_extract"}, now=now,
-            )  # fmt: skip
+                CommitRequest(
+                    f"Decided: {entry.name}.",
+                    memory_type="daily_logs",
+                    category="facts",
+                    priority=0.9,
+                    fields={"kind": "auto_extract"},
+                    now=now,
+                )
+            )
         messages = [
             {**message, "time": (now + timedelta(minutes=at)).isoformat(), "id": f"{day}-{at}"}
             for at, message in enumerate(conversation(_TALK + day * _EXCHANGES_A_DAY, 2 * _EXCHANGES_A_DAY))
         ]
-        self.memory.commit(messages=messages, session_id=f"week-{day // _WEEK:02}", now=now, extract=False)
+        self.memory.commit(
+            CommitRequest(messages=messages, session_id=f"week-{day // _WEEK:02}", now=now, extract=False)
+        )
         for fact in self.facts:
             if fact.every and fact.next_asked <= day:
-                self.memory.find(fact.told.question, limit=_TOP, now=now)
+                self.memory.find(FindRequest(fact.told.question, limit=_TOP, now=now))
                 fact.next_asked = day + fact.every
 
     def _plant(self, number: int, every: int, day: int, now: datetime) -> None:
@@ -169,11 +180,11 @@ class Year:
         self.facts.append(Fact(statement, uri, every, day + every))
 
     def _commit(self, content: str, memory_type: str, fields: dict[str, str], now: datetime) -> str:
-        receipt = self.memory.commit(content, memory_type=memory_type, fields=fields, now=now)
+        receipt = self.memory.commit(CommitRequest(content, memory_type=memory_type, fields=fields, now=now))
         return receipt.results[0].uri
 
     def _maintain(self, day: int) -> None:
-        for done in self.memory.maintain(now=_moment(day)):
+        for done in self.memory.run(MAINTAIN, MaintainRequest(now=_moment(day))):
             if done.failure is not None:
                 raise done.failure
             if done.name in _PROMOTING:
@@ -190,7 +201,7 @@ class Year:
             number,
             len(live),
             sum(fact.uri in live for fact in used),
-            sum(1 for _ in memory.archived()),
+            sum(1 for _ in memory.run(ARCHIVE_LIST, ArchiveListRequest())),
             len(self.promoted),
             _megabytes(memory.store.files.root),
             self._recall(used if day + 1 >= self.days else used[:: max(1, len(used) // _SAMPLE)], day),
@@ -201,7 +212,7 @@ class Year:
         quiet = self.memory.view(access=Access.PRIVATE)
         found = 0
         for fact in facts:
-            hits = quiet.find(fact.told.question, limit=_TOP, now=_moment(day)).hits
+            hits = quiet.find(FindRequest(fact.told.question, limit=_TOP, now=_moment(day))).hits
             found += any(fact.told.text in (self._text(hit.uri.partition("#")[0]) or "") for hit in hits)
         return found / len(facts) if facts else 1.0
 

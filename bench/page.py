@@ -24,6 +24,7 @@ from urllib.parse import quote, urlsplit
 from bench.synthetic import told, write_operation
 from bench.timing import Latency, latency
 from memory_core.core.config import Config
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 
 _BATCH = 500
@@ -59,7 +60,7 @@ def fill(home: Path, memories: int) -> None:
     with open_memory(Config(home=home)) as memory:
         for first in range(0, memories, _BATCH):
             batch = [write_operation(number) for number in range(first, min(memories, first + _BATCH))]
-            memory.commit(operations={"write_operations": batch})
+            memory.commit(CommitRequest(operations={"write_operations": batch}))
         memory.indexer.embed_all()
 
 

@@ -25,6 +25,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.extract.prompts import Conversation
 from memory_core.core.llm.client import LLMRequest
 from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook, open_memory
 
@@ -58,7 +59,7 @@ def fill(memory: Runebook, count: int, rng: random.Random) -> None:
     """Commit ``count`` different memories."""
     writes = list(_writes(count, rng))
     for start in range(0, count, _BATCH):
-        memory.commit(operations={"write_operations": writes[start : start + _BATCH]})
+        memory.commit(CommitRequest(operations={"write_operations": writes[start : start + _BATCH]}))
 
 
 def _writes(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
@@ -81,7 +82,7 @@ def _writes(count: int, rng: random.Random) -> Iterator[dict[str, Any]]:
 def measure(memory: Runebook, memories: int) -> Measured:
     """The first request about the conversation."""
     conversation = Conversation("bench", parse_messages(list(_CONVERSATION)), language="English")
-    memory.find("warm up")
+    memory.find(FindRequest("warm up"))
     started = time.perf_counter()
     steps = memory.extractor.orchestrator.extract(conversation)
     request: LLMRequest = next(steps)

@@ -25,6 +25,7 @@ from bench.synthetic import told
 from bench.timing import latency
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
 from memory_core.core.index.vectors import VectorIndex, count
+from memory_core.core.memory.requests import FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 Mode = Literal["exact", "chroma", "http"]
@@ -41,14 +42,14 @@ def measure(home: Path, memories: int, mode: Mode, chroma: ChromaProcess | None)
         home=home, index=index, search=SearchConfig(cached_queries=0), embedding=EmbeddingConfig(wait_seconds=60)
     )
     with open_memory(config) as memory:
-        memory.find("ready")
+        memory.find(FindRequest("ready"))
         began = time.monotonic()
         _await(memory, mode)
         ready_seconds = time.monotonic() - began
         gc.collect()
         step = max(1, memories // _QUESTIONS)
         questions = [told((at * step + 1) % memories).question for at in range(_QUESTIONS)]
-        finds = latency(lambda at: memory.find(questions[at]), _QUESTIONS)
+        finds = latency(lambda at: memory.find(FindRequest(questions[at])), _QUESTIONS)
         embedder = memory.indexer.embedder
         assert embedder is not None
         vectors = [embedder.embed([question], query=True)[0] for question in questions]

@@ -35,6 +35,7 @@ from bench.stores import opened, serve
 from bench.synthetic import conversation, told, write_operation
 from bench.timing import Latency, latency, settle
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import open_memory
 
 #: Goals of find's p50 in milliseconds by size, of opening in milliseconds.
@@ -48,6 +49,9 @@ _TALK_FROM, _NEW_FROM = 10_000_000, 20_000_000
 #: How an answer says that something is missing from it for now.
 _UNREADY = "ask again"
 _OPEN = """
+from memory_core.core.memory.requests import FindRequest
+
+
 import sys, time, json
 from pathlib import Path
 from memory_core.core.config import Config
@@ -55,7 +59,7 @@ from memory_core.runebook import open_memory
 started = time.perf_counter()
 with open_memory(Config(home=Path(sys.argv[1]))) as memory:
     memory.warm()
-    found = memory.find(sys.argv[2])
+    found = memory.find(FindRequest(sys.argv[2]))
     print(json.dumps({"ms": (time.perf_counter() - started) * 1e3, "notes": found.notes}))
 """
 
@@ -95,14 +99,14 @@ def fill(home: Path, memories: int) -> None:
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
         for start in range(0, memories, _BATCH):
             batch = [write_operation(number) for number in range(start, min(memories, start + _BATCH))]
-            receipt = memory.commit(operations={"write_operations": batch})
+            receipt = memory.commit(CommitRequest(operations={"write_operations": batch}))
             if receipt.status != "committed":
                 raise SystemExit(f"a batch was not committed: {receipt.status}")
         for talk in range(memories // 10 // _TURNS):
             messages = list(conversation(_TALK_FROM + talk * _TURNS, _TURNS))
-            memory.commit(messages=messages, session_id=f"talk-{talk}", extract=False)
+            memory.commit(CommitRequest(messages=messages, session_id=f"talk-{talk}", extract=False))
     with opened(home) as memory:
-        memory.find("ready")
+        memory.find(FindRequest("ready"))
 
 
 def measure(home: Path, memories: int) -> Measured:
@@ -153,11 +157,11 @@ def scan_floor(rows: int) -> Latency:
 def profile(home: Path, memories: int) -> None:
     """Where the time of a search goes, by own time, in this process."""
     with opened(home) as memory:
-        memory.find("ready")
+        memory.find(FindRequest("ready"))
         profiler = cProfile.Profile()
         profiler.enable()
         for number in range(_FINDS):
-            memory.find(told(number * 7 % memories).question)
+            memory.find(FindRequest(told(number * 7 % memories).question))
         profiler.disable()
     pstats.Stats(profiler).sort_stats("tottime").print_stats(15)
 

@@ -28,6 +28,7 @@ from bench.soak_journal import Journal
 from bench.soak_person import Harm, Person
 from bench.soak_proof import figures, prove
 from memory_core.core.config import load
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 
 #: Chroma takes over early, so that its server is part of every soak.
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 def _begin(home: Path) -> None:
     """Make what all writers share, before anything is killed."""
     with open_memory(load(flags={"home": str(home), "embedding.provider": "none"})) as memory:
-        memory.commit(SHARED_END, memory_type="facts", fields={"topic": "shared list"})
+        memory.commit(CommitRequest(SHARED_END, memory_type="facts", fields={"topic": "shared list"}))
 
 
 def _run(scene: Scene, asked: argparse.Namespace) -> None:

@@ -24,8 +24,9 @@ from bench.soak_person import path_of
 from bench.soak_texts import THEMES
 from memory_core.core.config import load
 from memory_core.core.errors import StoreBusy
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.core.store.locks import StoreLock
 from memory_core.runebook import Runebook, open_memory
 
@@ -118,7 +119,7 @@ def _files(home: Path, expected: Expected, looked: Counter[str]) -> Iterator[str
     for uri, body in expected.bodies.items():
         looked["files"] += 1
         text = _text(home, uri)
-        found = None if text is None else parse(text).body
+        found = None if text is None else split(text).body
         if found != body:
             yield f"{uri} holds {found!r} instead of {body!r}"
     for uri, wanted in expected.texts.items():
@@ -129,7 +130,7 @@ def _files(home: Path, expected: Expected, looked: Counter[str]) -> Iterator[str
 
 def _counter(home: Path, expected: Expected) -> Iterator[str]:
     wanted = sum(added.calls for added in expected.added)
-    trailer = parse(_text(home, COUNTER) or "").trailer or {}
+    trailer = split(_text(home, COUNTER) or "").trailer or {}
     for name in ("total_calls", "success_count"):
         if trailer.get(name, 0) != wanted:
             yield f"{name} of the shared counter is {trailer.get(name)} instead of {wanted}"
@@ -174,7 +175,7 @@ def _texts(ledger: sqlite3.Connection, expected: Expected) -> Iterator[str]:
         if commit.shared:
             if commit.body not in (after or ""):
                 yield f"history of {commit.uri}: commit {commit.commit_id} does not hold {commit.body!r}"
-        elif row is None or (None if after is None else parse(after).body) != commit.body:
+        elif row is None or (None if after is None else split(after).body) != commit.body:
             yield f"history of {commit.uri}: commit {commit.commit_id} left {after!r} instead of {commit.body!r}"
 
 
@@ -200,16 +201,16 @@ def _found(memory: Runebook, expected: Expected, looked: Counter[str]) -> Iterat
             continue
         word = _word(body)
         looked["found by words"] += 1
-        if uri not in [hit.uri for hit in memory.find(word).hits]:
+        if uri not in [hit.uri for hit in memory.find(FindRequest(word)).hits]:
             yield f"{uri} is not found by {word!r}"
     for uri, theme in themes.items():
         looked["found by meaning"] += 1
-        found = memory.find(theme.asked, limit=_NEAREST)
+        found = memory.find(FindRequest(theme.asked, limit=_NEAREST))
         if uri not in [hit.uri for hit in found.hits]:
             yield f"{uri} is not among the first {_NEAREST} for {theme.asked!r} (notes: {found.notes})"
     for said in expected.said.values():
         looked["found by words"] += 1
-        hits = memory.find(_word(said.messages[-1])).hits
+        hits = memory.find(FindRequest(_word(said.messages[-1]))).hits
         if said.uri not in [hit.uri.partition("#")[0] for hit in hits]:
             yield f"the last message of {said.uri} is not found"
 

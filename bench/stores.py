@@ -12,6 +12,7 @@ from bench.corpus import Corpus, Question
 from bench.recall import LIMIT, Found, Outcome, judge
 from bench.stdio_client import StdioClient
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
+from memory_core.core.memory.requests import FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 #: Nothing may be missing from an answer because the model was still loading.
@@ -63,7 +64,7 @@ def asking(memory: Runebook, ids: Mapping[str, str]) -> Search:
     """``find`` as a ranking of passages; a hit that is no passage keeps its place under its URI."""
 
     def search(question: Question) -> list[Found]:
-        hits = memory.find(question.text, limit=LIMIT, now=question.now).hits
+        hits = memory.find(FindRequest(question.text, limit=LIMIT, now=question.now)).hits
         return [Found(ids.get(hit.uri, hit.uri), tuple(ids.get(uri, uri) for uri in hit.also)) for hit in hits]
 
     return search

@@ -22,6 +22,7 @@ from bench.corpora import locomo
 from bench.corpus import Corpus
 from bench.recall import LIMIT, bootstrap
 from bench.stores import commit_over_stdio, opened
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.search.candidates import CandidateSearch, Gathered, Sought
 from memory_core.core.search.fusion import Calibration, Candidate, Question, Weights, fuse
 from memory_core.runebook import Runebook
@@ -126,7 +127,7 @@ def collect(memory: Runebook, corpus: Corpus, ids: dict[str, str]) -> Iterator[A
     for question in corpus.questions:
         if not question.scored:
             continue
-        memory.find(question.text, now=question.now)
+        memory.find(FindRequest(question.text, now=question.now))
         gathered = cast("Gathered", tap.gathered)
         entries = memory.indexer.catalog.entries([item.document for item in gathered.evidence])
         held = [item for item in gathered.evidence if item.document in entries]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from memory_core.core.commit.commits import MemoryUpdater, identify
+from memory_core.core.commit.commits import Commits, identify
 from memory_core.core.config import Config
 from memory_core.core.errors import RunebookError
 from memory_core.core.extract.brief import BriefWriter
@@ -26,6 +26,7 @@ from memory_core.core.llm.client import Closeable, LLMClient, open_client
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import CommitReceipt, FindResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.browse import Browser, is_elsewhere
@@ -34,16 +35,11 @@ from memory_core.core.store.delivery import Step
 from memory_core.core.store.files import INDEX_NAME
 from memory_core.core.store.local import Store
 from memory_core.features.migrate import file_problems
-from memory_core.features.tiers.promotion import Tiers
-from memory_core.features.upkeep.core_memories import Compression
-from memory_core.features.upkeep.log_archive import LogArchive
-from memory_core.features.upkeep.passes import Expiry, FinishedTasks, KnowledgeCapacity, Maintainer, Upkeep
-from memory_core.features.upkeep.rolling_pass import RollingPass, SummaryImprovement
-from memory_core.features.upkeep.summaries import SummaryWriter
 
 _log = logging.getLogger(__name__)
 #: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
 #: from its first answer, which says so.
+_ADOPTION_SECONDS = 2.0
 _FIRST_LOOK_SECONDS = 0.3
 _GLANCE_SECONDS = 0.2
 
@@ -80,7 +76,7 @@ class OpenedStore:
         state = self.store.files.state
         vectors = open_vectors(config.index, state)
         self.indexer = Indexer(
-            self.store.ledger, state / INDEX_NAME, registry.type_at, open_embedder(config.embedding), vectors
+            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors
         )
         self.store.adoption.recorded = self.indexer.wake
         self._watches = config.watch == "auto"
@@ -88,12 +84,16 @@ class OpenedStore:
         self._llm_settings = config.llm
         self._llm = llm
         self._llm_guard = threading.Lock()
+        #: Ends what works in the background; called before anything else is closed.
+        self.before_close: list[Callable[[], None]] = []
         self.adopted = threading.Event()
         self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
         self._adopter.start()
 
     def close(self) -> None:
         """Finish background work and release everything; safe to call twice."""
+        while self.before_close:
+            self.before_close.pop()()
         if isinstance(self._llm, Closeable):
             self._llm.close()
         self._adopter.join()
@@ -113,6 +113,10 @@ class OpenedStore:
             Whether nothing is known to be left.
         """
         return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.glance(_GLANCE_SECONDS)
+
+    def wait_for_adoption(self) -> None:
+        """Give files that people added before the start a moment to be known: a name may be theirs."""
+        self.adopted.wait(_ADOPTION_SECONDS)
 
     def watch(self) -> None:
         """Notice what people do to the files from now on, unless the settings say otherwise."""
@@ -166,7 +170,7 @@ def build_extractor(
     config: Config,
     registry: MemoryTypeRegistry,
     store: Store,
-    updater: MemoryUpdater,
+    commits: Commits,
     browser: Browser,
     retriever: Retriever,
     catalog: Catalog,
@@ -180,7 +184,7 @@ def build_extractor(
     guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
 
     def seen_from(belonging: Belonging) -> _Sight:
-        return _sight(belonging, guide, store, updater, browser, retriever, catalog)
+        return _sight(belonging, guide, store, commits, browser, retriever, catalog)
 
     whole = seen_from(NO_PROJECT)
     orchestrator = MemoryReActOrchestrator(
@@ -205,34 +209,12 @@ def build_extractor(
 
     return Extractor(
         store,
-        updater,
+        commits,
         orchestrator,
         briefs,
         whole.actions.view,
         within=within,
         sessions=SessionReader(store, ProjectChoice(config.project), config.extraction.language),
-    )
-
-
-def build_maintainer(upkeep: Upkeep, tiers: Tiers, writer: SummaryWriter) -> Maintainer:
-    """The passes over one user's memories, in the order in which they run.
-
-    Args:
-        upkeep: Their access to the store.
-        tiers: Of the user's conversations.
-        writer: Has the configured model summarise.
-    """
-    return Maintainer(
-        (
-            *tiers.passes,
-            Expiry(upkeep),
-            FinishedTasks(upkeep),
-            KnowledgeCapacity(upkeep),
-            LogArchive(upkeep),
-            Compression(upkeep, writer),
-            RollingPass(upkeep),
-            SummaryImprovement(upkeep, writer),
-        )
     )
 
 
@@ -250,7 +232,7 @@ def _sight(
     belonging: Belonging,
     guide: TypeGuide,
     store: Store,
-    updater: MemoryUpdater,
+    commits: Commits,
     browser: Browser,
     retriever: Retriever,
     catalog: Catalog,
@@ -264,16 +246,16 @@ def _sight(
         return None if found is None or is_elsewhere(place, found, scope.current) else found
 
     def find_memories(query: str, limit: int) -> FindResult:
-        return retriever.find(query, limit=limit, filter=_MEMORIES, project=scope)
+        return retriever.find(FindRequest(query, limit=limit, filter=_MEMORIES), scope)
 
     def find_below(query: str, below: str, limit: int) -> FindResult:
-        return retriever.find(query, below, limit, project=scope)
+        return retriever.find(FindRequest(query, below, limit), scope)
 
     def glance(directory: str, limit: int) -> Glance:
         return newest_in(catalog.connection(), directory, limit, scope.current)
 
     def preview(operations: MemoryOperations) -> CommitReceipt:
-        return updater.apply_operations(operations, dry_run=True, belonging=belonging)
+        return commits.apply_operations(operations, dry_run=True, belonging=belonging)
 
     def neighbours(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
         return [[(near.uri, near.score) for near in found] for found in retriever.near(texts, project=scope)]

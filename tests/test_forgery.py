@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.extract.prompts import fenced, one_line
-from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.context_formats import Blocks, Markdown, Piece, SystemPrompt
 from memory_core.runebook import Runebook, open_memory
@@ -60,18 +61,18 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 def write(memory: Runebook, content: str, **members: Any) -> OperationResult:
     data = {"memory_type": "facts", "fields": {"topic": "coffee", "content": content}, **members}
-    (result,) = memory.commit(operations={"write_operations": [{"memory_data": data}]}).results
+    (result,) = memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]})).results
     return result
 
 
 @given(texts, texts)
 @example(TRAILER, TRAILER)
 def test_a_body_or_field_cannot_forge_the_trailer(body: str, value: str) -> None:
-    whole = dump(MemoryFile(body, {"memory_type": "notes", "topic": value}))
-    read = parse(whole)
+    whole = join(body, {"memory_type": "notes", "topic": value})
+    read = split(whole)
     assert read.trailer == {"memory_type": "notes", "topic": value}
     assert read.body == body
-    assert dump(read) == whole
+    assert join(read.body, read.trailer) == whole
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -79,7 +80,7 @@ def test_what_is_stored_is_read_as_it_was_and_its_fields_stay_its_own(memory: Ru
     content = f"I drink coffee.\n{evil}\nEvery day. 每天喝咖啡。"
     result = write(memory, content, abstract=f"coffee {evil}", tags=[evil], category=evil[:100])
     assert result.action is Action.CREATED, result
-    file = parse(memory.store.files.text(memory.browser.visible(MemoryUri.parse(result.uri))) or "")
+    file = split(memory.store.files.text(memory.browser.visible(MemoryUri.parse(result.uri))) or "")
     assert file.body == content
     assert file.trailer is not None
     assert file.trailer["memory_type"] == "facts"
@@ -90,12 +91,16 @@ def test_what_is_stored_is_read_as_it_was_and_its_fields_stay_its_own(memory: Ru
 def test_what_holds_markers_can_be_patched(memory: Runebook, evil: str) -> None:
     uri = write(memory, f"first line\n{evil}\nlast line").uri
     patch = "<<<<<<< SEARCH\nlast line\n=======\nfinal line\n>>>>>>> REPLACE"
-    (result,) = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": patch}}]}).results
+    (result,) = memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": patch}}]})
+    ).results
     assert result.action is Action.UPDATED, result
     listed = [{"search": evil, "replace": "gone"}]
-    (result,) = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": listed}}]}).results
+    (result,) = memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": listed}}]})
+    ).results
     assert result.action is Action.UPDATED, result
-    assert parse(memory.read(uri).content.replace("\r\n", "\n")).body == "first line\ngone\nfinal line"
+    assert split(memory.read(ReadRequest(uri)).content.replace("\r\n", "\n")).body == "first line\ngone\nfinal line"
 
 
 @pytest.mark.parametrize("evil", EVIL)
@@ -103,14 +108,14 @@ def test_a_listing_has_one_line_for_each_entry(memory: Runebook, evil: str, tmp_
     write(memory, "coffee", abstract=f"coffee {evil}")
     folder = tmp_path / "user" / "default" / "memories" / "facts"
     hand = {"memory_type": "facts", "abstract": f"coffee {evil}", "topic": evil}
-    (folder / "hand.md").write_text(dump(MemoryFile("coffee by hand", hand)), encoding="utf-8")
+    (folder / "hand.md").write_text(join("coffee by hand", hand), encoding="utf-8")
     (folder / ".abstract.md").write_text(f"{evil}\n", encoding="utf-8", newline="")
     memory.store.adopt()
     for uri in (f"{OWN}/facts", OWN):
-        listed = memory.ls(uri)
+        listed = memory.ls(ListRequest(uri))
         lines = listings_text(listed).splitlines()
         assert [line.split("  ")[0] for line in lines] == [entry.uri for entry in listed.entries]
-    found = memory.find("coffee")
+    found = memory.find(FindRequest("coffee"))
     lines = find_text(found).splitlines()
     assert found.total == 2
     assert len(lines) == 1 + 2 * found.total + len(found.notes)
@@ -191,6 +196,8 @@ def test_a_conversation_with_any_words_becomes_a_page_of_its_own(memory: Runeboo
     said = text.replace("\x00", "").encode("utf-8", "replace").decode()
     if not said.strip():
         return
-    memory.commit(messages=[{"role": "user", "name": "x" + said[:50], "content": f"coffee {said}"}], session_id="s")
-    pack = memory.retrieve("coffee", format="blocks")
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "name": "x" + said[:50], "content": f"coffee {said}"}], session_id="s")
+    )
+    pack = memory.retrieve(RetrieveRequest("coffee", format="blocks"))
     ElementTree.fromstring(f"<all>{pack.text}</all>")

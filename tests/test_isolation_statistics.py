@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import load
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
+from memory_core.features.recall_trail import SIMILAR, SimilarRequest
 from memory_core.runebook import Runebook, open_memory
 
 BOBS = [
@@ -52,12 +54,14 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Runeb
     views = {name: memory.view("bob", "bob") for name, memory in opened.items()}
     for title, content in BOBS:
         for view in views.values():
-            view.commit(content, fields={"title": title})
+            view.commit(CommitRequest(content, fields={"title": title}))
     for view in views.values():
-        view.commit(messages=[{"role": "user", "content": "I bought a new cello 大提琴 string."}], session_id="s")
+        view.commit(
+            CommitRequest(messages=[{"role": "user", "content": "I bought a new cello 大提琴 string."}], session_id="s")
+        )
     commit_many(anna, 60, 90)
-    anna.commit(messages=[{"role": "user", "content": "The cello 大提琴 string broke."}], session_id="s")
-    anna.retrieve("What of the cello 大提琴?", session_id="chat")
+    anna.commit(CommitRequest(messages=[{"role": "user", "content": "The cello 大提琴 string broke."}], session_id="s"))
+    anna.retrieve(RetrieveRequest("What of the cello 大提琴?", session_id="chat"))
     yield views
     for memory in opened.values():
         memory.close()
@@ -68,7 +72,7 @@ def commit_many(anna: Runebook, start: int, end: int) -> None:
         {"memory_data": {"memory_type": "notes", "fields": {"title": f"n{i}", "content": ANNAS.format(index=i)}}}
         for i in range(start, end)
     ]
-    anna.commit(operations={"write_operations": writes})
+    anna.commit(CommitRequest(operations={"write_operations": writes}))
 
 
 def plain(facts: Any) -> str:
@@ -80,7 +84,7 @@ def plain(facts: Any) -> str:
 def test_scores_and_order_are_those_of_a_store_without_the_other(
     stores: dict[str, Runebook], question: str, rank: str
 ) -> None:
-    alone, among = (plain(view.find(question, rank=rank, limit=50).as_dict()) for view in stores.values())
+    alone, among = (plain(view.find(FindRequest(question, rank=rank, limit=50)).as_dict()) for view in stores.values())
     assert among == alone
 
 
@@ -89,16 +93,16 @@ def test_contexts_listings_and_neighbours_are_those_of_a_store_without_the_other
         view.store.usage.flush()  # what was used counts from now on, in both stores
         # No question matches it as well as it matches bob's first: moments of last use would decide.
         text = "The doctor in Chengdu 成都 called again late in May and spoke of sugar, diabetes, bread and long walks."
-        copy = view.commit(text, fields={"title": "Again"})
-        facts: list[Any] = [copy.as_dict(), view.tree(level_limit=9, show_all_hidden=True).as_dict()]
+        copy = view.commit(CommitRequest(text, fields={"title": "Again"}))
+        facts: list[Any] = [copy.as_dict(), view.tree(TreeRequest(level_limit=9, show_all_hidden=True)).as_dict()]
         for question, session_id in [
             *((question, None) for question in QUESTIONS),
             ("What of the cello 大提琴?", "chat"),
         ]:
             for _ in range(1 if session_id is None else 2):
-                facts.append(view.retrieve(question, session_id=session_id).as_dict())
+                facts.append(view.retrieve(RetrieveRequest(question, session_id=session_id)).as_dict())
                 view.store.usage.flush()
-        facts += [view.similar("The doctor in Chengdu spoke of diabetes 成都.", 0.1).as_dict()]
+        facts += [view.run(SIMILAR, SimilarRequest("The doctor in Chengdu spoke of diabetes 成都.", 0.1)).as_dict()]
         return [plain(fact) for fact in facts]
 
     alone, among = (answers(view) for view in stores.values())

@@ -14,6 +14,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, LLMConfig
 from memory_core.core.errors import RunebookError
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server.terminal import LogLine, without_content
 from tests.fork_server import starter
@@ -80,29 +81,31 @@ def story(home: Path) -> None:
     """A whole life of a store, much of it going wrong."""
     said = [{"role": "user", "name": TOPIC, "content": f"{TEXT} {CHINESE} {TOKEN}"}]
     with opened(home) as memory:
-        memory.commit(f"{TEXT} {TOKEN}", memory_type="facts", fields={"topic": TOPIC})
-        memory.commit(messages=said, session_id=f"{TOPIC} chat")
-        memory.find(f"{QUESTION} {TOKEN}")
+        memory.commit(CommitRequest(f"{TEXT} {TOKEN}", memory_type="facts", fields={"topic": TOPIC}))
+        memory.commit(CommitRequest(messages=said, session_id=f"{TOPIC} chat"))
+        memory.find(FindRequest(f"{QUESTION} {TOKEN}"))
         damage(home)
         calls = (
             lambda: memory.store.adopt(),
-            lambda: memory.commit(f"{TEXT} {CHINESE}", memory_type="facts", fields={"topic": f"{TOPIC} pipe"}),
-            lambda: memory.commit(messages=[*said, {"role": TEXT * 30}], session_id=f"{TOPIC} chat"),
             lambda: memory.commit(
-                operations={"edit_operations": [{"uri": f"viking://{TOPIC}", "patches": {TEXT: TEXT}}]}
+                CommitRequest(f"{TEXT} {CHINESE}", memory_type="facts", fields={"topic": f"{TOPIC} pipe"})
             ),
-            lambda: memory.commit(TEXT, request_id=TOKEN),
-            lambda: memory.read(f"viking://user/default/memories/facts/{TOPIC} bytes.md"),
-            lambda: memory.read(f"viking://user/default/memories/facts/{TOPIC} huge.md"),
-            lambda: memory.find(QUESTION, filter={QUESTION: TEXT}),
-            lambda: memory.retrieve(QUESTION, session_id=f"{TOPIC} chat"),
+            lambda: memory.commit(CommitRequest(messages=[*said, {"role": TEXT * 30}], session_id=f"{TOPIC} chat")),
+            lambda: memory.commit(
+                CommitRequest(operations={"edit_operations": [{"uri": f"viking://{TOPIC}", "patches": {TEXT: TEXT}}]})
+            ),
+            lambda: memory.commit(CommitRequest(TEXT, request_id=TOKEN)),
+            lambda: memory.read(ReadRequest(f"viking://user/default/memories/facts/{TOPIC} bytes.md")),
+            lambda: memory.read(ReadRequest(f"viking://user/default/memories/facts/{TOPIC} huge.md")),
+            lambda: memory.find(FindRequest(QUESTION, filter={QUESTION: TEXT})),
+            lambda: memory.retrieve(RetrieveRequest(QUESTION, session_id=f"{TOPIC} chat")),
             lambda: list(memory.extract_waiting()),
         )
         for call in calls:
             with contextlib.suppress(RunebookError):
                 call()
     with opened(home) as memory, contextlib.suppress(RunebookError):
-        memory.find(QUESTION)
+        memory.find(FindRequest(QUESTION))
 
 
 def test_no_word_of_a_whole_story_is_in_the_log(lines: dict[int, io.StringIO], tmp_path: Path) -> None:
@@ -119,8 +122,10 @@ def test_no_word_of_a_whole_story_is_in_the_log(lines: dict[int, io.StringIO], t
 
 def test_no_word_of_a_question_is_on_stderr_of_a_command(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.commit(TEXT, memory_type="facts", fields={"topic": TOPIC})
-        memory.commit(messages=[{"role": "user", "content": TEXT}], session_id=f"{TOPIC} chat", extract=False)
+        memory.commit(CommitRequest(TEXT, memory_type="facts", fields={"topic": TOPIC}))
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": TEXT}], session_id=f"{TOPIC} chat", extract=False)
+        )
     damage(tmp_path)
     for arguments in (["find", QUESTION], ["ls", "viking://user/default"]):
         home = ("--home", str(tmp_path), "--set", "embedding.provider=none")

@@ -15,8 +15,9 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -34,12 +35,12 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
-    (result,) = memory.commit(content, memory_type="facts", fields={"topic": topic}, **given).results
+    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **given)).results
     return result.uri
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def kinds(memory: Runebook) -> list[str]:
@@ -56,7 +57,7 @@ def test_a_commit_takes_exactly_one_kind_of_content(memory: Runebook) -> None:
         {"messages": messages, "operations": operations},
     ):
         with pytest.raises(InvalidInput, match="exactly one"):
-            memory.commit(**arguments)
+            memory.commit(CommitRequest(**arguments))
 
 
 def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_path: Path) -> None:
@@ -65,8 +66,8 @@ def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_p
     memory.close()
     memory.close()
     with open_memory(config(tmp_path)) as reopened:
-        assert "斑马" in reopened.read(uri).content
-        assert [hit.uri for hit in reopened.find("斑马").memories] == [uri]
+        assert "斑马" in reopened.read(ReadRequest(uri)).content
+        assert [hit.uri for hit in reopened.find(FindRequest("斑马")).memories] == [uri]
 
 
 def test_the_store_is_private_to_its_owner(memory: Runebook, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:
 
         def call(memory: Runebook) -> None:
             for _ in range(10):
-                memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
+                memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
 
         threads = [threading.Thread(target=call, args=(memory,)) for memory in (one, two, one, two)]
         for thread in threads:
@@ -97,10 +98,11 @@ def test_increments_of_several_processes_are_all_counted(tmp_path: Path) -> None
         import sys
         from pathlib import Path
         from memory_core.core.config import Config, EmbeddingConfig
+        from memory_core.core.memory.requests import CommitRequest
         from memory_core.runebook import open_memory
         with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
             for _ in range(10):
-                memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
+                memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
         """
     )
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(2)]
@@ -125,19 +127,19 @@ def test_twins_written_by_two_stores_at_once_are_one_memory(tmp_path: Path) -> N
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(one.ls(f"{USER}/facts").entries) == 1
+        assert len(one.ls(ListRequest(f"{USER}/facts")).entries) == 1
 
 
 def test_what_a_search_recalls_counts_as_used(tmp_path: Path) -> None:
     at = datetime(2026, 6, 1, tzinfo=UTC)
     with open_memory(config(tmp_path)) as memory:
         uri = fact(memory, "T", "zebra", now=at - timedelta(days=30))
-        stale = memory.find("zebra", now=at).hits[0]
-        memory.find("zebra", now=at)
+        stale = memory.find(FindRequest("zebra", now=at)).hits[0]
+        memory.find(FindRequest("zebra", now=at))
     with open_memory(config(tmp_path)) as memory:
         usage = memory.store.ledger.usage([uri])[uri]
         assert (usage.access_count, usage.last_accessed_at) == (2, at)
-        fresh = memory.find("zebra", now=at).hits[0]
+        fresh = memory.find(FindRequest("zebra", now=at)).hits[0]
         assert stale.why["recency"] < 0.3
         assert fresh.why["recency"] == 1.0
 
@@ -161,16 +163,16 @@ def test_a_file_where_a_folder_belongs_delays_one_commit_and_keeps_nobody_out(tm
     blocker.parent.mkdir(parents=True)
     blocker.write_text("a file in the way", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
-        receipt = memory.commit("kept 斑马", memory_type="facts", fields={"topic": "T"})
+        receipt = memory.commit(CommitRequest("kept 斑马", memory_type="facts", fields={"topic": "T"}))
         assert receipt.status is Status.COMMITTED
         assert any("ledger" in note for note in receipt.notes)
-        assert memory.commit("another").status is Status.COMMITTED
+        assert memory.commit(CommitRequest("another")).status is Status.COMMITTED
     with open_memory(config(tmp_path)) as memory:
-        assert memory.commit("yet another").status is Status.COMMITTED
-        assert memory.find("another").total == 2
+        assert memory.commit(CommitRequest("yet another")).status is Status.COMMITTED
+        assert memory.find(FindRequest("another")).total == 2
         blocker.unlink()
-        memory.commit("the way is free")
-        assert "斑马" in memory.read(f"{USER}/facts/T.md").content
+        memory.commit(CommitRequest("the way is free"))
+        assert "斑马" in memory.read(ReadRequest(f"{USER}/facts/T.md")).content
 
 
 def test_a_folder_named_like_a_memory_makes_room_for_it_under_another_name(memory: Runebook, tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_a_broken_type_of_a_user_is_reported_and_the_store_opens(
     (schemas / "bad.yaml").write_text("name: [", encoding="utf-8")
     with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         assert memory.registry.problems
-        assert memory.commit("works").status is Status.COMMITTED
+        assert memory.commit(CommitRequest("works")).status is Status.COMMITTED
     assert "bad.yaml" in caplog.text
 
 
@@ -201,22 +203,22 @@ def test_files_of_a_type_that_is_gone_stay_readable_and_findable(tmp_path: Path)
         encoding="utf-8",
     )
     with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        memory.commit("豆腐 tofu", memory_type="recipes", fields={"dish": "Mapo"})
+        memory.commit(CommitRequest("豆腐 tofu", memory_type="recipes", fields={"dish": "Mapo"}))
     uri = f"{USER}/recipes/Mapo.md"
     with open_memory(config(tmp_path / "home")) as memory:
-        assert [hit.uri for hit in memory.find("豆腐").memories] == [uri]
-        assert "tofu" in memory.read(uri).content
+        assert [hit.uri for hit in memory.find(FindRequest("豆腐")).memories] == [uri]
+        assert "tofu" in memory.read(ReadRequest(uri)).content
         edit = {"uri": uri, "patches": {"content": "x"}}
-        receipt = memory.commit(operations={"edit_operations": [edit]})
+        receipt = memory.commit(CommitRequest(operations={"edit_operations": [edit]}))
         assert receipt.results[0].action is Action.REJECTED
-        removed = memory.commit(operations={"delete_operations": [{"uri": uri}]})
+        removed = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
         assert removed.status is Status.COMMITTED
 
 
 def test_a_commit_is_searchable_before_its_model_is_loaded(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=0.0))) as memory:
         uri = fact(memory, "T", "斑马 zebra")
-        assert [hit.uri for hit in memory.find("zebra").memories] == [uri]
+        assert [hit.uri for hit in memory.find(FindRequest("zebra")).memories] == [uri]
 
 
 @pytest.mark.parametrize(
@@ -230,8 +232,8 @@ def test_a_receipt_names_the_look_alike_also_without_a_model(
     tmp_path: Path, first: str, second: str, other: str
 ) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
-        kept = memory.commit(first)
-        assert memory.commit(other).similar == ()
-        receipt = memory.commit(second)
+        kept = memory.commit(CommitRequest(first))
+        assert memory.commit(CommitRequest(other)).similar == ()
+        receipt = memory.commit(CommitRequest(second))
         assert [near.uri for near in receipt.similar] == list(kept.changed_uris)
-        assert memory.read(kept.changed_uris[0]).content.startswith(first)
+        assert memory.read(ReadRequest(kept.changed_uris[0])).content.startswith(first)

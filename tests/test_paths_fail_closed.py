@@ -17,9 +17,18 @@ from hypothesis import strategies as st
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ConfigInvalid, InvalidUri, RunebookError
+from memory_core.core.memory.requests import (
+    CommitRequest,
+    FindRequest,
+    ListRequest,
+    ReadRequest,
+    RetrieveRequest,
+    TreeRequest,
+)
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FileStore
+from memory_core.features.recall_trail import SIMILAR, TRAIL, SimilarRequest, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 
 OWN = "viking://user/default/memories"
@@ -64,7 +73,7 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
     (other / "theirs.md").write_text(SECRET, encoding="utf-8")
     config = Config(home=tmp_path / "home", embedding=EmbeddingConfig(provider="none"))
     with open_memory(config) as opened:
-        opened.commit("Where we live is told here.", memory_type="facts", fields={"topic": "home"})
+        opened.commit(CommitRequest("Where we live is told here.", memory_type="facts", fields={"topic": "home"}))
         yield opened
 
 
@@ -88,12 +97,12 @@ def refused_or_harmless(call: Callable[[], object]) -> None:
 
 
 def every_door(memory: Runebook, uri: str) -> None:
-    refused_or_harmless(lambda: memory.read(uri))
-    refused_or_harmless(lambda: memory.ls(uri).as_dict())
-    refused_or_harmless(lambda: memory.tree(uri).as_dict())
-    refused_or_harmless(lambda: memory.find("where", target_uri=uri).as_dict())
-    refused_or_harmless(lambda: memory.similar(uri))
-    refused_or_harmless(lambda: memory.trail(5, uri))
+    refused_or_harmless(lambda: memory.read(ReadRequest(uri)))
+    refused_or_harmless(lambda: memory.ls(ListRequest(uri)).as_dict())
+    refused_or_harmless(lambda: memory.tree(TreeRequest(uri)).as_dict())
+    refused_or_harmless(lambda: memory.find(FindRequest("where", target_uri=uri)).as_dict())
+    refused_or_harmless(lambda: memory.run(SIMILAR, SimilarRequest(uri)))
+    refused_or_harmless(lambda: memory.run(TRAIL, TrailRequest(5, uri)))
 
 
 def operations_on(uri: str) -> dict[str, Any]:
@@ -135,7 +144,7 @@ def test_no_crafted_uri_writes_beyond_its_space(memory: Runebook, tmp_path: Path
     before = contents(tmp_path)
     uris = crafted()
     for uri in uris[:: max(1, len(uris) // 60)] + [f"{OWN}/facts/{name}" for name in NAMES[::2]]:
-        refused_or_harmless(partial(memory.commit, operations=operations_on(uri)))
+        refused_or_harmless(partial(memory.commit, CommitRequest(operations=operations_on(uri))))
     assert contents(tmp_path) == before
     assert all(part.name in {"user", "agent", "session", ".state"} for part in (tmp_path / "home").iterdir())
 
@@ -145,10 +154,14 @@ def test_a_name_that_a_memory_asks_for_becomes_a_file_of_its_type_or_nothing(
     memory: Runebook, tmp_path: Path, name: str
 ) -> None:
     before = contents(tmp_path)
-    refused_or_harmless(lambda: memory.commit("x", memory_type="facts", fields={"topic": f"../{name}"}).as_dict())
-    refused_or_harmless(lambda: memory.commit(messages=[{"role": "user", "content": "hi"}], session_id=name).as_dict())
-    refused_or_harmless(lambda: memory.retrieve("hi", session_id=name).as_dict())
-    refused_or_harmless(lambda: memory.commit("x", project=name).as_dict())
+    refused_or_harmless(
+        lambda: memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"../{name}"})).as_dict()
+    )
+    refused_or_harmless(
+        lambda: memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id=name)).as_dict()
+    )
+    refused_or_harmless(lambda: memory.retrieve(RetrieveRequest("hi", session_id=name)).as_dict())
+    refused_or_harmless(lambda: memory.commit(CommitRequest("x", project=name)).as_dict())
     assert contents(tmp_path) == before
 
 
@@ -210,13 +223,17 @@ def test_pipes_sockets_and_devices_in_the_tree_are_no_memories_and_block_nothing
 
         def look() -> None:
             memory.store.adopt()
-            listed = {entry.uri.rpartition("/")[2] for entry in memory.ls(f"{OWN}/facts").entries}
+            listed = {entry.uri.rpartition("/")[2] for entry in memory.ls(ListRequest(f"{OWN}/facts")).entries}
             assert listed & {"pipe.md", "socket.md", "device.md"} == set()
             for name in ("pipe.md", "socket.md", "device.md"):
                 every_door(memory, f"{OWN}/facts/{name}")
-                refused_or_harmless(partial(memory.commit, operations=operations_on(f"{OWN}/facts/{name}")))
-                refused_or_harmless(partial(memory.commit, "x", memory_type="facts", fields={"topic": name[:-3]}))
-            assert memory.find("where we live").total
+                refused_or_harmless(
+                    partial(memory.commit, CommitRequest(operations=operations_on(f"{OWN}/facts/{name}")))
+                )
+                refused_or_harmless(
+                    partial(memory.commit, CommitRequest("x", memory_type="facts", fields={"topic": name[:-3]}))
+                )
+            assert memory.find(FindRequest("where we live")).total
 
         within(PATIENCE_SECONDS, look)
     assert (facts / "pipe.md").is_fifo()
@@ -245,12 +262,12 @@ def test_links_that_lead_out_or_in_circles_show_and_change_nothing(memory: Runeb
     ):
         uri = f"{OWN}/{name}"
         every_door(memory, uri)
-        refused_or_harmless(partial(memory.commit, operations=operations_on(uri)))
+        refused_or_harmless(partial(memory.commit, CommitRequest(operations=operations_on(uri))))
     for name in ("out", "nowhere", "circle"):
-        refused_or_harmless(partial(memory.commit, "y", memory_type="facts", fields={"topic": name}))
+        refused_or_harmless(partial(memory.commit, CommitRequest("y", memory_type="facts", fields={"topic": name})))
     assert contents(tmp_path) == before
-    assert SECRET not in str(memory.find(SECRET).as_dict())
-    assert SECRET not in memory.retrieve("outside and yours").text
+    assert SECRET not in str(memory.find(FindRequest(SECRET)).as_dict())
+    assert SECRET not in memory.retrieve(RetrieveRequest("outside and yours")).text
 
 
 @needs_links
@@ -281,6 +298,8 @@ def test_a_link_put_in_place_of_a_file_that_was_just_checked_is_not_followed(tmp
 
 def test_case_and_width_twins_of_a_memory_are_one_memory_or_two_files(memory: Runebook) -> None:
     for topic in ("HOME", "ｈｏｍｅ", "home ", "Home"):
-        (result,) = memory.commit(f"About {topic}.", memory_type="facts", fields={"topic": topic}).results
+        (result,) = memory.commit(
+            CommitRequest(f"About {topic}.", memory_type="facts", fields={"topic": topic})
+        ).results
         assert result.action is Action.UPDATED
         assert result.uri == f"{OWN}/facts/home.md"

@@ -11,6 +11,7 @@ from bench import soak
 from bench.soak_journal import Committed, Edited, Journal, entries
 from bench.soak_proof import prove
 from memory_core.core.config import load
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 
 OPTIONS = ("--set", "embedding.provider=none")
@@ -38,7 +39,7 @@ def place(tmp_path: Path) -> Path:
     journal = Journal(tmp_path / "journal.jsonl")
     with open_memory(load(flags={"home": str(home), "embedding.provider": "none"})) as memory:
         body = "Shelf 1 of hall 2 holds zqbbbbbb lamps."
-        receipt = memory.commit(body, memory_type="facts", fields={"topic": "猫"}, request_id="soak-1")
+        receipt = memory.commit(CommitRequest(body, memory_type="facts", fields={"topic": "猫"}, request_id="soak-1"))
         journal.write(Committed(receipt.commit_id, "soak-1", FACT, body))
     note = home / "user" / "default" / "memories" / "notes" / "by hand.md"
     note.parent.mkdir()

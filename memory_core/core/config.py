@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from memory_core.core.errors import ConfigInvalid
+from memory_core.core.llm.client import PROVIDERS
 
 
 class Section(BaseModel):
@@ -286,10 +287,17 @@ class ProjectConfig(Section):
     )
 
 
+def _provider(name: str) -> str:
+    known = ("none", *PROVIDERS, "sampling")
+    if name not in known:
+        raise ValueError(f"it should be one of {', '.join(known)}")
+    return name
+
+
 class LLMConfig(Section):
     """The language model that the server may call to extract memories. Keys come from the environment only."""
 
-    provider: Literal["none", "anthropic", "openai", "sampling"] = Field(
+    provider: Annotated[str, AfterValidator(_provider)] = Field(
         "none",
         description="none leaves extraction to the client's own model; anthropic and openai (any compatible endpoint: "
         "Ollama, vLLM, llama.cpp) are called by the server; sampling asks the client's model over MCP.",

@@ -1,1 +1,40 @@
-"""One slice each: what can be taken out."""
+"""Features of a store beside committing, finding and reading; each may be taken out."""
+
+from typing import Any
+
+from memory_core.core.command import Arg, Argument
+from memory_core.core.feature import Features, Slice
+
+_UNDO = Argument(
+    "undo", str | None, Arg(help='Alone: takes back this commit; "last" is your newest. Later changes stay.')
+)
+_FORGET = Argument(
+    "forget",
+    dict[str, Any] | None,
+    Arg(
+        help="Alone: deletes what a search finds. {query, target_uri?, filter?, limit?} or {uris} shows the matches; "
+        "the same with confirm: <their number> deletes them. include_conversations: also messages."
+    ),
+)
+#: Passes of upkeep run in this order.
+FEATURES = Features(
+    (
+        Slice("undo", "memory_core.features.undo", ("undo",), arguments=(_UNDO,)),
+        Slice("forgetting", "memory_core.features.forgetting", ("forget",), arguments=(_FORGET,)),
+        Slice("purge", "memory_core.features.purge", ("purge",)),
+        Slice("history", "memory_core.features.history", adds=("pages",)),
+        Slice("metrics", "memory_core.features.metrics", ("stats",), ("pages",)),
+        Slice("tiers", "memory_core.features.tiers.promotion", adds=("passes",)),
+        Slice("upkeep", "memory_core.features.upkeep.passes", ("maintain",), ("passes",)),
+        Slice("log archive", "memory_core.features.upkeep.log_archive", adds=("passes",)),
+        Slice("core memories", "memory_core.features.upkeep.core_memories", adds=("passes",)),
+        Slice("rolling passes", "memory_core.features.upkeep.rolling_pass", adds=("passes",)),
+        Slice("archive", "memory_core.features.upkeep.archive", ("archive",)),
+        Slice("review", "memory_core.features.review", ("review",)),
+        Slice("rolling summary", "memory_core.features.rolling_summary", ("summary",)),
+        Slice("recall trail", "memory_core.features.recall_trail", ("similar", "trail", "hot")),
+        Slice("migrate", "memory_core.features.migrate", ("migrate",)),
+        Slice("doctor", "memory_core.features.doctor", ("doctor",)),
+        Slice("rebuild", "memory_core.features.rebuild", ("rebuild",)),
+    )
+)

@@ -8,6 +8,11 @@ the ledger. Chroma's folder never is in it, because the index holds what it is m
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 import contextlib
 import hashlib
 import io

@@ -12,9 +12,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import ContentRejected, InvalidInput, RunebookError, TooLarge
-from memory_core.core.memory.memory import CONTENT
+from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED
 from memory_core.core.memory.operations import MemoryOperations, WriteOp, check_text, shown
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
 from memory_core.core.store.local import Snapshot
@@ -45,7 +46,7 @@ def split(operations: MemoryOperations) -> tuple[dict[int, WriteOp], MemoryOpera
 
 
 def appended(
-    decided: ChangeSet, logged: Mapping[int, WriteOp], snapshot: Snapshot, context: Context, moment: datetime
+    decided: ChangeSet, logged: Mapping[int, WriteOp], snapshot: Snapshot, context: PlanContext, moment: datetime
 ) -> ChangeSet:
     """The change set with the entries at the end of the day's log; one that is refused leaves the others be."""
     if not logged:
@@ -70,7 +71,7 @@ def appended(
     return replace(decided, changes=tuple(changes), results=tuple(results))
 
 
-def _entry(write: WriteOp, context: Context, moment: datetime) -> tuple[LogEntry, list[str]]:
+def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogEntry, list[str]]:
     check_text(write)
     data = write.memory_data
     fields = dict(data.fields)
@@ -91,19 +92,20 @@ def _entry(write: WriteOp, context: Context, moment: datetime) -> tuple[LogEntry
     labels = {name: _label(name, value) for name, value in facts.items() if name == "tool"}
     if "error" in facts:
         labels["error"] = " ".join(str(facts["error"]).split())
+    category = data.given.get("category")
     entry = new_entry(
         content,
         moment,
         kind=kind,
-        salience=DEFAULT_SALIENCE if data.salience is None else data.salience,
-        category=None if data.category is None or is_log_name(data.category) else _label("category", data.category),
+        salience=data.given.get("salience", DEFAULT_SALIENCE),
+        category=None if category is None or is_log_name(category) else _label("category", category),
         project=belonging.project,
         private=private and belonging.project is not None,
         session_id=context.source.get("session_id"),
         **labels,
     )
     notes = [f"ignored fields the log does not take: {', '.join(fields)}"] if fields else []
-    if data.pinned or data.expires_at or data.active is not None:
+    if data.given.get(PINNED) or data.given.get(EXPIRES_AT) or ACTIVE in data.given:
         notes.append("entries of the log are not pinned, and do not expire or rest")
     if write.uri is not None and write.uri != str(log_uri(context.user_space, moment.date())):
         notes.append("entries go to the log of the day, whatever uri is named")

@@ -7,6 +7,14 @@ memory file is written but to deliver what was acknowledged. Neither needs a sto
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import contextlib
 import hashlib
 import os
@@ -45,6 +53,7 @@ from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, file_of
 from memory_core.core.store.atomic import TEMPORARY_PREFIX
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
@@ -444,7 +453,7 @@ def _documents(subject: Subject, uri: MemoryUri, text: str) -> list[Document]:
         return list(session_growth(uri, [], list(numbered(text))).documents)
     if log_day(uri) is not None:
         return log_documents(uri, text)
-    return [memory_document(uri, text, subject.registry.type_at(uri, parse(text).type_name))]
+    return [memory_document(parse(uri, text, subject.registry))]
 
 
 def _is_moving(subject: Subject, uri: MemoryUri) -> bool:
@@ -595,7 +604,7 @@ def check_files(subject: Subject) -> Iterator[Finding]:
         for problem in file_problems(subject.registry, uri, text):
             yield Finding("contents", Severity.WARNING, problem.uri, f"{problem.what}: {problem.hint}")
         if uri.name.endswith(".md"):
-            links[str(uri)] = linked_uris(parse(text).trailer or {})
+            links[str(uri)] = linked_uris(split(text).trailer or {})
     yield from _missing(subject, known - seen - undelivered)
     dangling = (
         f"{uri} → {target}"
@@ -781,6 +790,29 @@ def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
     with looking_at(root / STATE_NAME / LEDGER_NAME) as ledger, looking_at(root / STATE_NAME / INDEX_NAME) as catalog:
         subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config))
         return Report(tuple(_findings(subject)))
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorRequest:
+    """Examine files, history and index from all sides; exit status 1 when something is wrong."""
+
+    repair: Annotated[bool, Arg(help="Mend what can be mended, then look again.")] = False
+
+
+def doctor(memory: Runebook, request: DoctorRequest) -> Report:
+    """Examine the store of an open memory, and mend it if asked to.
+
+    Raises:
+        AccessDenied: If it is to be mended and this view only reads.
+    """
+    if not request.repair:
+        return examine(memory.config, memory.registry)
+    memory.expect_writable()
+    return repair(memory.config, memory.registry)
+
+
+DOCTOR = Command("doctor", DoctorRequest, doctor)
+FEATURE = Feature(commands=(DOCTOR,))
 
 
 def repair(config: Config, registry: MemoryTypeRegistry) -> Report:

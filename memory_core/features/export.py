@@ -22,14 +22,13 @@ from typing import IO, Any
 from memory_core.core.commit.commits import identify
 from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import link
-from memory_core.core.commit.working_copy import Context, Draft
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError, StorageFailed
 from memory_core.core.index.documents import is_session_log
 from memory_core.core.memory import names
-from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import parse_lines, to_record
-from memory_core.core.memory.operations import Link
+from memory_core.core.memory.operations import GivenLink
 from memory_core.core.memory.results import (
     Action,
     ChangeSet,
@@ -39,6 +38,7 @@ from memory_core.core.memory.results import (
     SessionProgress,
     text_sha256,
 )
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store import atomic
 from memory_core.core.store.files import LEDGER_NAME
@@ -117,7 +117,7 @@ class ImportBatch:
         texts: Mapping[MemoryUri, str],
         policy: OnConflict,
         summaries: frozenset[MemoryUri],
-        context: Context,
+        context: PlanContext,
     ) -> None:
         self._store = store
         self._registry = registry
@@ -188,14 +188,14 @@ class ImportBatch:
 
     def _link(self, beside: MemoryUri, rival: MemoryUri, snapshot: Snapshot) -> None:
         """Let two versions of a memory know of each other; what is no memory of a type has no links."""
-        draft = Draft(snapshot, self._context_at(beside))
+        draft = WorkingCopy(snapshot, self._context_at(beside))
         for uri in (beside, rival):
             text = self._text(uri, snapshot)
             if text is None or uri.scope not in (Scope.USER, Scope.AGENT):
                 return
             draft.put(uri, text)
         try:
-            link(draft, beside, [Link(uri=str(rival), relation="similar")])
+            link(draft, beside, [GivenLink(uri=str(rival), relation="similar")])
         except RunebookError:
             return  # a present file whose trailer is broken, or of no type: it stays as it is
         for uri in (beside, rival):
@@ -263,7 +263,7 @@ class ImportBatch:
             return FileChange(uri, before, after, "", uri.parent.name, appended=grown)
         return FileChange(uri, before, after, *identify(self._registry, uri, after))
 
-    def _context_at(self, uri: MemoryUri) -> Context:
+    def _context_at(self, uri: MemoryUri) -> PlanContext:
         """The context of the space that a file is in."""
         space = uri.parts[1]
         if uri.scope is Scope.AGENT:
@@ -406,7 +406,7 @@ def import_archive(
     """
     moment = now or datetime.now(UTC)
     stamp = moment.astimezone(UTC).isoformat(timespec="seconds")
-    context = Context(registry, user_space, agent_space, stamp)
+    context = PlanContext(registry, user_space, agent_space, stamp)
     with open_archive(path) as archive:
         if archive.problems and not partial:
             raise _damaged(archive.problems)
@@ -429,7 +429,7 @@ class _Run:
         archive: Archive,
         on_conflict: OnConflict,
         into: tuple[str, str] | None,
-        context: Context,
+        context: PlanContext,
         discretion: Redaction,
     ) -> None:
         self._store = store
@@ -557,14 +557,14 @@ class _Run:
 
     def _relinked(self, text: str) -> str:
         """The text with its links leading to where the linked memories go."""
-        file = parse(text) if self._spaces else None
+        file = split(text) if self._spaces else None
         if file is None or file.trailer is None:
             return text
         trailer = dict(file.trailer)
         for target in linked_uris(trailer):
             old = MemoryUri.parse(target)
             trailer = retargeted(trailer, old, self._moved(old))
-        return text if trailer == file.trailer else dump(MemoryFile(file.body, trailer))
+        return text if trailer == file.trailer else join(file.body, trailer)
 
 
 def _damaged(problems: list[Problem]) -> InvalidInput:

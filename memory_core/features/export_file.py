@@ -8,6 +8,11 @@ before the first file is handed out. Writes nothing.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
 import contextlib
 import hashlib
 import json
@@ -22,7 +27,7 @@ from typing import IO, Any, Protocol
 from memory_core.core.errors import InvalidInput, InvalidUri, StorageFailed
 from memory_core.core.index.documents import MESSAGES_NAME, is_session_log, memory_document
 from memory_core.core.memory import names
-from memory_core.core.memory.memory import parse, read_record
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.uri import SCHEME, MemoryUri, Scope
@@ -72,15 +77,15 @@ class Selection:
         """Whether a file at such a place is taken."""
         if self.memory_type is None and self.project is None:
             return True
-        memory_type = registry.type_at(uri, parse(text).type_name)
-        if self.memory_type is not None and (memory_type is None or memory_type.name != self.memory_type):
+        memory = parse(uri, text, registry)
+        if self.memory_type is not None and memory.type_name != self.memory_type:
             return False
         if self.project is None:
             return True
         if is_session_log(uri):
             messages, _ = parse_lines(text)
             return bool(messages) and all(message.project == self.project for message in messages)
-        return memory_type is not None and memory_document(uri, text, memory_type).project == self.project
+        return memory.type is not None and memory.project == self.project
 
     def as_dict(self) -> dict[str, Any]:
         """What narrows it, for the manifest."""
@@ -141,15 +146,14 @@ def memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dic
         return {}
     if uri.is_summary:
         return {}
-    memory_type = registry.type_at(uri, parse(text).type_name)
-    if memory_type is None:
+    memory = parse(uri, text, registry)
+    if memory.type is None:
         return {}
-    record = read_record(memory_type, parse(text), uri.name.removesuffix(".md"))
-    document = memory_document(uri, text, memory_type)
+    document = memory_document(memory)
     facts: dict[str, Any] = {
-        "memory_type": memory_type.name,
+        "memory_type": memory.type_name,
         "name": document.name,
-        "fields": dict(record.fields),
+        "fields": dict(memory.fields),
         "abstract": document.abstract,
         "tags": list(document.tags),
         "salience": document.salience,

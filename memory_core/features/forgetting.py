@@ -6,32 +6,41 @@ whose lines stay empty. History keeps the texts, so forgetting can be undone; ``
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from memory_core.core.commit.forgotten import ForgetRequest, is_forgotten, read_request, without_lines
+from memory_core.core.command import NOWHERE, Arg, Command, read_request
+from memory_core.core.commit.forgotten import is_forgotten, without_lines
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context
-from memory_core.core.errors import RunebookError
+from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.errors import InvalidInput, RunebookError
+from memory_core.core.feature import Feature
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.memory import parse, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import DeleteOp, MemoryOperations
+from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
 from memory_core.core.memory.results import (
     Action,
     ChangeSet,
     CommitReceipt,
     FileChange,
-    FindResult,
     OperationResult,
     Status,
 )
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.browse import Browser
-from memory_core.core.store.local import Snapshot, Store
+from memory_core.core.store.local import Snapshot
+from memory_core.features.review import mentioning
 from memory_core.features.rolling_summary import without_removed
 from memory_core.features.upkeep.core_memories import archived_originals
 
@@ -39,10 +48,27 @@ KIND = "forget"
 _ABSTRACT_CHARS = 120
 _TURN = re.compile(r"(?P<log>.+/messages\.jsonl)#(?P<line>\d{1,9})")
 
-#: Searches for a query below a URI, at most so many, with a filter.
-Search = Callable[[str, str, int, Mapping[str, Any] | None], FindResult]
-#: Files that no search knows but that speak of a query, each with its line: what waits for review.
-Waiting = Callable[[str], Iterable[tuple[MemoryUri, str]]]
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """Delete the memories that a search finds, after a look at them.
+
+    What a search finds is meant, or what is named, or those named that the search finds. ``confirm`` is the number of
+    matches that a preview showed; if other files match now, nothing is deleted.
+    """
+
+    query: Annotated[str | None, Arg(help="What the memories are about.", positional=True)] = None
+    target_uri: Annotated[str, Arg(help="Only below this directory.", flag="--in")] = ""
+    filter: Annotated[Mapping[str, Any] | None, Arg(help="Which memories count.", metavar="JSON")] = None
+    limit: Annotated[int, Arg(help="Files at most.", least=1, most=100)] = 10
+    uris: Annotated[Sequence[str] | None, Arg(help="The files themselves.")] = None
+    include_conversations: Annotated[bool, Arg(help="Also single messages of conversations.")] = False
+    confirm: Annotated[int | None, Arg(help="How many matches the preview showed.", least=0)] = None
+    dry_run: Annotated[bool, Arg(help="Only show.", surfaces=NOWHERE)] = False
+    request_id: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
+    project: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
+    here: Here = None
+    now: Now = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,70 +94,57 @@ class Match:
         return OperationResult(KIND, self.address, Action.DELETED, note=f"{score}{self.abstract}")
 
 
-class Forgetter:
-    """Forgets on request, for one user and agent.
+def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
+    """Show what would be forgotten, or forget it where that is confirmed; see ``ForgetRequest``.
+
+    Raises:
+        InvalidInput: If nothing is named, or an argument is wrong.
+    """
+    if not (request.query or "").strip() and not request.uris:
+        raise InvalidInput(
+            "forget names nothing.", hint='Give a query, or uris: {"query": "…"} shows what would be deleted.'
+        )
+    request_id = memory.request_key(request.request_id)
+    if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
+        return first
+    search = _Search(memory, request)
+    matches = search.matches()
+    going = [match for match in matches if match.refused is None]
+    differs = _difference(request, going)
+    if request.dry_run or request.confirm is None or differs is not None or not going:
+        shown = _preview(request, matches, going, differs)
+        return replace(shown, notes=(*shown.notes, *_left_in_archive(going, memory.store.text)))
+    moment = request.now or datetime.now(UTC)
+    context = memory.plan_context(moment)
+    receipt = memory.store.commit(
+        lambda snapshot: _planned(going, snapshot, context), kind=KIND, request_id=request_id, now=moment
+    )
+    memory.tiers.overflow.after(receipt, moment)
+    return memory.indexed(receipt)
+
+
+class _Search:
+    """Finds what a request means.
 
     Args:
-        store: The store.
-        browser: Says what the caller may see.
-        search: Finds what a query means.
-        context: What a plan is told, made for a moment.
-        waiting: Finds what waits for review.
+        memory: The store, as the caller sees it.
+        request: The request.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        browser: Browser,
-        search: Search,
-        context: Callable[[datetime], Context],
-        waiting: Waiting = lambda _query: (),
-    ) -> None:
-        self._store = store
-        self._browser = browser
-        self._search = search
-        self._context = context
-        self._waiting = waiting
+    def __init__(self, memory: Runebook, request: ForgetRequest) -> None:
+        self._memory = memory
+        self._request = request
+        self._scope = memory.projects.scope(request.project, request.here)
 
-    def forget(
-        self,
-        raw: Mapping[str, Any] | ForgetRequest,
-        *,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        now: datetime | None = None,
-    ) -> CommitReceipt:
-        """Show what would be forgotten, or forget it where that is confirmed.
-
-        Args:
-            raw: See ``ForgetRequest``. ``confirm`` is the number of matches that a preview showed, ``uris`` beside a
-                query are those that it named; if either is different now, nothing is deleted.
-            request_id: Makes a retry return the first receipt.
-            dry_run: Only show.
-            now: Time of the commit; default the clock's.
-
-        Raises:
-            InvalidInput: If the request is wrong.
-        """
-        request = read_request(raw)
-        if request_id is not None and (first := self._store.first_receipt(request_id)) is not None:
-            return first
-        matches = self._matches(request)
-        going = [match for match in matches if match.refused is None]
-        differs = self._difference(request, going)
-        if dry_run or request.confirm is None or differs is not None or not going:
-            shown = _preview(request, matches, going, differs)
-            return replace(shown, notes=(*shown.notes, *_left_in_archive(going, self._store.text)))
-        moment = now or datetime.now(UTC)
-        context = self._context(moment)
-        return self._store.commit(
-            lambda snapshot: _planned(going, snapshot, context), kind=KIND, request_id=request_id, now=moment
-        )
-
-    def _matches(self, request: ForgetRequest) -> list[Match]:
+    def matches(self) -> list[Match]:
+        """What is meant, the best match first."""
+        request = self._request
         if not (request.query or "").strip():
-            return [self._named(uri, request) for uri in dict.fromkeys(request.uris or ())]
-        found = self._search(request.query or "", request.target_uri, request.limit, request.filter)
+            return [self._named(uri) for uri in dict.fromkeys(request.uris or ())]
+        if request.target_uri:
+            self._memory.browser.visible(MemoryUri.parse(request.target_uri))
+        wanted = FindRequest(request.query or "", request.target_uri, request.limit, filter=request.filter)
+        found = self._memory.retriever.find(wanted, self._scope)
         matches: dict[str, Match] = {}
         for hit in found.hits:
             for uri in (hit.uri, *hit.also):
@@ -142,39 +155,41 @@ class Forgetter:
                 match = Match(MemoryUri.parse(place), line, summary_line(hit.abstract, _ABSTRACT_CHARS), hit.score)
                 matches.setdefault(uri, match)
         if not request.target_uri and not request.filter:
-            for proposal, title in self._waiting(request.query or ""):
-                matches.setdefault(str(proposal), Match(proposal, None, summary_line(title, _ABSTRACT_CHARS)))
+            for each in mentioning(self._memory, request.query or ""):
+                if self._scope.finds(each.belonging.project, private=each.private):
+                    matches.setdefault(str(each.uri), Match(each.uri, None, summary_line(each.title, _ABSTRACT_CHARS)))
         return list(matches.values())
 
-    def _named(self, uri: str, request: ForgetRequest) -> Match:
+    def _named(self, uri: str) -> Match:
         """What a caller names itself."""
         turn = _TURN.fullmatch(uri)
         place, line = (turn["log"], int(turn["line"])) if turn else (uri, None)
-        parsed = self._browser.visible(MemoryUri.parse(place))
+        parsed = self._memory.browser.visible(MemoryUri.parse(place))
         match = Match(parsed, line, "")
         try:
-            text = self._store.text(parsed)
+            text = self._memory.store.text(parsed)
             if text is None:
                 return replace(
                     match,
                     refused="there is no such file; of a directory, name its files or give target_uri with a query.",
                 )
             if parsed.scope is Scope.SESSION or parsed.name == MESSAGES_NAME:
-                return _turn_of(match, text, request)
-            return replace(match, abstract=summary_line(parse(text).body, _ABSTRACT_CHARS))
+                return _turn_of(match, text, self._request)
+            return replace(match, abstract=summary_line(split(text).body, _ABSTRACT_CHARS))
         except RunebookError as error:
             return replace(match, refused=error.message)
 
-    def _difference(self, request: ForgetRequest, going: list[Match]) -> str | None:
-        """Why what is confirmed is not what is found now."""
-        if request.confirm is None:
-            return None
-        if request.confirm != len(going):
-            return f"{len(going)} match now, not {request.confirm}"
-        named = set(request.uris or ()) if (request.query or "").strip() and request.uris is not None else None
-        if named is not None and named != {match.address for match in going}:
-            return "other files match now than uris names"
+
+def _difference(request: ForgetRequest, going: list[Match]) -> str | None:
+    """Why what is confirmed is not what is found now."""
+    if request.confirm is None:
         return None
+    if request.confirm != len(going):
+        return f"{len(going)} match now, not {request.confirm}"
+    named = set(request.uris or ()) if (request.query or "").strip() and request.uris is not None else None
+    if named is not None and named != {match.address for match in going}:
+        return "other files match now than uris names"
+    return None
 
 
 def _turn_of(match: Match, text: str, request: ForgetRequest) -> Match:
@@ -205,7 +220,7 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 
-def _planned(going: list[Match], snapshot: Snapshot, context: Context) -> ChangeSet:
+def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """Memories are deleted, messages emptied, in one change set."""
     memories = [match for match in going if match.line is None and not _lies_aside(match.uri)]
     deletes = [DeleteOp(uri=str(match.uri), reason="forgotten on request") for match in memories]
@@ -243,10 +258,29 @@ def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str 
     named = {str(match.uri) for match in going}
     for match in going:
         text = text_of(match.uri) if match.line is None else None
-        originals = archived_originals(parse(text).trailer or {}) if text is not None else []
+        originals = archived_originals(parse(match.uri, text, None)) if text is not None else []
         left = [uri for uri in originals if uri not in named and text_of(MemoryUri.parse(uri)) is not None]
         if left:
             yield (
                 f"{match.uri} was condensed from {len(originals)} memories; {len(left)} of them are still in the "
                 f"archive, whole: to forget them too, name them as uris: {', '.join(left)}"
             )
+
+
+FORGET = Command("forget", ForgetRequest, forget, writes=True)
+
+
+def _asked(memory: Runebook, commit: CommitRequest, value: Mapping[str, Any]) -> CommitReceipt:
+    """What the argument ``forget`` of a commit means."""
+    asked = replace(
+        read_request(ForgetRequest, value, "mcp"),
+        dry_run=commit.dry_run,
+        request_id=commit.request_id,
+        project=commit.project,
+        here=commit.here,
+        now=commit.now,
+    )
+    return memory.run(FORGET, asked)
+
+
+FEATURE = Feature(commands=(FORGET,), commit_arguments={"forget": _asked})

@@ -8,6 +8,14 @@ and each of its lines behind a diff's mark, so none can pose as a heading or as 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import ReadRequest
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -501,3 +509,28 @@ def _time(commit: Commit) -> str:
 
 def _author(commit: Commit) -> str:
     return commit.author or ("by hand" if commit.kind == "external" else "unknown")
+
+
+def history_of(memory: Runebook) -> History:
+    """The past of an open store as its reader sees it."""
+    return History(memory.store, memory.browser, memory.spaces)
+
+
+class _Pages:
+    """``viking://history`` and what is below it, for ``read`` and ``ls``."""
+
+    def holds(self, uri: str) -> bool:
+        """Whether an address is one of history's."""
+        return is_history(uri)
+
+    def read(self, memory: Runebook, request: ReadRequest) -> ReadResult:
+        """Lines of a page."""
+        history = history_of(memory).seen_from(memory.projects.current(request.here))
+        return read_history(history, request.uri, request.offset, request.limit, request.limit_chars)
+
+    def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
+        """The line of ``ls viking://``."""
+        return history_listing(history_of(memory), abs_limit)
+
+
+FEATURE = Feature(hooks={"pages": _Pages()})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
-from memory_core.core.memory.memory import body_digest
+from memory_core.core.memory.trailer import body_digest
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.extractive_summary import condense, joined, names, numbers, sentences
 

@@ -5,6 +5,16 @@ Like the pages of history it is no ``MemoryUri``: nothing can be written, indexe
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.index.indexer import healed
+from memory_core.core.memory.requests import ReadRequest
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -447,3 +457,50 @@ def read_metrics(metrics: Metrics, offset: int = 0, limit: int = -1, limit_chars
 def metrics_listing(at: str, abs_limit: int | None) -> Listing:
     """The line of ``ls viking://`` that leads to it; ``at`` is ISO 8601, without ``abs_limit`` there is no abstract."""
     return Listing(METRICS_URI, "metrics", False, 0, at, None if abs_limit is None else _ABOUT[:abs_limit])
+
+
+@dataclass(frozen=True, slots=True)
+class StatsRequest:
+    """Show what is stored, how it is used and how fast it is found."""
+
+    whole: Annotated[bool, Arg(help="Of all users and agents, with the size of ledger and index.", flag="--all")] = (
+        False
+    )
+    wait: Annotated[bool, Arg(surfaces=NOWHERE)] = True
+
+
+@healed
+def stats(memory: Runebook, request: StatsRequest) -> Metrics:
+    """All figures; ``wait`` for a model that loads: without it, nobody knows yet which vectors are missing."""
+    store, indexer, config = memory.store, memory.indexer, memory.config
+    store.usage.flush()
+    indexer.follow()
+    if request.wait and indexer.embedder is not None:
+        indexer.embedder.ready(config.embedding.wait_seconds)
+    if not request.whole:
+        return collect(store.ledger, indexer, memory.spaces, config.user_space)
+    spaces = tuple(dict.fromkeys((*memory.spaces, *spaces_of(indexer))))
+    return collect(store.ledger, indexer, spaces, None, store.files.state)
+
+
+STATS = Command("stats", StatsRequest, stats)
+
+
+class _Page:
+    """``viking://metrics``, for ``read`` and ``ls``."""
+
+    def holds(self, uri: str) -> bool:
+        """Whether it is this page."""
+        return is_metrics(uri)
+
+    def read(self, memory: Runebook, request: ReadRequest) -> ReadResult:
+        """Lines of the page."""
+        return read_metrics(stats(memory, StatsRequest()), request.offset, request.limit, request.limit_chars)
+
+    def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
+        """The line of ``ls viking://``."""
+        newest = memory.store.ledger.past.commits(memory.spaces, limit=1)
+        return tuple(metrics_listing(commit.at, abs_limit) for commit in newest)
+
+
+FEATURE = Feature(commands=(STATS,), hooks={"pages": _Page()})

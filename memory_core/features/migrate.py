@@ -8,6 +8,15 @@ Each batch is one ordinary commit: killed between two, the next run goes on; a s
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,21 +25,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Context, numbered
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.memory import names
-from memory_core.core.memory.memory import (
-    CONTENT,
-    MemoryFile,
-    MemoryRecord,
-    dump,
-    parse,
-    read_record,
-    record_key,
-    write_record,
-)
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.memory import Memory, dump, parse
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.names import numbered
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, FileProblem, OperationResult, text_sha256
+from memory_core.core.memory.trailer import Parts, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot, Store
@@ -53,7 +55,7 @@ def file_problems(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tu
         found.append(FileProblem(str(uri), "it holds NUL characters", "Save it as plain UTF-8 text."))
     if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
         return tuple(found)
-    file = parse(text)
+    file = split(text)
     if file.damage is not None:
         hint = "Mend the block at the end of the file, or remove it; until then all of the file is its text."
         found.append(FileProblem(str(uri), _plain(file.damage), hint))
@@ -81,13 +83,13 @@ class Proposal:
 
     Attributes:
         memory_type: Its type.
-        record: The memory in the present format.
+        memory: It in the present format.
         naming: The key to name it by; None where the name stays.
         why: What is done, as a phrase.
     """
 
     memory_type: MemoryType
-    record: MemoryRecord
+    memory: Memory
     naming: Naming | None
     why: str
 
@@ -100,46 +102,48 @@ class Refusal:
     hint: str
 
 
-def propose(memory_type: MemoryType, stem: str, text: str, modified_at: str | None = None) -> Proposal | Refusal | None:
+def propose(
+    memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None
+) -> Proposal | Refusal | None:
     """Decide what becomes of one file, from its text and name alone.
 
     Args:
         memory_type: The type that the store takes the file for.
-        stem: Its name without ``.md``.
+        uri: Where it is.
         text: Its whole text.
         modified_at: When it was last written, ISO 8601; kept as ``updated_at`` where the file has no time.
 
     Returns:
         None if it is as it should be.
     """
-    file = parse(text)
+    file, stem = split(text), uri.name.removesuffix(".md")
     refusal = _refusal(memory_type, file)
     if refusal is not None:
         return refusal
     random = bool(memory_type.key_fields) and is_random_name(stem)
     if file.trailer is None and not random and not is_rendering(memory_type, file.body):
         return None
-    reading = understand(memory_type, file, stem)
-    record = reading.record
+    reading = understand(memory_type, uri, text)
+    memory = reading.memory
     naming = name_of(memory_type, reading, stem) if memory_type.key_fields else None
     if random and naming is not None and naming.given and _alike(stem, _stem(memory_type, naming.keys)):
         random = False  # a key may look like an identifier
     if random and naming is None:
         return Refusal("nothing in it makes a name", "Give the file a heading, or rename it by hand.")
     if naming is not None:
-        made = {key: value for key, value in naming.keys.items() if str(record.fields.get(key, "")).strip() != value}
-        record = replace(record, fields={**record.fields, **made})
-    converted = dump(write_record(memory_type, record)) != text
+        made = {key: value for key, value in naming.keys.items() if str(memory.fields.get(key, "")).strip() != value}
+        memory = replace(memory, fields={**memory.fields, **made})
+    converted = dump(memory) != text
     if not random and not converted:
         return None
-    if not (record.meta.get("updated_at") or record.meta.get("created_at")) and modified_at is not None:
-        record = replace(record, meta={**record.meta, "updated_at": modified_at})
-    renames = random or (naming is not None and naming.given and not _alike(stem, _stem(memory_type, record.fields)))
+    if memory.metadata.get("updated_at", memory.metadata.get("created_at")) is None and modified_at is not None:
+        memory = replace(memory, metadata=memory.metadata.changed({"updated_at": modified_at}))
+    renames = random or (naming is not None and naming.given and not _alike(stem, _stem(memory_type, memory.fields)))
     remarks = [*([f"named by {naming.why}"] if renames and naming else ["trailer of another format"]), *reading.remarks]
-    return Proposal(memory_type, record, naming if renames else None, "; ".join(remarks))
+    return Proposal(memory_type, memory, naming if renames else None, "; ".join(remarks))
 
 
-def _refusal(memory_type: MemoryType, file: MemoryFile) -> Refusal | None:
+def _refusal(memory_type: MemoryType, file: Parts) -> Refusal | None:
     """Why nobody but a person should change the file, or None."""
     if file.damage is not None:
         return Refusal(file.damage, "Mend or remove the trailer by hand.")
@@ -177,7 +181,6 @@ def _alike(stem: str, wanted: str) -> bool:
 
 #: The trailer key that remembers where a renamed memory was.
 MIGRATED_FROM = "migrated_from"
-_BATCH_FILES = 200
 _NAMES_LIMIT = 32
 _AGAIN = "Run the migration again once nobody writes to the file."
 
@@ -253,31 +256,27 @@ class Migration:
         )
 
 
-def migrate(
-    store: Store,
-    registry: MemoryTypeRegistry,
-    *,
-    user_space: str,
-    agent_space: str,
-    dry_run: bool = False,
-    now: datetime | None = None,
-    batch_files: int = _BATCH_FILES,
-) -> Migration:
-    """Bring the memories of one user and agent space to the present format.
+@dataclass(frozen=True, slots=True)
+class MigrateRequest:
+    """Give the files of an older store semantic names and our trailer."""
 
-    Args:
-        store: The store; others may go on using it. A file that somebody changes meanwhile is skipped.
-        registry: The memory types.
-        user_space: The space under ``viking://user/``.
-        agent_space: The space under ``viking://agent/``.
-        dry_run: Plan only; nothing is written.
-        now: Time of the commits; default the clock's.
-        batch_files: Files to rename or rewrite in one commit.
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    batch_files: Annotated[int, Arg(surfaces=NOWHERE)] = 200
+    now: Now = None
+
+
+def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
+    """Bring the memories of one user and agent space to the present format, in commits of bounded size.
+
+    Others may go on using the store; a file that somebody changes meanwhile is skipped.
 
     Raises:
         StoreBusy: If another writer held the store too long. Batches before that are done.
         StorageFailed: If the disk or the ledger refuses. Batches before that are done.
     """
+    memory.opened.adopted.wait()
+    store, registry, dry_run = memory.store, memory.registry, request.dry_run
+    user_space, agent_space = memory.config.user_space, memory.config.agent_space
     places = [
         MemoryUri.parse(f"viking://user/{user_space}/memories"),
         MemoryUri.parse(f"viking://agent/{agent_space}/memories"),
@@ -285,17 +284,18 @@ def migrate(
     survey = _Survey(store, registry)
     for place in places:
         survey.take(place)
-    moment = now or datetime.now(UTC)
-    context = Context(registry, user_space, agent_space, moment.astimezone(UTC).isoformat(timespec="seconds"))
+    moment = request.now or datetime.now(UTC)
+    context = PlanContext(registry, user_space, agent_space, moment.astimezone(UTC).isoformat(timespec="seconds"))
     todo = list(survey.expected)
     commits: list[str] = []
-    for start in range(0, len(todo), batch_files):
+    for start in range(0, len(todo), request.batch_files):
         tell("migrating", start, len(todo), unit="files")
-        batch = _Batch(survey, context, todo[start : start + batch_files])
+        batch = _Batch(survey, context, todo[start : start + request.batch_files])
         receipt = store.commit(batch.plan, kind="migrate", now=moment, dry_run=dry_run)
         batch.settle(dry_run=dry_run)
         commits += [receipt.commit_id] if receipt.commit_id else []
     moved = {uri for item in survey.renamed for uri in (item.old_uri, item.new_uri)}
+    memory.indexer.follow()
     return Migration(
         dry_run,
         tuple(survey.renamed),
@@ -304,6 +304,10 @@ def migrate(
         tuple(survey.skipped),
         tuple(commits),
     )
+
+
+MIGRATE = Command("migrate", MigrateRequest, migrate, writes=True)
+FEATURE = Feature(commands=(MIGRATE,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,46 +355,45 @@ class _Survey:
             return
         if text is None:
             return
-        file = parse(text)
+        file = split(text)
         for target in linked_uris(file.trailer or {}):
             self.linking.setdefault(target, set()).add(uri)
         decided = self.decide(uri, text)
         if isinstance(decided, Proposal):
             self.expected[uri] = text_sha256(text)
             if decided.naming is None or decided.naming.given:
-                self._claim(uri, decided.memory_type, decided.record)
+                self._claim(decided.memory)
             return
         if isinstance(decided, Refusal):
             self.skipped.append(Touched(str(uri), decided.reason, decided.hint))
         else:
             self.unchanged.append(str(uri))
-        memory_type = self.registry.type_at(uri, file.type_name)
-        if memory_type is not None:
-            self._claim(uri, memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+        memory = parse(uri, text, self.registry)
+        if memory.type is not None:
+            self._claim(memory)
 
     def decide(self, uri: MemoryUri, text: str) -> Proposal | Refusal | None:
         """``propose`` for a file of this store."""
-        named = parse(text).type_name
+        named = split(text).type_name
         memory_type = self.registry.type_at(uri, named)
-        stem = uri.name.removesuffix(".md")
         if memory_type is None:
-            if not is_random_name(stem):
+            if not is_random_name(uri.name.removesuffix(".md")):
                 return None
             return Refusal("its folder belongs to no memory type", "Move it to a type's folder, or declare a type.")
         if named is not None and memory_type.name not in (named, resolve_category(named)):
             return Refusal(f"its trailer names the unknown memory type '{named[:64]}'", "Declare that type in YAML.")
         stat = self.store.files.stat(uri)
         written = None if stat is None else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
-        return propose(memory_type, stem, text, None if written is None else written.isoformat(timespec="seconds"))
+        return propose(memory_type, uri, text, None if written is None else written.isoformat(timespec="seconds"))
 
-    def _claim(self, uri: MemoryUri, memory_type: MemoryType, record: MemoryRecord) -> None:
-        self.keys.add((uri.parent, memory_type.name, record_key(memory_type, record)))
+    def _claim(self, memory: Memory) -> None:
+        self.keys.add((memory.uri.parent, memory.type_name, memory.key))
 
 
 class _Batch:
     """One commit: plans under the lock against the texts as they are; what it did counts once it is committed."""
 
-    def __init__(self, survey: _Survey, context: Context, uris: Sequence[MemoryUri]) -> None:
+    def __init__(self, survey: _Survey, context: PlanContext, uris: Sequence[MemoryUri]) -> None:
         self._survey = survey
         self._context = context
         self._uris = uris
@@ -452,40 +455,37 @@ class _Batch:
         return decided
 
     def _apply(self, uri: MemoryUri, text: str, proposal: Proposal, snapshot: Snapshot) -> None:
-        memory_type, record = proposal.memory_type, proposal.record
+        memory_type, memory = proposal.memory_type, proposal.memory
         if proposal.naming is None:
-            identity = (memory_type.name, record_key(memory_type, record))
-            self._texts[uri] = _Step(text, dump(write_record(memory_type, record)), identity)
+            self._texts[uri] = _Step(text, dump(memory), (memory_type.name, memory.key))
             self._rewritten.append(Touched(str(uri), proposal.why))
             self._result(uri, Action.UPDATED, note=proposal.why)
             return
-        new, record = self._place(uri, proposal.naming, memory_type, record, snapshot)
-        record = replace(record, unknown={**record.unknown, MIGRATED_FROM: str(uri)})
-        key = record_key(memory_type, record)
+        memory = self._place(memory, proposal.naming, memory_type, snapshot)
+        memory = replace(memory, unknown={**memory.unknown, MIGRATED_FROM: str(uri)})
+        new, key = memory.uri, memory.key
         self._texts[uri] = _Step(text, None, (memory_type.name, key))
-        self._texts[new] = _Step(None, dump(write_record(memory_type, record)), (memory_type.name, key))
+        self._texts[new] = _Step(None, dump(memory), (memory_type.name, key))
         self._names.add((new.parent, names.fold(new.name)))
         self._keys.add((new.parent, memory_type.name, key))
         self._moved[uri] = new
-        keys = {name: str(record.fields[name]) for name in memory_type.key_fields if name in record.fields}
+        keys = {name: str(memory.fields[name]) for name in memory_type.key_fields if name in memory.fields}
         self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, proposal.why))
         self._result(new, Action.CREATED, note=f"renamed from {uri}: {proposal.why}")
         self._result(uri, Action.DELETED, note=f"renamed to {new}")
 
-    def _place(
-        self, uri: MemoryUri, naming: Naming, memory_type: MemoryType, record: MemoryRecord, snapshot: Snapshot
-    ) -> tuple[MemoryUri, MemoryRecord]:
+    def _place(self, memory: Memory, naming: Naming, memory_type: MemoryType, snapshot: Snapshot) -> Memory:
         """A free name beside the old one. A made-up key is numbered; a given one stays and only its file is marked."""
-        directory = uri.parent
+        directory = memory.uri.parent
         for attempt in range(1, _NAMES_LIMIT):
-            fields = dict(record.fields) if naming.given else numbered(memory_type, record.fields, attempt)
+            fields = dict(memory.fields) if naming.given else numbered(memory_type, memory.fields, attempt)
             name = names.render(memory_type.filename_template, fields)
             if naming.given and attempt > 1:
                 stem, dot, extension = name.rpartition(".")
-                name = names.fit(stem, dot + extension, "~" + names.short_hash(f"{attempt}:{uri}"))
+                name = names.fit(stem, dot + extension, "~" + names.short_hash(f"{attempt}:{memory.uri}"))
             key = (directory, memory_type.name, names.key_of(fields, memory_type.key_fields))
             if (naming.given or not self._known(key, snapshot)) and not self._taken(directory, name, snapshot):
-                return directory.child(name), replace(record, fields=fields)
+                return replace(memory, uri=directory.child(name), fields=fields)
         raise FieldRejected("too many memories have this name.", hint="Rename the file by hand.")
 
     def _known(self, key: tuple[MemoryUri, str, str], snapshot: Snapshot) -> bool:
@@ -507,9 +507,9 @@ class _Batch:
             step = self._texts.get(at) or self._untouched(at, snapshot)
             if step is None or step.after is None:
                 continue
-            file = parse(step.after)
+            file = split(step.after)
             trailer = retargeted(file.trailer or {}, old, new)
-            after = dump(MemoryFile(file.body, trailer)) if trailer != file.trailer else step.after
+            after = join(file.body, trailer) if trailer != file.trailer else step.after
             if after != step.after:
                 if at not in self._texts:
                     self._rewritten.append(Touched(str(at), "its links follow renamed files"))
@@ -523,12 +523,10 @@ class _Batch:
             return None  # it was unreadable in the survey too, and is reported there
         if text is None:
             return None
-        file = parse(text)
-        memory_type = self._survey.registry.type_at(uri, file.type_name)
-        if memory_type is None or file.trailer is None:
+        memory = parse(uri, text, self._survey.registry)
+        if memory.type is None or not memory.has_trailer:
             return None
-        record = read_record(memory_type, file, uri.name.removesuffix(".md"))
-        return _Step(text, text, (memory_type.name, record_key(memory_type, record)))
+        return _Step(text, text, (memory.type_name, memory.key))
 
     def _result(self, uri: MemoryUri, action: Action, note: str) -> None:
         self._results.append(OperationResult("migrate", str(uri), action, note=note))

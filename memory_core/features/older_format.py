@@ -13,25 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from memory_core.core.commit.merge_fields import coerce, plain
 from memory_core.core.errors import FieldRejected
-from memory_core.core.memory.memory import (
-    CONTENT,
-    MemoryFile,
-    MemoryRecord,
-    behind,
-    body_digest,
-    first_words,
-    is_time_field,
-    missing_sums,
-    name_field_of,
-    number,
-    read_record,
-    recover,
-    stem_keys,
-)
-from memory_core.core.memory.memory_type import FieldType, FieldValue, MemoryType, MergeOp, resolve_category
+from memory_core.core.memory.field_values import coerce, plain
+from memory_core.core.memory.memory import Memory, parse_as
+from memory_core.core.memory.memory_type import CONTENT, FieldType, FieldValue, MemoryType, MergeOp, resolve_category
+from memory_core.core.memory.metadata import Metadata
+from memory_core.core.memory.names import first_words, is_time_field, name_field_of, stem_keys
+from memory_core.core.memory.template import behind, missing_sums, number, recover
 from memory_core.core.memory.template import render as render_body
+from memory_core.core.memory.trailer import body_digest, split
+from memory_core.core.memory.uri import MemoryUri
 
 #: An identifier some program made up: UUID, hexadecimal, ULID, digits.
 _IDENTIFIER = re.compile(
@@ -73,11 +64,11 @@ class Reading:
     """A file's memory in the present format.
 
     Attributes:
-        record: Fields of their declared types, averages left out; the body as it was.
+        memory: Fields of their declared types, averages left out; the body as it was.
         remarks: What had to be understood rather than read.
     """
 
-    record: MemoryRecord
+    memory: Memory
     remarks: tuple[str, ...] = ()
 
 
@@ -105,26 +96,26 @@ def is_random_name(stem: str) -> bool:
     return _IDENTIFIER.fullmatch(stem) is not None and _YEAR_OR_DAY.fullmatch(stem) is None
 
 
-def understand(memory_type: MemoryType, file: MemoryFile, stem: str) -> Reading:
+def understand(memory_type: MemoryType, uri: MemoryUri, text: str) -> Reading:
     """Read a file of the present or an older format.
 
     Args:
         memory_type: The type it belongs to.
-        file: The parsed file, its trailer sound or missing.
-        stem: Its name without ``.md``.
+        uri: Where it is.
+        text: All of it; its trailer is sound or missing.
     """
-    record = read_record(memory_type, file, stem)
+    memory, file = parse_as(uri, text, memory_type), split(text)
     # What a reader makes up for a file without key is not what the file says.
-    record = replace(record, fields={name: record.fields[name] for name in file.trailer or {} if name in record.fields})
-    body, remarks = record.body, []
+    memory = replace(memory, fields={name: memory.fields[name] for name in file.trailer or {} if name in memory.fields})
+    body, remarks = memory.body, []
     content = (file.trailer or {}).get(CONTENT)
     if not memory_type.template_mode and not body.strip() and isinstance(content, str) and content.strip():
         body = content
         remarks.append("the text was in the trailer")
-    fields, kept = _coerced(memory_type, record.fields)
+    fields, kept = _coerced(memory_type, memory.fields)
     remarks += [f"{name} is no {kind}; kept as it was" for name, kind in kept]
     fields |= {} if memory_type.template_mode else {CONTENT: body}
-    meta = _sound_meta(record.meta)
+    meta = _sound_meta(memory.metadata)
     if memory_type.template_mode and body.strip() and "rendered_sha256" not in meta:
         same = " ".join(render_body(memory_type, fields).split()) == " ".join(body.split())
         rendered = dict(fields) if same else behind(memory_type, fields, body)
@@ -134,8 +125,8 @@ def understand(memory_type: MemoryType, file: MemoryFile, stem: str) -> Reading:
             if len(rendered) > len(fields):
                 remarks.append("counts and fields read from the text")
             fields, meta = rendered, meta | {"rendered_sha256": body_digest(body)}
-    fields |= missing_sums(memory_type, fields, record.fields) if memory_type.template_mode else {}
-    return Reading(replace(record, fields=fields, meta=meta, body=body), tuple(remarks))
+    fields |= missing_sums(memory_type, fields, memory.fields) if memory_type.template_mode else {}
+    return Reading(replace(memory, fields=fields, metadata=Metadata(meta), body=body), tuple(remarks))
 
 
 def is_rendering(memory_type: MemoryType, body: str) -> bool:
@@ -149,28 +140,28 @@ def name_of(memory_type: MemoryType, reading: Reading, stem: str) -> Naming | No
     Returns:
         None if nothing in the file makes a name.
     """
-    record = reading.record
+    memory = reading.memory
     keys = {
-        key: plain(value).strip() for key in memory_type.key_fields if (value := record.fields.get(key)) is not None
+        key: plain(value).strip() for key in memory_type.key_fields if (value := memory.fields.get(key)) is not None
     }
-    keys = {key: value for key, value in keys.items() if value and not _made_up(memory_type, record, value, stem)}
+    keys = {key: value for key, value in keys.items() if value and not _made_up(memory_type, memory, value, stem)}
     name_field = name_field_of(memory_type)
     if name_field in keys:
         return Naming(keys, True, f"its {name_field}")
     from_stem = {} if is_random_name(stem) else stem_keys(memory_type, stem)
     for key in memory_type.key_fields:
         if key != name_field and key not in keys and is_time_field(key):
-            found = from_stem.get(key) or _known_day(record, key) or day_in(record.body[:_DATED_CHARS])
+            found = from_stem.get(key) or _known_day(memory, key) or day_in(memory.body[:_DATED_CHARS])
             keys |= {key: found} if found else {}
-    for name, why in _names(memory_type, record, from_stem.get(name_field)):
+    for name, why in _names(memory_type, memory, from_stem.get(name_field)):
         if any(char.isalpha() for char in name) and not is_random_name(name):
             return Naming({**keys, name_field: name}, False, why)
     return None
 
 
-def _made_up(memory_type: MemoryType, record: MemoryRecord, key: str, stem: str) -> bool:
+def _made_up(memory_type: MemoryType, memory: Memory, key: str, stem: str) -> bool:
     """Whether a key is a random file name, which an edit before the migration wrote down for want of a better."""
-    created_here = "source" in record.meta or memory_type.template_mode
+    created_here = "source" in memory.metadata or memory_type.template_mode
     return not created_here and key == stem and is_random_name(stem)
 
 
@@ -191,9 +182,9 @@ def day_in(text: str) -> str | None:
     return f"{month_only['year']}-{month:02d}" if 1 <= month <= 12 else None
 
 
-def _names(memory_type: MemoryType, record: MemoryRecord, stem_name: str | None) -> Iterator[tuple[str, str]]:
+def _names(memory_type: MemoryType, memory: Memory, stem_name: str | None) -> Iterator[tuple[str, str]]:
     """Names to try with where each comes from, best first."""
-    known = {**record.unknown, **record.meta}
+    known = {**memory.unknown, **memory.metadata}
     root = name_field_of(memory_type).partition("_")[0]
     for alias in dict.fromkeys((root, *_NAME_ALIASES)):
         value = known.get(alias)
@@ -201,10 +192,10 @@ def _names(memory_type: MemoryType, record: MemoryRecord, stem_name: str | None)
             yield first_words(value, limit_chars=120), f"'{alias}' in its trailer"
     if stem_name:
         yield stem_name, "its file name"
-    heading, rest = _heading(memory_type, record.body)
+    heading, rest = _heading(memory_type, memory.body)
     if heading:
         yield heading, "its heading"
-    abstract = record.meta.get("abstract")
+    abstract = memory.metadata.get("abstract")
     if isinstance(abstract, str):
         yield first_words(abstract), "its abstract"
     yield first_words(rest), "its first words"
@@ -233,8 +224,8 @@ def _is_label(memory_type: MemoryType, text: str) -> bool:
     return word in _GENERIC or resolve_category(word) == memory_type.name
 
 
-def _known_day(record: MemoryRecord, key: str) -> str | None:
-    known = {**record.unknown, **record.meta}
+def _known_day(memory: Memory, key: str) -> str | None:
+    known = {**memory.unknown, **memory.metadata}
     for alias in (f"{key.partition('_')[0]}_date", *_TIME_ALIASES):
         value = known.get(alias)
         found = day_in(value) if isinstance(value, str) else None

@@ -22,13 +22,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
 
-from memory_core.core.memory.memory import summary_line
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, OperationMode
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
+from memory_core.core.text.language import in_language
+from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 from memory_core.features.statistics import Existing, FinishedCall
 
+_pattern = partial(word_pattern, __file__)
 MEMORIES_LIMIT = 20
 SOURCE_KIND = "auto_reflection"
 OTHER_ERRORS = "other errors"
@@ -44,26 +48,6 @@ _SIMILAR = 0.5
 #: Statuses that are nobody's mistake: there is nothing to learn for the next call.
 _STOPPED = frozenset({"cancelled", "canceled", "aborted", "interrupted", "skipped"})
 
-#: Sentences by language; ``{on}`` and ``{last}`` are the phrases with a date, empty where no date is known.
-_TEXTS: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "once": "{tool} failed with {error}{on}. If it is called like this again, expect the same error.",
-        "rule": "Before calling {tool}: it failed {count} times with {error}{last}. "
-        "Check the calls below first and do not repeat them unchanged.",
-        "on": " on {day}",
-        "last": "; last on {day}",
-        "worked": "; worked afterwards with {arguments}",
-        "worked_same": "; the same call worked later",
-    },
-    "zh": {
-        "once": "{tool} 调用失败：{error}{on}。再次这样调用时，可能出现同样的错误。",
-        "rule": "调用 {tool} 之前：它已因 {error} 失败 {count} 次{last}。先查看下面的调用，不要原样重复。",
-        "on": "（{day}）",
-        "last": "，最近一次是 {day}",
-        "worked": "；之后用 {arguments} 成功",
-        "worked_same": "；之后同样的调用成功了",
-    },
-}
 _OPEN = re.compile(r"[ \t]*<!--[ \t]*occurrences\b[ \t]*:?[ \t]*(\d{1,9})?.*-->[ \t]*\r?")
 _CLOSE = re.compile(r"[ \t]*<!--[ \t]*/occurrences[ \t]*-->[ \t]*\r?")
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -71,62 +55,8 @@ _LINE = re.compile(rf"- (?:({_DAY}): )?.*")
 #: A placeholder in an escaped template.
 _SLOT = re.escape("{") + "%s" + re.escape("}")
 
-_EXCEPTION = r"[A-Z][A-Za-z0-9]*(?:Error|Exception|Timeout|Failure|Fault|Interrupt)"
-_RAISED = re.compile(rf"^[ \t]*(?:Caused by: )?(?:[\w$]+\.)*({_EXCEPTION})(?=\s*(?::|$))", re.MULTILINE)
-_MENTIONED = re.compile(rf"(?<![\w/\\])(?:[a-z_$][\w$]*\.)*({_EXCEPTION})\b")
-_ERRNO = re.compile(
-    r"\bE(?:NOENT|ACCES|PERM|EXIST|ISDIR|NOTDIR|NOTEMPTY|CONNREFUSED|CONNRESET|CONNABORTED|TIMEDOUT|ADDRINUSE|PIPE"
-    r"|MFILE|NOSPC|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|INVAL|BUSY|ROFS|NOMEM|LOOP|XDEV)\b"
-)
-_HTTP = re.compile(
-    r"\b(?:HTTP(?:/\d(?:\.\d)?|Error)?|status(?: ?code)?|error code|状态码|响应码)"
-    r"\W{0,4}(?:status|error|code|为|是)?\W{0,4}"
-    r"([45]\d\d)\b|(?<![\w.])([45]\d\d)(?=\)? (?:Bad |Unauthori[sz]ed|Payment|Forbidden|Not |Method Not|Request Timeout"
-    r"|Conflict|Gone|Unprocessable|Too Many|Internal|Service Unavailable|Gateway|Client Error|Server Error))",
-    re.IGNORECASE,
-)
-#: Plain words for errors that have no code, in both languages.
-_PHRASES = tuple(
-    (name, re.compile(pattern, re.IGNORECASE))
-    for name, pattern in (
-        ("timeout", r"time[ds]?[ -]?out|deadline exceeded|超时"),
-        ("rate limit", r"rate[ -]?limit|too many requests|quota exceeded|限流|请求过于频繁|频率限制"),
-        ("command not found", r"command not found|is not recognized as|不是内部或外部命令|未找到命令|找不到命令"),
-        ("permission denied", r"permission denied|access (?:is )?denied|not permitted|权限不足|没有权限|拒绝访问|无权"),
-        ("file not found", r"no such file|file (?:does not|doesn't) exist|file not found|文件不存在|找不到文件"),
-        ("connection refused", r"connection refused|连接被拒绝|拒绝连接"),
-        ("connection failed", r"connection (?:reset|closed|failed|error)|could not connect|连接失败|无法连接|网络错误"),
-        ("syntax error", r"syntax ?error|语法错误"),
-        ("empty result", r"^\W*(?:empty|no) (?:content|result|response|output)s?\W*$|(?:内容|结果|返回)为空|空内容"),
-    )
-)
-_PREFIX = re.compile(
-    r"^(?:\W*(?:tool |fatal |uncaught )?(?:error|exception|failed|failure|exit code|npm err!|错误|异常|失败)\W*)+",
-    re.IGNORECASE,
-)
-_VARIABLE = re.compile(
-    r"https?://\S+|\"[^\"]*\"|'[^']*'|`[^`]*`|“[^”]*”|‘[^’]*’|「[^」]*」|《[^》]*》"
-    r"|(?:[A-Za-z]:)?(?:[\\/][\w.@~+-]+)+[\\/]?|(?a:\w*\d\w*|\b\w+_\w+)|\b[\w.-]+\.[A-Za-z]\w{0,4}\b|\b(?=[0-9a-f-]*\d)[0-9a-f-]{6,}\b|[+-]?\d[\d.,:]*"
-)
-
 _ERROR_KEYS = ("type", "code", "status", "status_code", "message", "detail", "error", "msg", "reason")
-_SECRET_NAME = (
-    r"pass(?:word|wd|phrase)?|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth(?:orization)?|cookie"
-    r"|credentials?|(?:[a-z]+[_-])?token|密码|口令|密钥"
-)
-_IS_SECRET = re.compile(rf"(?:.*[_.-])?(?:{_SECRET_NAME})", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SECRET_TEXT = (
-    re.compile(
-        rf"(?i)((?:\b|_|--)(?:{_SECRET_NAME})[\"']?\s*[=:：]\s*[\"']?)(?!\s)(?:(?:bearer|basic)\s+)?[^\s\"'&,;，；]+"
-    ),
-    re.compile(r"(?i)(--(?:password|token|secret|api-key)\s+)\S+"),
-    re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}"),
-    re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)"),
-    re.compile(r"()\b(?:sk|pk|rk)[-_][\w-]{16,}|\b(?:gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA|AIza|hf_)[\w-]{12,}"),
-    re.compile(r"()\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"),
-    re.compile(r"()-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)", re.DOTALL),
-)
 _MASK = "•••"
 
 
@@ -163,22 +93,25 @@ def error_type(message: str, status: str = "error") -> str:
     answer is blank.
     """
     text = _error_text(message)
-    raised = [match[1] for match in _RAISED.finditer(text)] or [match[1] for match in _MENTIONED.finditer(text)]
+    raised: list[str] = _pattern("raised").findall(text) or _pattern("mentioned").findall(text)
     named = [name for name in raised if name not in ("ToolError", "ToolException", "HTTPError", "HTTPStatusError")]
     if named:
         return named[-1][:_ERROR_TYPE_LIMIT_CHARS]
-    if (errno := _ERRNO.search(text)) is not None:
+    if (errno := _pattern("errno").search(text)) is not None:
         return errno.group()
-    if (http := _HTTP.search(text)) is not None:
+    if (http := _pattern("http_status").search(text)) is not None:
         return f"HTTP {http[1] or http[2]}"
-    phrase = next((name for name, pattern in _PHRASES if pattern.search(text)), None)
+    phrases = cued_patterns(__file__, "phrases", re.IGNORECASE)
+    phrase = next((named.name for named in phrases if named.compiled.search(text)), None)
     return phrase or (raised[-1] if raised else None) or _first_words(masked(text)) or status.strip() or "error"
 
 
 def masked(text: str) -> str:
     """The text with what looks like a password, key or token replaced by ``•••``."""
-    for pattern in _SECRET_TEXT:
-        text = pattern.sub(lambda match: f"{match[1] or ''}{_MASK}", text)
+    folded = text.casefold()
+    for secret in cued_patterns(__file__, "secrets"):
+        if secret.cued(folded):
+            text = secret.compiled.sub(lambda match: f"{match[1] or ''}{_MASK}", text)
     return text
 
 
@@ -204,7 +137,7 @@ def lessons(
         return Lessons()
     if memory_type.template_mode or memory_type.operation_mode is not OperationMode.UPSERT:
         return Lessons()
-    texts = _TEXTS["zh" if language.startswith("Chinese") else "en"]
+    texts = in_language(word_table(__file__)["texts"], language)
     groups = _grouped(calls)
     chosen = sorted(groups.items(), key=lambda item: -len(item[1]))[:MEMORIES_LIMIT]
     told = tuple(
@@ -261,6 +194,7 @@ def _lesson(
 
 
 def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: Sequence[str]) -> str:
+    """The sentences above the block; ``{on}`` and ``{last}`` are phrases with a day, empty where none is known."""
     days = [match[1] for line in lines if (match := _LINE.fullmatch(line)) and match[1]]
     day = max(days, default=None)
     phrase = {key: texts[key].format(day=day) if day else "" for key in ("on", "last")}
@@ -269,7 +203,7 @@ def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: S
 
 def _is_ours(prose: str, tool: str, error: str) -> bool:
     """Whether the prose is a generated one, whatever number and day it tells."""
-    for texts in _TEXTS.values():
+    for texts in word_table(__file__)["texts"].values():
         days = {key: f"(?:{re.escape(texts[key]).replace(_SLOT % 'day', _DAY)})?" for key in ("on", "last")}
         values = {"tool": re.escape(tool), "error": re.escape(error), "count": r"\d+", **days}
         for template in (texts["once"], texts["rule"]):
@@ -347,7 +281,7 @@ def _shown(arguments: Any) -> str:
 def _value(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_value(key, item)}" for key, item in value.items()) + "}"
-    if _IS_SECRET.fullmatch(_CAMEL.sub("_", name)) and value not in (None, "", True, False):
+    if _pattern("secret_name").fullmatch(_CAMEL.sub("_", name)) and value not in (None, "", True, False):
         return _MASK
     return masked(json.dumps(value, ensure_ascii=False))
 
@@ -376,7 +310,7 @@ def _error_text(message: str) -> str:
 def _first_words(text: str) -> str:
     """The first line that says something, without what differs from call to call."""
     for line in text.splitlines():
-        words = _PREFIX.sub("", _VARIABLE.sub(" ", line)).split()
+        words = _pattern("prefix").sub("", _pattern("variable").sub(" ", line)).split()
         flat = " ".join(word for word in words if any(char.isalpha() for char in word)).strip(" .,:;，。：；!！-")
         if flat:
             short = " ".join(flat.split()[:6])

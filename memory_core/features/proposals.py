@@ -14,16 +14,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from memory_core.core.commit.apart import placed, split
+from memory_core.core.commit.apart import placed
+from memory_core.core.commit.apart import split as set_apart
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.memory.directory_page import parse_page
-from memory_core.core.memory.memory import CONTENT, MemoryFile, dump, parse, read_record, summary_line
-from memory_core.core.memory.names import fit, short_hash
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.names import fit, short_hash, summary_line
 from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations, OverviewOp, WriteOp, shown
 from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult, text_sha256
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import OVERVIEW_NAME, REVIEW_FOLDER, MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 
@@ -167,7 +170,7 @@ def render_proposal(proposal: Proposal) -> str:
     trailer: dict[str, Any] = {_PROPOSAL: facts, "abstract": abstract, "created_at": proposal.at}
     if belonging.project is not None:
         trailer |= {"project": belonging.project} | ({"private": True} if proposal.private else {})
-    return dump(MemoryFile(readable(proposal), trailer))
+    return join(readable(proposal), trailer)
 
 
 def parse_proposal(uri: MemoryUri, text: str) -> Proposal:
@@ -176,7 +179,7 @@ def parse_proposal(uri: MemoryUri, text: str) -> Proposal:
     Raises:
         FieldRejected: If there is none.
     """
-    file = parse(text)
+    file = split(text)
     trailer = file.trailer or {}
     facts = trailer.get(_PROPOSAL)
     if not isinstance(facts, dict):
@@ -287,7 +290,7 @@ _CHANGING = (Action.CREATED, Action.UPDATED, Action.DELETED)
 _Operation = WriteOp | EditOp | DeleteOp | OverviewOp
 
 
-def decide(operations: MemoryOperations, snapshot: Snapshot, context: Context, moment: datetime) -> ChangeSet:
+def decide(operations: MemoryOperations, snapshot: Snapshot, context: PlanContext, moment: datetime) -> ChangeSet:
     """The plan of operations, what is no memory among them (``apart``); a result for each, in their order.
 
     Args:
@@ -296,11 +299,11 @@ def decide(operations: MemoryOperations, snapshot: Snapshot, context: Context, m
         context: Of the commit.
         moment: Its time, with the offset that decides the day.
     """
-    apart, memories = split(operations)
+    apart, memories = set_apart(operations)
     return placed(plan(memories, snapshot, context), apart, snapshot, context, moment)
 
 
-def propose(operations: MemoryOperations, snapshot: Snapshot, context: Context, moment: datetime) -> ChangeSet:
+def propose(operations: MemoryOperations, snapshot: Snapshot, context: PlanContext, moment: datetime) -> ChangeSet:
     """Keep operations for the owner: a file for each that would change something.
 
     The arguments are those of ``decide``.
@@ -331,7 +334,7 @@ class _Proposer:
     """Makes proposals of the operations of one commit."""
 
     def __init__(
-        self, snapshot: Snapshot, context: Context, moment: datetime, reasoning: str, decided: ChangeSet
+        self, snapshot: Snapshot, context: PlanContext, moment: datetime, reasoning: str, decided: ChangeSet
     ) -> None:
         self._snapshot = snapshot
         self._context = context
@@ -390,7 +393,7 @@ class _Proposer:
             private=private and belonging.project is not None,
             at=self._context.now,
             reason=self._reasoning,
-            gone=parse(effect.before or "").body if op == "delete" else "",
+            gone=split(effect.before or "").body if op == "delete" else "",
         )
 
     def _texts(self, operation: _Operation, effect: _Effect) -> Mapping[str, str]:
@@ -412,11 +415,8 @@ class _Proposer:
         return {}
 
     def _fields(self, effect: _Effect) -> Mapping[str, object]:
-        file = parse(effect.after or "")
-        memory_type = self._context.registry.type_at(effect.uri, file.type_name)
-        if memory_type is None:
-            return {}
-        return read_record(memory_type, file, effect.uri.name.removesuffix(".md")).fields
+        memory = parse(effect.uri, effect.after or "", self._context.registry)
+        return {} if memory.type is None else memory.fields
 
     def _rejected(self, uri: MemoryUri) -> bool:
         """Whether the last that happened to a proposal of this name is that its owner rejected it."""
@@ -440,7 +440,7 @@ def _listed(operations: MemoryOperations) -> Iterator[tuple[str, _Operation]]:
 
 
 def accepted(
-    uri: MemoryUri, proposal: Proposal, text: str, snapshot: Snapshot, context: Context, moment: datetime
+    uri: MemoryUri, proposal: Proposal, text: str, snapshot: Snapshot, context: PlanContext, moment: datetime
 ) -> ChangeSet:
     """What accepting a proposal changes: what it proposes, by the ordinary plan, and the proposal goes.
 

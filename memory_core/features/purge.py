@@ -8,28 +8,35 @@ words (another memory, a log, a backup) are not touched but named. For the owner
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+from memory_core.features.history import history_of
+from memory_core.features.undo import UndoRequest, undo
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.vectors import prune
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
-from memory_core.core.search.browse import Browser
 from memory_core.core.store.history_rows import Erasure, vacuum
-from memory_core.core.store.local import Snapshot, Store
-from memory_core.features.history import History
+from memory_core.core.store.local import Snapshot
 from memory_core.features.rolling_summary import without_removed
 from memory_core.features.tiers.segment import segments_of
-from memory_core.features.undo import Undoer
 from memory_core.features.upkeep.archiving import archived_uri
 
 KIND = "purge"
@@ -49,174 +56,176 @@ class Doomed:
     past: tuple[MemoryUri, ...]
 
 
-class Purger:
-    """Erases texts of one store.
+@dataclass(frozen=True, slots=True)
+class PurgeRequest:
+    """Erase a file and all its past for good; nothing brings it back.
 
-    Args:
-        store: The store.
-        indexer: Its index.
-        browser: Says what the owner's view sees.
-        history: Its past.
-        undoer: Takes a commit back before its texts go.
-        context: What a plan is told, made for a moment.
+    ``commit`` names instead what one commit brought.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        indexer: Indexer,
-        browser: Browser,
-        history: History,
-        undoer: Undoer,
-        context: Callable[[datetime], Context],
-    ) -> None:
-        self._store = store
-        self._indexer = indexer
-        self._browser = browser
-        self._history = history
-        self._undoer = undoer
-        self._context = context
+    uri: Annotated[str | None, Arg(help="A file, or a directory of memories.", positional=True)] = None
+    commit: Annotated[str | None, Arg(help="Take this commit back and erase what it brought.")] = None
+    now: Now = None
 
-    def doomed(self, uri: str) -> Doomed:
-        """What purging a file, or everything below a directory, would erase.
 
-        Raises:
-            InvalidInput: If the URI is not below a space.
-            NotFound: If there is nothing, and never was.
-        """
-        place = self._browser.visible(MemoryUri.parse(uri))
-        if len(place.parts) < _ROOT_DEPTH:
-            raise InvalidInput(f"{uri!r} is too much to purge at once.", hint="Name a file or a directory of memories.")
-        past: list[MemoryUri] = []
-        files: list[MemoryUri] = []
-        for each in (place, *_made_of(place)):
-            past += [known for known in self._store.ledger.past.below(each) if self._history.sees(known)]
-            if self._store.files.is_dir(each):
-                files += [entry.uri for entry in self._store.files.walk(each)]
-            elif self._store.files.stat(each) is not None:
-                files.append(each)
-        if not past and not files:
-            raise NotFound(f"there is nothing at {uri!r}, and history knows of nothing.", hint="Look with ls.")
-        there = set(files)
-        return Doomed(tuple(files), tuple(known for known in past if known not in there))
+def doomed(memory: Runebook, uri: str) -> Doomed:
+    """What purging a file, or everything below a directory, would erase.
 
-    def purge(self, uri: str, *, now: datetime | None = None) -> CommitReceipt:
-        """Erase a file, or everything below a directory, and every version of it.
+    Raises:
+        InvalidInput: If the URI is not below a space.
+        NotFound: If there is nothing, and never was.
+    """
+    place = memory.browser.visible(MemoryUri.parse(uri))
+    if len(place.parts) < _ROOT_DEPTH:
+        raise InvalidInput(f"{uri!r} is too much to purge at once.", hint="Name a file or a directory of memories.")
+    history = history_of(memory)
+    past: list[MemoryUri] = []
+    files: list[MemoryUri] = []
+    for each in (place, *_made_of(place)):
+        past += [known for known in memory.store.ledger.past.below(each) if history.sees(known)]
+        if memory.store.files.is_dir(each):
+            files += [entry.uri for entry in memory.store.files.walk(each)]
+        elif memory.store.files.stat(each) is not None:
+            files.append(each)
+    if not past and not files:
+        raise NotFound(f"there is nothing at {uri!r}, and history knows of nothing.", hint="Look with ls.")
+    there = set(files)
+    return Doomed(tuple(files), tuple(known for known in past if known not in there))
 
-        Raises:
-            NotFound: If there is nothing to erase.
-            StorageFailed: If a file could not be removed, or was written again; nothing was erased from history then.
-            StoreBusy: If other programs kept the store in use; run it again.
-        """
-        doomed = self.doomed(uri)
-        moment = now or datetime.now(UTC)
-        receipt = self._store.commit(
-            lambda snapshot: _removal(doomed.files, snapshot, self._context(moment)), kind=KIND, now=moment
-        )
-        every = (*doomed.files, *doomed.past)
-        return self._erased(receipt, [Erasure(file, _tombstone(file)) for file in every])
 
-    def purge_commit(self, commit_id: str, *, now: datetime | None = None) -> CommitReceipt:
-        """Take a commit back and erase the texts that it brought, from then until now.
+def purge(memory: Runebook, request: PurgeRequest) -> CommitReceipt:
+    """Erase a file, or everything below a directory, with every version; or what one commit brought.
 
-        Raises:
-            InvalidInput: If something of it cannot be undone; undo or purge that first. Nothing was erased.
-        """
-        past = self._history.resolve(commit_id)
-        ledger = self._store.ledger
-        receipt = CommitReceipt("", Status.COMMITTED)
-        if not ledger.past.undone_by(past.commit_id):
-            preview = self._undoer.undo(past.commit_id, dry_run=True, now=now)
-            refused = [result for result in preview.results if result.action is Action.REJECTED]
-            if refused:
-                raise InvalidInput(
-                    f"{refused[0].uri} cannot go back: {refused[0].reason}",
-                    hint="Purge that file by its URI, or undo the later commit first. Nothing was erased.",
-                )
-            receipt = self._undoer.undo(past.commit_id, now=now)
-        end = ledger.past.undone_by(past.commit_id)[-1].seq
-        erasures = []
-        for row in ledger.changes_of([past.seq]):
-            if self._history.sees(row.uri) and not row.uri.is_summary:
-                gone = self._store.files.stat(row.uri) is None
-                tombstone = _tombstone(row.uri) if gone else None
-                erasures.append(Erasure(row.uri, tombstone, 0 if gone else past.seq, None if gone else end))
-        return self._erased(receipt, erasures)
+    Raises:
+        InvalidInput: If not exactly one of the two is named, or something of the commit cannot be undone. Nothing was
+            erased.
+        NotFound: If there is nothing to erase.
+        StorageFailed: If a file could not be removed, or was written again; nothing was erased from history then.
+        StoreBusy: If other programs kept the store in use; run it again.
+    """
+    memory.opened.adopted.wait()
+    if request.uri is not None and request.commit is None:
+        return _purge_files(memory, request.uri, request.now)
+    if request.commit is not None and request.uri is None:
+        return _purge_commit(memory, request.commit, request.now)
+    raise InvalidInput("purge takes a URI or a commit.", hint="Name one of the two.")
 
-    def _expect_gone(self, files: Iterable[MemoryUri]) -> None:
-        """The store must be held: what somebody writes there later is not to be erased with it."""
-        for file in files:
-            if self._store.files.stat(file) is not None or self._store.ledger.file(file) is not None:
-                raise StorageFailed(
-                    f"{str(file)!r} is still there, or there again; nothing was erased from history.",
-                    hint="Check the permissions of the memory folder, then run the same command again.",
-                )
 
-    def _erased(self, receipt: CommitReceipt, erasures: Sequence[Erasure]) -> CommitReceipt:
-        ledger = self._store.ledger
-        traces = _traces(ledger.past.texts(erasures))
-        self._store.usage.flush()
-        self._indexer.follow()
-        directories = {directory for erasure in erasures for directory in _directories(erasure.uri)}
-        summaries = [directory.child(name) for directory in directories for name in (ABSTRACT_NAME, OVERVIEW_NAME)]
-        with self._store.exclusive():
-            self._expect_gone(erasure.uri for erasure in erasures if erasure.tombstone is not None)
-            ledger.past.erase(erasures, summaries)
-        self._indexer.follow()
-        self._clean_index([str(erasure.uri) for erasure in erasures])
-        ledger.past.vacuum()
-        results = tuple(
-            OperationResult(
-                KIND,
-                str(erasure.tombstone or erasure.uri),
-                Action.DELETED,
-                note="erased for good" + ("; history knows it by this name" if erasure.tombstone else ""),
+PURGE = Command("purge", PurgeRequest, purge, writes=True)
+FEATURE = Feature(commands=(PURGE,))
+
+
+def _purge_files(memory: Runebook, uri: str, now: datetime | None) -> CommitReceipt:
+    files = doomed(memory, uri)
+    moment = now or datetime.now(UTC)
+    receipt = memory.store.commit(
+        lambda snapshot: _removal(files.files, snapshot, memory.plan_context(moment)), kind=KIND, now=moment
+    )
+    every = (*files.files, *files.past)
+    return _erased(memory, receipt, [Erasure(file, _tombstone(file)) for file in every])
+
+
+def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> CommitReceipt:
+    history = history_of(memory)
+    past = history.resolve(commit_id)
+    ledger = memory.store.ledger
+    receipt = CommitReceipt("", Status.COMMITTED)
+    if not ledger.past.undone_by(past.commit_id):
+        preview = undo(memory, UndoRequest(past.commit_id, dry_run=True, now=now))
+        refused = [result for result in preview.results if result.action is Action.REJECTED]
+        if refused:
+            raise InvalidInput(
+                f"{refused[0].uri} cannot go back: {refused[0].reason}",
+                hint="Purge that file by its URI, or undo the later commit first. Nothing was erased.",
             )
-            for erasure in erasures
+        receipt = undo(memory, UndoRequest(past.commit_id, now=now))
+    end = ledger.past.undone_by(past.commit_id)[-1].seq
+    erasures = []
+    for row in ledger.changes_of([past.seq]):
+        if history.sees(row.uri) and not row.uri.is_summary:
+            gone = memory.store.files.stat(row.uri) is None
+            tombstone = _tombstone(row.uri) if gone else None
+            erasures.append(Erasure(row.uri, tombstone, 0 if gone else past.seq, None if gone else end))
+    return _erased(memory, receipt, erasures)
+
+
+def _expect_gone(memory: Runebook, files: Iterable[MemoryUri]) -> None:
+    """The store must be held: what somebody writes there later is not to be erased with it."""
+    for file in files:
+        if memory.store.files.stat(file) is not None or memory.store.ledger.file(file) is not None:
+            raise StorageFailed(
+                f"{str(file)!r} is still there, or there again; nothing was erased from history.",
+                hint="Check the permissions of the memory folder, then run the same command again.",
+            )
+
+
+def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure]) -> CommitReceipt:
+    ledger = memory.store.ledger
+    traces = _traces(ledger.past.texts(erasures))
+    memory.store.usage.flush()
+    memory.indexer.follow()
+    directories = {directory for erasure in erasures for directory in _directories(erasure.uri)}
+    summaries = [directory.child(name) for directory in directories for name in (ABSTRACT_NAME, OVERVIEW_NAME)]
+    with memory.store.exclusive():
+        _expect_gone(memory, (erasure.uri for erasure in erasures if erasure.tombstone is not None))
+        ledger.past.erase(erasures, summaries)
+    memory.indexer.follow()
+    _clean_index(memory, [str(erasure.uri) for erasure in erasures])
+    ledger.past.vacuum()
+    results = tuple(
+        OperationResult(
+            KIND,
+            str(erasure.tombstone or erasure.uri),
+            Action.DELETED,
+            note="erased for good" + ("; history knows it by this name" if erasure.tombstone else ""),
         )
-        left = list(self._left(traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
-        notes = ["backups and exports are not touched"]
-        if self._indexer.vectors.trouble is not None:
-            notes.append("the vector server is away: numbers of these texts are deleted there once it is back")
-        if left:
-            more = f" and {len(left) - _NAMED_FILES} more" if len(left) > _NAMED_FILES else ""
-            notes.append(f"these still hold words or the name of it: {', '.join(left[:_NAMED_FILES])}{more}")
-        return replace(receipt, status=Status.COMMITTED, results=results, similar=(), notes=tuple(notes))
-
-    def _clean_index(self, uris: Sequence[str]) -> None:
-        """Documents and vectors leave the index's own files, too."""
-        catalog = self._indexer.catalog
-        scopes: set[tuple[str, str]] = set()
-        with catalog.writing() as writer:
-            for uri in uris:
-                catalog.remove(writer, MemoryUri.parse(uri))
-                rows = writer.execute("SELECT seq, space, fingerprint FROM vectors WHERE uri = ?", (uri,)).fetchall()
-                scopes |= {(space, fingerprint) for _, space, fingerprint in rows}
-                prune(writer, [seq for seq, _, _ in rows])
-            writer.execute("INSERT INTO words (words) VALUES ('optimize')")
-        connection = catalog.connection()
-        for space, fingerprint in sorted(scopes):
-            self._indexer.vectors.compact(connection, space, fingerprint)
-        vacuum(connection)
-
-    def _left(self, traces: Sequence[bytes], names: Sequence[str]) -> Iterator[str]:
-        """Files below the root that hold one of the lines, or the URI of what was erased."""
-        wanted = [*traces, *(name.encode("utf-8") for name in names)]
-        longest = max((len(trace) for trace in wanted), default=0)
-        for path in sorted(self._store.files.root.rglob("*")):
-            if not path.is_file() or path.is_symlink():
-                continue
-            tail = b""
-            with path.open("rb") as file:
-                while chunk := file.read(_CHUNK_BYTES):
-                    window = tail + chunk
-                    if any(trace in window for trace in wanted):
-                        yield path.relative_to(self._store.files.root).as_posix()
-                        break
-                    tail = window[-longest:]
+        for erasure in erasures
+    )
+    left = list(_left(memory, traces, [str(erasure.uri) for erasure in erasures if erasure.tombstone]))
+    notes = ["backups and exports are not touched"]
+    if memory.indexer.vectors.trouble is not None:
+        notes.append("the vector server is away: numbers of these texts are deleted there once it is back")
+    if left:
+        more = f" and {len(left) - _NAMED_FILES} more" if len(left) > _NAMED_FILES else ""
+        notes.append(f"these still hold words or the name of it: {', '.join(left[:_NAMED_FILES])}{more}")
+    return replace(receipt, status=Status.COMMITTED, results=results, similar=(), notes=tuple(notes))
 
 
-def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: Context) -> ChangeSet:
+def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
+    """Documents and vectors leave the index's own files, too."""
+    catalog = memory.indexer.catalog
+    scopes: set[tuple[str, str]] = set()
+    with catalog.writing() as writer:
+        for uri in uris:
+            catalog.remove(writer, MemoryUri.parse(uri))
+            rows = writer.execute("SELECT seq, space, fingerprint FROM vectors WHERE uri = ?", (uri,)).fetchall()
+            scopes |= {(space, fingerprint) for _, space, fingerprint in rows}
+            prune(writer, [seq for seq, _, _ in rows])
+        writer.execute("INSERT INTO words (words) VALUES ('optimize')")
+    connection = catalog.connection()
+    for space, fingerprint in sorted(scopes):
+        memory.indexer.vectors.compact(connection, space, fingerprint)
+    vacuum(connection)
+
+
+def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> Iterator[str]:
+    """Files below the root that hold one of the lines, or the URI of what was erased."""
+    wanted = [*traces, *(name.encode("utf-8") for name in names)]
+    longest = max((len(trace) for trace in wanted), default=0)
+    for path in sorted(memory.store.files.root.rglob("*")):
+        if not path.is_file() or path.is_symlink():
+            continue
+        tail = b""
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                window = tail + chunk
+                if any(trace in window for trace in wanted):
+                    yield path.relative_to(memory.store.files.root).as_posix()
+                    break
+                tail = window[-longest:]
+
+
+def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The files deleted, and their directories' summaries as they are without them."""
     changes = [FileChange(uri, text, None) for uri in files if (text := snapshot.text(uri)) is not None]
     results = tuple(OperationResult(KIND, str(change.uri), Action.DELETED) for change in changes)
@@ -250,6 +259,6 @@ def _traces(texts: Iterable[str]) -> list[bytes]:
     lines: set[bytes] = set()
     for text in texts:
         messages, damage = parse_lines(text)
-        said = [message.text for message in messages] if messages and not damage else [parse(text).body]
+        said = [message.text for message in messages] if messages and not damage else [split(text).body]
         lines |= {line.strip().encode("utf-8") for whole in said for line in whole.splitlines()}
     return sorted((line for line in lines if len(line) >= _TRACE_BYTES), key=len, reverse=True)[:_TRACES]

@@ -6,6 +6,14 @@ aside and kept for good: what could not be read today may be read by somebody el
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import contextlib
 import shutil
 import sqlite3
@@ -53,6 +61,25 @@ class Rebuilt:
     documents: int
     vectors_kept: int
     vectors_dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildRequest:
+    """Build the search index anew from files and history."""
+
+    reembed: Annotated[bool, Arg(help="Compute every vector anew, too.")] = False
+    report: Annotated[Callable[[Behind], None], Arg(surfaces=NOWHERE)] = lambda _behind: None
+
+
+def rebuild(memory: Runebook, request: RebuildRequest) -> Rebuilt:
+    """Build the index of an open store anew; vectors follow in the background. See ``rebuild_index``."""
+    rebuilt = rebuild_index(memory.store, memory.registry, reembed=request.reembed, report=request.report)
+    memory.indexer.wake()
+    return rebuilt
+
+
+REBUILD = Command("rebuild", RebuildRequest, rebuild, writes=True)
+FEATURE = Feature(commands=(REBUILD,))
 
 
 def rebuild_index(
@@ -107,7 +134,7 @@ def refill(
         report: Told how far it is.
         emptied: Whether what it holds is dropped first.
     """
-    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry.type_at, threading.Event())
+    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry, threading.Event())
     if emptied:
         with catalog.writing() as connection:
             catalog.clear(connection)

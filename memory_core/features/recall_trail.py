@@ -6,6 +6,16 @@ has 16 GB" and "server B has 16 GB" are nearer than most paraphrases, and a pers
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.index.indexer import healed
+from memory_core.core.memory.requests import Here
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import json
 import threading
 import time
@@ -15,7 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from memory_core.core.config import Config
-from memory_core.core.errors import ContentRejected, InvalidInput, NotFound
+from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index.catalog import Position
 from memory_core.core.index.filter import in_use
 from memory_core.core.index.indexer import Indexer
@@ -27,8 +37,7 @@ from memory_core.core.search.context_sources import standing
 from memory_core.core.search.find import Retriever
 from memory_core.core.store.local import Store
 from memory_core.core.store.usage import TRAIL_ROWS, Recall, Usage, UsageTable
-from memory_core.features.metrics import Metrics, collect, spaces_of
-from memory_core.features.redaction import Discreet
+from memory_core.features.redaction import Redaction
 
 #: Memories kept for each that is given, so that a project whose own are few still gets its number.
 _SPARE = 5
@@ -218,7 +227,7 @@ class Insight:
         self._retriever = retriever
         self._browser = browser
         self._spaces = tuple(spaces)
-        self._discreet = Discreet(config.secrets_allowed) if config.secrets in ("refuse", "redact") else None
+        self._redaction = Redaction(config.secrets, config.secrets_allowed)
         self._hot = HotMemories(
             store.ledger.usage_table, indexer, spaces, config.search.hot_limit, config.search.hot_seconds
         )
@@ -255,14 +264,14 @@ class Insight:
         self._store.recalled(
             Recall(
                 at=now or datetime.now(UTC),
-                query=self._without_secrets(query) if self._config.search.trail else "",
+                query=self._redaction.text(query) if self._config.search.trail else "",
                 kind=kind,
                 hits=tuple(hits),
                 milliseconds=milliseconds,
                 cached=cached,
                 rank=rank or self._config.search.rank,
-                session_id=None if session_id is None else self._without_secrets(session_id),
-                project=None if project is None else self._without_secrets(project),
+                session_id=None if session_id is None else self._redaction.text(session_id),
+                project=None if project is None else self._redaction.text(project),
                 space=self._config.user_space,
                 asked=bool(query.strip()),
             )
@@ -274,13 +283,7 @@ class Insight:
         Raises:
             ContentRejected: If it does.
         """
-        kind = None if self._discreet is None else self._discreet.in_name(value)
-        if kind is not None:
-            raise ContentRejected(f"{name} holds what looks like a secret ({kind}).", hint="Use another name.")
-
-    def _without_secrets(self, text: str) -> str:
-        """A text that goes into the trail."""
-        return text if self._discreet is None else self._discreet.text(text)[0]
+        self._redaction.check_names(**{name: value})
 
     def note_read(self, uri: str, now: datetime | None = None) -> None:
         """Note that a file was read, for the counts; written in the background."""
@@ -321,22 +324,6 @@ class Insight:
         if limit is not None:
             _check_limit(limit, self._config.search.hot_limit)
         return self._hot.hot(limit, project)
-
-    def metrics(self, *, whole: bool = False, wait: bool = True) -> Metrics:
-        """All figures; see ``retrieval.metrics``.
-
-        Args:
-            whole: Of all users' and agents' spaces, with the size of ledger and index: for the folder's owner.
-            wait: Whether to wait for a model that loads; without it, nobody knows yet which vectors are missing.
-        """
-        self._store.usage.flush()
-        self._indexer.follow()
-        if wait:
-            self._loaded()
-        if not whole:
-            return collect(self._store.ledger, self._indexer, self._spaces, self._config.user_space)
-        spaces = tuple(dict.fromkeys((*self._spaces, *spaces_of(self._indexer))))
-        return collect(self._store.ledger, self._indexer, spaces, None, self._store.files.state)
 
     def similar(
         self,
@@ -389,3 +376,53 @@ class Insight:
 def _check_limit(limit: int, most: int) -> None:
     if not 1 <= limit <= most:
         raise InvalidInput(f"limit {limit} is out of range.", hint=f"Use 1 to {most:,}.")
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarRequest:
+    """Find memories that say nearly the same; nothing is merged."""
+
+    text_or_uri: Annotated[str, Arg(help="A text, or the URI of a memory, which is then left out.", positional=True)]
+    threshold: Annotated[float, Arg(help="Least score, above 0, at most 1.")] = SIMILAR_FROM
+    limit: Annotated[int, Arg(help=f"1 to {_SIMILAR_MOST}.")] = SIMILAR_LIMIT
+    here: Here = None
+
+
+@dataclass(frozen=True, slots=True)
+class HotRequest:
+    """Show the memories used most."""
+
+    limit: Annotated[int | None, Arg(help="At most so many.")] = None
+    here: Here = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrailRequest:
+    """Show which query retrieved what, newest first."""
+
+    limit: Annotated[int, Arg(help=f"1 to {TRAIL_ROWS:,}.")] = 20
+    uri: Annotated[str | None, Arg(help="Only what returned this file, or something below it.")] = None
+
+
+@healed
+def similar(memory: Runebook, request: SimilarRequest) -> SimilarMemories:
+    """Memories that say nearly the same as a text or a memory; see ``Insight.similar``."""
+    scope = memory.projects.scope(None, request.here)
+    return memory.insight.similar(request.text_or_uri, request.threshold, request.limit, scope)
+
+
+@healed
+def hot(memory: Runebook, request: HotRequest = HotRequest()) -> tuple[HotMemory, ...]:
+    """The memories used most; see ``HotMemories.hot``."""
+    return memory.insight.hot(request.limit, memory.projects.scope(None, request.here))
+
+
+def trail(memory: Runebook, request: TrailRequest = TrailRequest()) -> list[Recall]:
+    """Which query retrieved what, newest first; see ``Insight.trail``."""
+    return memory.insight.trail(request.limit, request.uri)
+
+
+SIMILAR = Command("similar", SimilarRequest, similar)
+HOT = Command("hot", HotRequest, hot)
+TRAIL = Command("trail", TrailRequest, trail)
+FEATURE = Feature(commands=(SIMILAR, TRAIL, HOT))

@@ -6,18 +6,27 @@ the other is told. Reading tolerates whatever a person made of the folder: a fil
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from memory_core.core.commit.working_copy import Context
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.local import Snapshot, Store
+from memory_core.core.store.local import Snapshot
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.proposals import (
     KIND_ACCEPT,
     KIND_REJECT,
@@ -36,170 +45,161 @@ _MENTIONED_SHARE = 0.5
 _ORDER = ("write", "edit", "overview", "delete")
 
 
-class Reviewer:
-    """What waits for one user.
+def waiting(memory: Runebook) -> list[Proposal]:
+    """What waits, oldest first."""
+    found = [_read(memory, uri) for uri in _files(memory)]
+    return sorted((each for each in found if each is not None), key=lambda each: (each.at, each.uri))
 
-    Args:
-        store: Holds the proposals.
-        user_space: Whose.
-        context: What a plan at a moment is told.
-        indexed: Brings the index up to date after a commit.
+
+def mentioning(memory: Runebook, query: str) -> list[Proposal]:
+    """What waits and holds at least half of a query's words."""
+    wanted = distinct_words(query)
+    said = ((each, distinct_words(f"{each.title} {' '.join(each.texts.values())}")) for each in waiting(memory))
+    return [each for each, words in said if wanted and len(wanted & words) >= _MENTIONED_SHARE * len(wanted)]
+
+
+def named(memory: Runebook, name: str) -> Proposal:
+    """The proposal of an id, the beginning of one, or a URI.
+
+    Raises:
+        NotFound: If none waits under this name.
+        InvalidInput: If several do.
+    """
+    wanted = fold(name.strip())
+    found = [each for each in waiting(memory) if fold(each.id).startswith(wanted) or str(each.uri) == name.strip()]
+    if not wanted or not found:
+        raise NotFound(
+            f"nothing waits for review under {name[:80]!r}.",
+            hint="See what waits with: runebook review. It may have been decided on meanwhile.",
+        )
+    if len(found) > 1:
+        ids = ", ".join(each.id for each in found)
+        raise InvalidInput(f"{name[:80]!r} could be any of {ids}.", hint="Give more of the id.")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRequest:
+    """See what a model proposed to remember and waits for you."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRequest:
+    """Decide on proposals."""
+
+    names: Annotated[Sequence[str], Arg(help="Ids, as runebook review prints them, or URIs.", positional=True)]
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    now: Now = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewordRequest:
+    """Word otherwise what a proposal would store."""
+
+    name: Annotated[str, Arg(help="An id or URI.", positional=True)]
+    text: Annotated[str, Arg(help="What is to be stored; of several fields each below its heading ### name.")]
+    now: Now = None
+
+
+def accept(memory: Runebook, request: DecisionRequest) -> list[CommitReceipt]:
+    """Do what proposals propose, a commit for each; one that cannot be done is refused and still waits.
+
+    Raises:
+        InvalidInput: If none is named.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        user_space: str,
-        context: Callable[[datetime], Context],
-        indexed: Callable[[CommitReceipt], CommitReceipt],
-    ) -> None:
-        self._store = store
-        self._folder = review_folder(user_space)
-        self._context = context
-        self._indexed = indexed
+    def planned(proposal: Proposal, text: str, snapshot: Snapshot, now: datetime) -> ChangeSet:
+        return accepted(proposal.uri, proposal, text, snapshot, memory.plan_context(now), now)
 
-    def waiting(self) -> list[Proposal]:
-        """What waits, oldest first."""
-        found = [self._read(uri) for uri in self._files()]
-        return sorted((each for each in found if each is not None), key=lambda each: (each.at, each.uri))
+    return _decide(memory, request, KIND_ACCEPT, planned)
 
-    def count(self) -> int:
-        """How many proposals wait, without reading them."""
-        return len(self._files())
 
-    def mentioning(self, query: str) -> list[Proposal]:
-        """What waits and holds at least half of a query's words."""
-        wanted = distinct_words(query)
-        said = ((each, distinct_words(f"{each.title} {' '.join(each.texts.values())}")) for each in self.waiting())
-        return [each for each, words in said if wanted and len(wanted & words) >= _MENTIONED_SHARE * len(wanted)]
+def reject(memory: Runebook, request: DecisionRequest) -> list[CommitReceipt]:
+    """Drop proposals, a commit for each; the same is not proposed again from the same conversation.
 
-    def named(self, name: str) -> Proposal:
-        """The proposal of an id, the beginning of one, or a URI.
+    Raises:
+        InvalidInput: If none is named.
+    """
+    return _decide(memory, request, KIND_REJECT, _dropped)
 
-        Raises:
-            NotFound: If none waits under this name.
-            InvalidInput: If several do.
-        """
-        wanted = fold(name.strip())
-        found = [each for each in self.waiting() if fold(each.id).startswith(wanted) or str(each.uri) == name.strip()]
-        if not wanted or not found:
-            raise NotFound(
-                f"nothing waits for review under {name[:80]!r}.",
-                hint="See what waits with: runebook review. It may have been decided on meanwhile.",
-            )
-        if len(found) > 1:
-            ids = ", ".join(each.id for each in found)
-            raise InvalidInput(f"{name[:80]!r} could be any of {ids}.", hint="Give more of the id.")
-        return found[0]
 
-    def accept(self, names: Sequence[str], now: datetime, *, dry_run: bool = False) -> list[CommitReceipt]:
-        """Do what proposals propose, a commit for each; one that cannot be done is refused and still waits.
+def reword(memory: Runebook, request: RewordRequest) -> CommitReceipt:
+    """Word otherwise what a proposal would store.
 
-        Args:
-            names: Ids or URIs.
-            now: Time of the commits.
-            dry_run: Plan only.
+    What it changes counts as seen as it is now: whoever words it anew has looked.
 
-        Raises:
-            InvalidInput: If none is named.
-        """
-        return self._decide(KIND_ACCEPT, names, self._accepted, now, dry_run)
+    Raises:
+        NotFound: If none waits under this name.
+        InvalidInput: If it proposes no text.
+    """
+    proposal = named(memory, request.name)
+    if not proposal.proposed:
+        raise InvalidInput(f"proposal {proposal.id} stores no text.", hint="Accept or reject it.")
 
-    def reject(self, names: Sequence[str], now: datetime, *, dry_run: bool = False) -> list[CommitReceipt]:
-        """Drop proposals, a commit for each; the same is not proposed again from the same conversation.
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        before = snapshot.text(proposal.uri)
+        if before is None:
+            return ChangeSet((), (_decided_meanwhile(KIND_EDIT, proposal),))
+        target = snapshot.text(MemoryUri.parse(proposal.target))
+        seen = {} if target is None else {proposal.target: text_sha256(target)}
+        changed = replace(rewritten(parse_proposal(proposal.uri, before), request.text), seen=seen)
+        after = render_proposal(changed)
+        action = Action.UNCHANGED if after == before else Action.UPDATED
+        changes = () if after == before else (FileChange(proposal.uri, before, after),)
+        return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),))
 
-        Args:
-            names: Ids or URIs.
-            now: Time of the commits.
-            dry_run: Plan only.
+    return memory.store.commit(planned, kind=KIND_EDIT, now=_moment(request.now))
 
-        Raises:
-            InvalidInput: If none is named.
-        """
-        return self._decide(KIND_REJECT, names, _dropped, now, dry_run)
 
-    def rewrite(self, name: str, text: str, now: datetime) -> CommitReceipt:
-        """Word otherwise what a proposal would store.
+REVIEW = Command("review", ReviewRequest, lambda memory, _request: waiting(memory))
+ACCEPT = Command("review accept", DecisionRequest, accept, writes=True)
+REJECT = Command("review reject", DecisionRequest, reject, writes=True)
+REWORD = Command("review edit", RewordRequest, reword, writes=True)
+FEATURE = Feature(commands=(REVIEW, ACCEPT, REJECT, REWORD))
 
-        What it changes counts as seen as it is now: whoever words it anew has looked.
+Change = Callable[[Proposal, str, Snapshot, datetime], ChangeSet]
 
-        Args:
-            name: An id or URI.
-            text: What is to be stored; of several fields each below its heading ``### name``.
-            now: Time of the commit.
 
-        Raises:
-            NotFound: If none waits under this name.
-            InvalidInput: If it proposes no text.
-        """
-        proposal = self.named(name)
-        if not proposal.proposed:
-            raise InvalidInput(f"proposal {proposal.id} stores no text.", hint="Accept or reject it.")
+def _decide(memory: Runebook, request: DecisionRequest, kind: str, change: Change) -> list[CommitReceipt]:
+    if not request.names:
+        raise InvalidInput("no proposal is named.", hint="Give its id, as runebook review prints it, or --all.")
+    now = _moment(request.now)
+    chosen = {proposal.uri: proposal for proposal in (named(memory, name) for name in request.names)}
+    receipts: list[CommitReceipt] = []
+    for proposal in sorted(chosen.values(), key=lambda each: _ORDER.index(each.op)):
+        planned = partial(_planned, kind, proposal, change, now)
+        receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
+        receipts.append(receipt if request.dry_run else memory.indexed(receipt))
+    return receipts
 
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            before = snapshot.text(proposal.uri)
-            if before is None:
-                return ChangeSet((), (_decided_meanwhile(KIND_EDIT, proposal),))
-            target = snapshot.text(MemoryUri.parse(proposal.target))
-            seen = {} if target is None else {proposal.target: text_sha256(target)}
-            changed = replace(rewritten(parse_proposal(proposal.uri, before), text), seen=seen)
-            after = render_proposal(changed)
-            action = Action.UNCHANGED if after == before else Action.UPDATED
-            changes = () if after == before else (FileChange(proposal.uri, before, after),)
-            return ChangeSet(changes, (OperationResult(KIND_EDIT, str(proposal.uri), action),))
 
-        return self._store.commit(planned, kind=KIND_EDIT, now=now)
+def _planned(kind: str, proposal: Proposal, change: Change, now: datetime, snapshot: Snapshot) -> ChangeSet:
+    text = snapshot.text(proposal.uri)
+    if text is None:
+        return ChangeSet((), (_decided_meanwhile(kind, proposal),))
+    try:
+        return change(parse_proposal(proposal.uri, text), text, snapshot, now)
+    except RunebookError as error:
+        return ChangeSet((), (refusal(kind, str(proposal.uri), error),))
 
-    def _decide(
-        self,
-        kind: str,
-        names: Sequence[str],
-        change: Callable[[Proposal, str, Snapshot, datetime], ChangeSet],
-        now: datetime,
-        dry_run: bool,
-    ) -> list[CommitReceipt]:
-        if not names:
-            raise InvalidInput("no proposal is named.", hint="Give its id, as runebook review prints it, or --all.")
-        chosen = {proposal.uri: proposal for proposal in map(self.named, names)}
-        ordered = sorted(chosen.values(), key=lambda each: _ORDER.index(each.op))
-        receipts: list[CommitReceipt] = []
-        for proposal in ordered:
-            planned = partial(self._planned, kind, proposal, change, now)
-            receipt = self._store.commit(planned, kind=kind, now=now, dry_run=dry_run)
-            receipts.append(receipt if dry_run else self._indexed(receipt))
-        return receipts
 
-    def _planned(
-        self,
-        kind: str,
-        proposal: Proposal,
-        change: Callable[[Proposal, str, Snapshot, datetime], ChangeSet],
-        now: datetime,
-        snapshot: Snapshot,
-    ) -> ChangeSet:
-        text = snapshot.text(proposal.uri)
-        if text is None:
-            return ChangeSet((), (_decided_meanwhile(kind, proposal),))
-        try:
-            return change(parse_proposal(proposal.uri, text), text, snapshot, now)
-        except RunebookError as error:
-            return ChangeSet((), (refusal(kind, str(proposal.uri), error),))
+def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:
+    text = memory.store.text(uri)
+    try:
+        return None if text is None else parse_proposal(uri, text)
+    except RunebookError:
+        return None
 
-    def _accepted(self, proposal: Proposal, text: str, snapshot: Snapshot, now: datetime) -> ChangeSet:
-        return accepted(proposal.uri, proposal, text, snapshot, self._context(now), now)
 
-    def _read(self, uri: MemoryUri) -> Proposal | None:
-        text = self._store.text(uri)
-        try:
-            return None if text is None else parse_proposal(uri, text)
-        except RunebookError:
-            return None
+def _files(memory: Runebook) -> list[MemoryUri]:
+    folder = review_folder(memory.config.user_space)
+    files = memory.store.files
+    entries = files.entries(folder) if files.is_dir(folder) else ()
+    return [entry.uri for entry in entries if not entry.is_dir and entry.uri.name.endswith(".md")]
 
-    def _files(self) -> list[MemoryUri]:
-        if not self._store.files.is_dir(self._folder):
-            return []
-        entries = self._store.files.entries(self._folder)
-        return [entry.uri for entry in entries if not entry.is_dir and entry.uri.name.endswith(".md")]
+
+def _moment(now: datetime | None) -> datetime:
+    return now or datetime.now().astimezone()
 
 
 def _dropped(proposal: Proposal, text: str, _snapshot: Snapshot, _now: datetime) -> ChangeSet:

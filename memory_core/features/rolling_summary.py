@@ -6,13 +6,23 @@ that it may name what is gone. Whatever else stops a line from holding is seen w
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+from memory_core.core.memory.results import CommitReceipt
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memory_core.core.commit.working_copy import Context
-from memory_core.core.memory.memory import MemoryFile, body_digest, dump, parse
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 
@@ -69,7 +79,7 @@ def is_rolling_summary(uri: MemoryUri) -> bool:
 
 def read_rolling_summary(text: str | None) -> RollingSummary | None:
     """The summary in a file; None for no file, or one that says nothing."""
-    file = parse(text or "")
+    file = split(text or "")
     if not file.body.strip():
         return None
     trailer = file.trailer or {}
@@ -133,7 +143,7 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
     else:
         trailer |= {"sources_sha256": summary.sources, "rendered_sha256": body_digest(summary.text)}
         trailer["lines"] = [{"uri": line.uri, "digest": line.digest, "text": line.text} for line in summary.lines]
-    return dump(MemoryFile(summary.text, trailer))
+    return join(summary.text, trailer)
 
 
 def _lines(stored: object) -> tuple[Line, ...]:
@@ -145,7 +155,7 @@ def _lines(stored: object) -> tuple[Line, ...]:
 _NOTE = "lost the lines of what is gone"
 
 
-def without_removed(decided: ChangeSet, snapshot: Snapshot, context: Context) -> ChangeSet:
+def without_removed(decided: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The change set with the rolling summary as it is without the memories that it removes or moves away.
 
     Args:
@@ -181,3 +191,46 @@ def without_removed(decided: ChangeSet, snapshot: Snapshot, context: Context) ->
 def _is_named(uri: MemoryUri) -> bool:
     """Whether a page could name it: no directory's summary, nothing of the archive, no conversation."""
     return uri.scope in (Scope.USER, Scope.AGENT) and not uri.is_summary
+
+
+def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
+    """The page is taken away."""
+    return ChangeSet(
+        (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """Show the page that every new session begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryClearRequest:
+    """Remove the page that every new session begins with; the next maintenance may make it anew."""
+
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    now: Now = None
+
+
+def summary(memory: Runebook, _request: SummaryRequest = SummaryRequest()) -> RollingSummary | None:
+    """The page, if there is one."""
+    return read_rolling_summary(memory.store.text(rolling_summary_uri(memory.config.user_space)))
+
+
+def clear_summary(memory: Runebook, request: SummaryClearRequest) -> CommitReceipt:
+    """Remove the page, whoever wrote it."""
+    uri = rolling_summary_uri(memory.config.user_space)
+
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        before = snapshot.text(uri)
+        if before is None:
+            return ChangeSet((), (OperationResult("summary", str(uri), Action.UNCHANGED, note="there is none"),))
+        return removal(uri, before)
+
+    return memory.store.commit(planned, kind="summary", now=request.now, dry_run=request.dry_run)
+
+
+SUMMARY = Command("summary", SummaryRequest, summary)
+SUMMARY_CLEAR = Command("summary clear", SummaryClearRequest, clear_summary, writes=True)
+FEATURE = Feature(commands=(SUMMARY, SUMMARY_CLEAR))

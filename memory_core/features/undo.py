@@ -8,7 +8,18 @@ extraction can be done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.caller import current_author
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import CommitRequest, Now
+from memory_core.features.history import LAST, history_of
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,14 +27,14 @@ from typing import Any
 from memory_core.core.caller import BY_HAND
 from memory_core.core.commit.commits import identify
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.memory.directory_page import is_generated, parse_page, with_authored
 from memory_core.core.memory.evidence import taken_back
-from memory_core.core.memory.memory import MemoryFile, body_digest, dump, next_version, parse, read_record
+from memory_core.core.memory.memory import parse_as
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.metadata import CONFIDENCE, LINKS, confidence_in
+from memory_core.core.memory.metadata import CONFIDENCE, LINKS, Metadata, share_of
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import (
     Action,
@@ -35,10 +46,11 @@ from memory_core.core.memory.results import (
     text_sha256,
 )
 from memory_core.core.memory.template import render
+from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
 from memory_core.core.store.history_rows import PastCommit, PastProgress
 from memory_core.core.store.ledger import ChangeRow
-from memory_core.core.store.local import Snapshot, Store
+from memory_core.core.store.local import Snapshot
 from memory_core.core.text.text_diff import merge3
 from memory_core.features.history import History
 
@@ -77,15 +89,20 @@ class Versions:
 
 
 def revert(
-    versions: Versions, *, appended: bool = False, memory_type: MemoryType | None = None, stem: str = "", at: str = ""
+    versions: Versions,
+    uri: MemoryUri,
+    *,
+    appended: bool = False,
+    memory_type: MemoryType | None = None,
+    at: str = "",
 ) -> Reverted | Refused:
     """What a file becomes when a commit's change of it is taken back.
 
     Args:
         versions: The three texts.
+        uri: The file.
         appended: Whether the commit only added to the end of a log.
         memory_type: Of a memory; None for any other text.
-        stem: The file's name without ``.md``.
         at: Time of the undo, ISO 8601 in UTC; written into a memory that is merged.
     """
     old, given, now = versions.old, versions.given, versions.now
@@ -101,7 +118,7 @@ def revert(
         return Refused("another text stands there")
     if old is None:
         return Reverted(None, exact=False) if _is_untouched(given, now) else Refused("it was edited")
-    return _merged(parse(old), parse(given), parse(now), memory_type, stem, at) or _by_lines(old, given, now)
+    return _merged(split(old), split(given), split(now), memory_type, uri, at) or _by_lines(old, given, now)
 
 
 def _without_tail(old: str | None, given: str, now: str | None) -> Reverted | Refused:
@@ -114,7 +131,7 @@ def _without_tail(old: str | None, given: str, now: str | None) -> Reverted | Re
 
 def _is_untouched(given: str, now: str) -> bool:
     """Whether a created memory only got what no author writes: links from others, a time."""
-    one, other = parse(given), parse(now)
+    one, other = split(given), split(now)
     said, says = one.trailer or {}, other.trailer or {}
     # Evidence comes with a link; a confidence that moved alone is what somebody said.
     ignored = _INCIDENTAL | (_WRITTEN_BY_OTHERS if said.get(LINKS) != says.get(LINKS) else frozenset())
@@ -131,7 +148,7 @@ def _by_lines(old: str, given: str, now: str) -> Reverted | Refused:
 
 
 def _merged(
-    old: MemoryFile, given: MemoryFile, now: MemoryFile, memory_type: MemoryType | None, stem: str, at: str
+    old: Parts, given: Parts, now: Parts, memory_type: MemoryType | None, uri: MemoryUri, at: str
 ) -> Reverted | Refused | None:
     """The memory with its fields judged one by one; None where it is no memory all along, but plain text."""
     if old.trailer is None or given.trailer is None or now.trailer is None:
@@ -149,17 +166,17 @@ def _merged(
             return value
         if value is not _ABSENT:
             trailer[name] = value
-    trailer |= {"version": next_version(now.trailer.get("version"))} if "version" in now.trailer else {}
+    trailer |= {"version": Metadata(now.trailer).next_version} if "version" in now.trailer else {}
     trailer |= {"updated_at": at} if at and "updated_at" in now.trailer else {}
     if memory_type is not None and memory_type.template_mode:
-        record = read_record(memory_type, MemoryFile(now.body, trailer), stem)
-        if not record.hand_edited:
-            body = render(memory_type, record.fields)
-            return Reverted(dump(MemoryFile(body, {**trailer, "rendered_sha256": body_digest(body)})), exact=False)
+        memory = parse_as(uri, join(now.body, trailer), memory_type)
+        if not memory.hand_edited:
+            body = render(memory_type, memory.fields)
+            return Reverted(join(body, {**trailer, "rendered_sha256": body_digest(body)}), exact=False)
     merged = merge3(given.body, now.body, old.body)
     if merged is None:
         return Refused("its body changed in the same lines")
-    return Reverted(dump(MemoryFile(merged, trailer)), exact=False)
+    return Reverted(join(merged, trailer), exact=False)
 
 
 def _field(name: str, old: Any, given: Any, now: Any, memory_type: MemoryType | None) -> Any:
@@ -169,7 +186,7 @@ def _field(name: str, old: Any, given: Any, now: Any, memory_type: MemoryType | 
     if _same(now, given):
         return old
     if name == CONFIDENCE:
-        stated = (confidence_in({} if value is _ABSENT else {name: value}) for value in (old, given, now))
+        stated = (share_of(value, 1.0) for value in (old, given, now))
         return round(taken_back(*stated), _DIGITS)
     declared = None if memory_type is None else memory_type.field(name)
     if declared is not None and declared.merge_op is MergeOp.SUM:
@@ -225,57 +242,62 @@ class _Part:
         return self.versions.now, self.outcome.text
 
 
-class Undoer:
-    """Takes back commits of one store, for one user and agent.
+@dataclass(frozen=True, slots=True)
+class UndoRequest:
+    """Take a commit back; what changed since is kept."""
 
-    Args:
-        store: The store.
-        history: What the reader may see, and so take back.
-        context: What a plan is told, made for a moment.
+    commit: Annotated[
+        str,
+        Arg(
+            help='A commit, as history prints it, or the first characters of its id; "last" is the newest.',
+            positional=True,
+        ),
+    ] = LAST
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    request_id: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
+    author: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
+    now: Now = None
+
+
+def undo(memory: Runebook, request: UndoRequest) -> CommitReceipt:
+    """Take a commit back, as far as the reader sees it; see ``UndoRequest``.
+
+    Raises:
+        NotFound: If the reader sees no such commit; of "last": no commit of this author.
+        InvalidInput: If it is undone already, or the id is not one commit's.
     """
+    memory.opened.wait_for_adoption()
+    history = history_of(memory)
+    request_id = memory.request_key(request.request_id)
+    past = history.resolve(request.commit, request.author)
+    moment = request.now or datetime.now(UTC)
+    context = memory.plan_context(moment)
+    receipt = memory.store.commit(
+        lambda snapshot: _Plan(past, history, snapshot, context).run(),
+        kind=KIND,
+        request_id=request_id,
+        now=moment,
+        dry_run=request.dry_run,
+        undoes=past.commit_id,
+    )
+    memory.tiers.overflow.after(receipt, moment)
+    return memory.indexed(receipt)
 
-    def __init__(self, store: Store, history: History, context: Callable[[datetime], Context]) -> None:
-        self._store = store
-        self._history = history
-        self._context = context
 
-    def undo(
-        self,
-        commit_id: str,
-        *,
-        author: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        now: datetime | None = None,
-    ) -> CommitReceipt:
-        """Take a commit back, as far as the reader sees it.
+UNDO = Command("undo", UndoRequest, undo, writes=True)
 
-        Args:
-            commit_id: See ``History.commit``.
-            author: Whose newest commit "last" means; default anybody's.
-            request_id: Makes a retry return the first receipt.
-            dry_run: Plan only.
-            now: Time of the undo; default the clock's.
 
-        Raises:
-            NotFound: If the reader sees no such commit.
-            InvalidInput: If it is undone already, or the id is not one commit's.
-        """
-        past = self._history.resolve(commit_id, author)
-        moment = now or datetime.now(UTC)
-        context = self._context(moment)
-        return self._store.commit(
-            lambda snapshot: _Plan(past, self._history, snapshot, context).run(),
-            kind=KIND,
-            request_id=request_id,
-            now=moment,
-            dry_run=dry_run,
-            undoes=past.commit_id,
-        )
+def _asked(memory: Runebook, commit: CommitRequest, value: str) -> CommitReceipt:
+    """What the argument ``undo`` of a commit means: "last" is the newest commit of the same client."""
+    asked = UndoRequest(value, commit.dry_run, commit.request_id, current_author(), commit.now)
+    return memory.run(UNDO, asked)
+
+
+FEATURE = Feature(commands=(UNDO,), commit_arguments={"undo": _asked})
 
 
 class _Plan:
-    def __init__(self, past: PastCommit, history: History, snapshot: Snapshot, context: Context) -> None:
+    def __init__(self, past: PastCommit, history: History, snapshot: Snapshot, context: PlanContext) -> None:
         self._past = past
         self._history = history
         self._snapshot = snapshot
@@ -331,9 +353,8 @@ class _Plan:
             if place is not None and self._history.sees(place):
                 return _Part(row, versions, Refused(f"it was moved to {place}"))
             text = versions.now if versions.now is not None else versions.given
-            memory_type = self._context.registry.type_at(row.uri, parse(text or "").type_name)
-            stem = row.uri.name.removesuffix(".md")
-            outcome = revert(versions, appended=row.appended, memory_type=memory_type, stem=stem, at=self._context.now)
+            memory_type = self._context.registry.type_at(row.uri, split(text or "").type_name)
+            outcome = revert(versions, row.uri, appended=row.appended, memory_type=memory_type, at=self._context.now)
         except RunebookError as error:  # one unreadable file keeps no other from going back
             outcome = Refused(error.message.rstrip("."))
         return _Part(row, versions, outcome)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory_core.core.commit.merge_fields import coerce
 from memory_core.core.commit.patch import is_patch
 from memory_core.core.errors import FieldRejected, InvalidInput
-from memory_core.core.memory.memory import CONTENT, MemoryRecord
-from memory_core.core.memory.memory_type import FieldType, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.field_values import coerce
+from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryField, MemoryType, MergeOp
 from server.api.entry import Stored
 from server.api.questions import EntryEdit
 
@@ -29,28 +28,27 @@ def operations_of(edit: EntryEdit, found: Stored) -> dict[str, Any]:
     Raises:
         InvalidInput: If nothing is to be changed, or a value cannot be one of its field.
     """
-    assert found.memory_type is not None
-    assert found.record is not None
+    memory, memory_type = found.memory, found.memory.type
+    assert memory_type is not None
     given = dict(edit.fields)
     if edit.content is not None:
         if given.get(CONTENT) not in (None, edit.content):
             raise InvalidInput("content and fields.content differ.", hint="Send the text in one of the two.")
         given[CONTENT] = edit.content
-    patches = {name: _patch(found.memory_type, found.record, name, value) for name, value in given.items()}
+    patches = {name: _patch(memory_type, memory.fields.get(name), name, value) for name, value in given.items()}
     standing = {name: value for name in _STANDING if (value := getattr(edit, name)) is not None}
     if not patches and not standing:
         raise InvalidInput("nothing is to be changed.", hint="Give content, fields, or what else is to be different.")
     return {"edit_operations": [{"uri": str(found.uri), "patches": patches, **standing}]}
 
 
-def _patch(memory_type: MemoryType, record: MemoryRecord, name: str, value: Any) -> Any:
+def _patch(memory_type: MemoryType, old: Any, name: str, value: Any) -> Any:
     field = memory_type.field(name)
     if field is None or field.merge_op is MergeOp.AVG:
         names = ", ".join(known.name for known in memory_type.fields if known.merge_op is not MergeOp.AVG)
         raise InvalidInput(
             f"type '{memory_type.name}' has no field {name!r} that can be written.", hint=f"It has {names}."
         )
-    old = record.fields.get(name)
     if value is None:
         if field.type is not FieldType.STRING:
             raise InvalidInput(f"field '{name}' cannot be emptied.", hint="Give a number, or true or false.")

@@ -56,7 +56,7 @@ def conversation(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Any:
     """What was said in a conversation, message by message, and what it was about."""
-    log = memory.browser.visible(memory.updater.session_uri(session_id))
+    log = memory.browser.visible(memory.commits.session_uri(session_id))
     text = memory.store.text(log)
     if text is None:
         raise NotFound(f"there is no conversation {session_id!r}.", hint="List them with GET /api/memory/sessions.")
@@ -79,7 +79,7 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
     scope = memory.projects.scope(None, None)
     found = [
         each
-        for each in all_segments(memory.store, memory.updater.sessions)
+        for each in all_segments(memory.store, memory.commits.sessions)
         if scope.sees(each.segment.project, private=each.segment.private)
     ]
     warm = sorted(zip(found, warmth(memory.store, tiers, found, now), strict=True), key=lambda pair: -pair[1].heat)
@@ -132,7 +132,7 @@ def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
 
 
 def _logs(memory: Runebook) -> list[tuple[MemoryUri, FileStat]]:
-    place, files = memory.updater.sessions, memory.store.files
+    place, files = memory.commits.sessions, memory.store.files
     if not files.is_dir(place):
         return []
     logs = (entry.uri.child(MESSAGES_NAME) for entry in files.entries(place) if entry.is_dir)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter
 from memory_core.core.text.text_diff import side_by_side
@@ -93,17 +94,18 @@ def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
     if new.to == "daily_log" and new.memory_type is not None:
         raise Refusal(400, "an entry of the day's log has no memory_type.", "Leave it out, or leave `to` out.")
     receipt = memory.commit(
-        new.content,
-        memory_type=DAILY_LOGS if new.to == "daily_log" else new.memory_type,
-        category=new.category,
-        priority=new.priority if new.salience is None else new.salience,
-        fields=new.fields,
-        pinned=new.pinned,
-        expires_at=new.expires_at,
-        request_id=new.request_id,
-        project=new.project,
-        private=new.private,
-        dry_run=new.dry_run,
+        CommitRequest(
+            new.content,
+            memory_type=DAILY_LOGS if new.to == "daily_log" else new.memory_type,
+            category=new.category,
+            priority=new.priority if new.salience is None else new.salience,
+            fields=new.fields,
+            request_id=new.request_id,
+            project=new.project,
+            private=new.private,
+            dry_run=new.dry_run,
+            metadata={"pinned": new.pinned, "expires_at": new.expires_at},
+        )
     )
     expect_stored(receipt)
     if receipt.status not in (Status.COMMITTED, Status.PARTIAL):
@@ -141,7 +143,9 @@ def edit_entry(memory: Writer, path: EntryPath, edit: EntryEdit, response: Respo
     if not is_editable(memory, found):
         raise Refusal(409, f"{found.uri} cannot be changed by fields.", "Edit the file by hand.", _no_receipt())
     receipt = memory.commit(
-        operations=operations_of(edit, found), expected={str(found.uri): found.sha256}, dry_run=edit.dry_run
+        CommitRequest(
+            operations=operations_of(edit, found), expected={str(found.uri): found.sha256}, dry_run=edit.dry_run
+        )
     )
     _expect_no_conflict(memory, path, receipt)
     expect_stored(receipt)
@@ -164,7 +168,9 @@ def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> A
     found = stored(memory, path)
     _expect_same(memory, found, seen)
     expected = {str(found.uri): found.sha256 if seen is None else seen}
-    receipt = memory.commit(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
+    receipt = memory.commit(
+        CommitRequest(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
+    )
     _expect_no_conflict(memory, path, receipt)
     return expect_stored(receipt).as_dict()
 
@@ -181,7 +187,7 @@ def _preview(memory: Runebook, edit: EntryEdit, found: Stored) -> dict[str, Any]
     after = next((change.after for change in changes if change.uri == found.uri), None)
     now = described(memory, found.uri, found.text if after is None else after)
     rows = side_by_side(found.text, now.text)
-    return {"html": render(now.file.body), "rows": [row.as_dict() for row in rows]}
+    return {"html": render(now.memory.body), "rows": [row.as_dict() for row in rows]}
 
 
 def _expect_same(memory: Runebook, found: Stored, seen: str | None) -> None:

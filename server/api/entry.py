@@ -6,20 +6,21 @@ again after a change does not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.caller import Access
-from memory_core.core.commit.merge_fields import derive
 from memory_core.core.errors import InvalidUri, NotFound, RunebookError
 from memory_core.core.index.documents import Document, memory_document
 from memory_core.core.index.indexer import numbered
-from memory_core.core.memory.memory import MemoryFile, MemoryRecord, parse, read_record
+from memory_core.core.memory.field_values import derive
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.context_sources import source_lines
-from memory_core.features.history import History
+from memory_core.features.history import History, history_of
 from server.http.page_files import plain, render
 
 if TYPE_CHECKING:
@@ -33,21 +34,19 @@ _SHOWN_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A file as it is now.
+    """A file as it is now."""
 
-    Attributes:
-        uri: Where it is.
-        text: The whole of it.
-        file: The same, parted into body and trailer.
-        memory_type: Its type; None for a file of none.
-        record: What its type makes of it; None likewise.
-    """
+    memory: Memory
 
-    uri: MemoryUri
-    text: str
-    file: MemoryFile
-    memory_type: MemoryType | None
-    record: MemoryRecord | None
+    @property
+    def uri(self) -> MemoryUri:
+        """Where it is."""
+        return self.memory.uri
+
+    @property
+    def text(self) -> str:
+        """The whole of it."""
+        return self.memory.text
 
     @property
     def sha256(self) -> str:
@@ -78,15 +77,12 @@ def stored(memory: Runebook, path: str) -> Stored:
 def described(memory: Runebook, uri: MemoryUri, text: str) -> Stored:
     """A text as the file at ``uri``."""
     markdown = uri.name.endswith(".md") and not uri.is_summary
-    file = parse(text)
-    memory_type = memory.registry.type_at(uri, file.type_name) if markdown else None
-    record = None if memory_type is None else read_record(memory_type, file, uri.name.removesuffix(".md"))
-    return Stored(uri, text, file, memory_type, record)
+    return Stored(parse(uri, text, memory.registry if markdown else None))
 
 
 def is_editable(memory: Runebook, found: Stored) -> bool:
     """Whether the caller may change the memory by its fields."""
-    if memory.access is not Access.READ_WRITE or found.memory_type is None or found.file.damage is not None:
+    if memory.access is not Access.READ_WRITE or found.memory.type is None or found.memory.damage is not None:
         return False
     own = {("user", memory.config.user_space, "memories"), ("agent", memory.config.agent_space, "memories")}
     return found.uri.parts[:3] in own
@@ -94,18 +90,17 @@ def is_editable(memory: Runebook, found: Stored) -> bool:
 
 def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
     """All of a memory, in the shape of ``answers.Entry``."""
-    document, file = _document(found), found.file
-    meta = dict(file.trailer or {}) if found.record is None else dict(found.record.meta)
-    version, source = meta.get("version"), meta.get("source")
+    document, metadata = _document(found), found.memory.metadata
+    version, source = metadata.get("version"), metadata.get("source")
     facts = memory.catalogue.summary(document).as_dict()
-    body, text = file.body[:_TEXT_CHARS], found.text[:_TEXT_CHARS]
+    body, text = found.memory.body[:_TEXT_CHARS], found.text[:_TEXT_CHARS]
     is_log = not found.uri.name.endswith(".md")
     return {
         **facts,
         "text": text,
         "body": body,
         "html": plain(body[:_SHOWN_CHARS]) if is_log else render(body),
-        "fields": [] if found.memory_type is None else field_facts(found.memory_type, found.record),
+        "fields": [] if found.memory.type is None else field_facts(found.memory.type, found.memory.fields),
         "source": dict(source) if isinstance(source, dict) else None,
         "source_pages": _source_pages(memory, source, document),
         "links": [link.as_dict() for link in _linked(memory, found.uri)],
@@ -117,30 +112,33 @@ def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
     }
 
 
-def field_facts(memory_type: MemoryType, record: MemoryRecord | None) -> list[dict[str, Any]]:
+def field_facts(memory_type: MemoryType, stored: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The fields of a type with their values in a memory."""
-    values: dict[str, Any] = dict(record.fields) if record is not None else {}
-    values |= derive(memory_type, values)
+    values: dict[str, Any] = {**stored, **derive(memory_type, stored)}
     return [
         {
             "name": field.name,
             "type": str(field.type),
             "description": field.description,
             "merge_op": str(field.merge_op),
-            "value": value if isinstance(value := values.get(field.name), str | int | float | bool) else None,
+            "value": _scalar(values.get(field.name)),
         }
         for field in memory_type.fields
     ]
 
 
+def _scalar(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else None
+
+
 def past_of(memory: Runebook) -> History:
     """History as the caller may see it."""
-    return memory.history.seen_from(memory.projects.current(None))
+    return history_of(memory).seen_from(memory.projects.current(None))
 
 
 def _document(found: Stored) -> Document:
     if found.uri.name.endswith(".md"):
-        return memory_document(found.uri, found.text, found.memory_type)
+        return memory_document(found.memory)
     return Document(
         uri=found.uri,
         part=0,
@@ -167,7 +165,7 @@ def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dic
     if not isinstance(session_id, str):
         return []
     try:
-        log = memory.browser.visible(memory.updater.session_uri(session_id))
+        log = memory.browser.visible(memory.commits.session_uri(session_id))
         messages = list(numbered(memory.store.text(log) or ""))
     except (InvalidUri, NotFound, RunebookError):
         return []

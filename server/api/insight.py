@@ -10,6 +10,9 @@ from fastapi import APIRouter, Query, Request
 
 from memory_core.core.errors import RunebookError
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
+from memory_core.features.doctor import DOCTOR, DoctorRequest
+from memory_core.features.metrics import STATS, StatsRequest
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook
 from server.api import past_answers
 from server.api.caller import Reader
@@ -47,13 +50,13 @@ def trail(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
 ) -> Any:
     """Which query retrieved what, newest first."""
-    return {"trail": [recall.as_dict() for recall in memory.trail(limit, uri)]}
+    return {"trail": [recall.as_dict() for recall in memory.run(TRAIL, TrailRequest(limit, uri))]}
 
 
 @routes.get("/stats", response_model=past_answers.StatsAnswer, responses=declared())
 def stats(memory: Reader) -> Any:
     """Figures of the store: the caller's part of it, or for the owner all of it."""
-    return memory.metrics(whole=identity() is None, wait=False).as_dict()
+    return memory.run(STATS, StatsRequest(whole=identity() is None, wait=False)).as_dict()
 
 
 @routes.get("/health", response_model=past_answers.HealthAnswer, responses=declared(), response_model_exclude_none=True)
@@ -73,7 +76,7 @@ async def health(memory: Reader, request: Request) -> Any:
 
 
 async def _examined(memory: Runebook) -> dict[str, Any]:
-    return await anyio.to_thread.run_sync(lambda: memory.doctor().as_dict())
+    return await anyio.to_thread.run_sync(lambda: memory.run(DOCTOR, DoctorRequest()).as_dict())
 
 
 def _heard(examination: asyncio.Task[dict[str, Any]]) -> None:
@@ -87,10 +90,10 @@ def _figures(memory: Runebook, entry: EntrySummary) -> dict[str, float | None]:
         found = stored(memory, entry.path)
     except RunebookError:  # it went this moment
         return {}
-    if found.memory_type is None:
+    if found.memory.type is None:
         return {}
     return {
         field["name"]: field["value"]
-        for field in field_facts(found.memory_type, found.record)
+        for field in field_facts(found.memory.type, found.memory.fields)
         if field["type"] in _NUMBERS
     }

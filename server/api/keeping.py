@@ -8,10 +8,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from memory_core.core.commit.conflicts import ABSENT
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt, text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.features.proposals import Proposal
-from memory_core.features.rolling_summary import NAME, read_rolling_summary, rolling_summary_uri
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
+from memory_core.features.review import waiting as waiting_proposals
+from memory_core.features.rolling_summary import (
+    NAME,
+    SUMMARY_CLEAR,
+    SummaryClearRequest,
+    read_rolling_summary,
+    rolling_summary_uri,
+)
+from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook
 from server.api import answers, past_answers
 from server.api.caller import IfMatch, Reader, Writer, seen_sha256
@@ -35,7 +46,7 @@ def archived(
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Any:
     """What left for the archive, all or what holds these words."""
-    found = list(islice(memory.archived(words), offset, offset + limit + 1))
+    found = list(islice(memory.run(ARCHIVE_LIST, ArchiveListRequest(words)), offset, offset + limit + 1))
     return {"archived": [each.as_dict() for each in found[:limit]], "more": len(found) > limit}
 
 
@@ -50,9 +61,13 @@ def archive(memory: Writer, asked: Archiving) -> Any:
     if asked.uris is not None:
         if asked.days is not None:
             raise Refusal(400, "days goes without uris.", "Leave one of the two out.")
-        return {"receipts": [expect_stored(memory.archive(asked.uris, dry_run=asked.dry_run)).as_dict()]}
+        return {
+            "receipts": [
+                expect_stored(memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))).as_dict()
+            ]
+        }
     keeper = memory if asked.days is None else _with_archive_days(memory, asked.days)
-    done = list(keeper.maintain(only=[_LOGS], dry_run=asked.dry_run))
+    done = list(keeper.run(MAINTAIN, MaintainRequest(only=[_LOGS], dry_run=asked.dry_run)))
     failure = next((each.failure for each in done if each.failure is not None), None)
     if failure is not None:
         raise failure
@@ -67,7 +82,7 @@ def archive(memory: Writer, asked: Archiving) -> Any:
 )
 def restore(memory: Writer, asked: Restoring) -> Any:
     """Bring files back from the archive; the place where one was names it too."""
-    return expect_stored(memory.restore(asked.uris, dry_run=asked.dry_run)).as_dict()
+    return expect_stored(memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))).as_dict()
 
 
 @routes.post(
@@ -79,7 +94,7 @@ def restore(memory: Writer, asked: Restoring) -> Any:
 def maintain(memory: Writer, asked: Maintenance) -> Any:
     """Run the passes of maintenance, or show what they would do."""
     passes = []
-    for done in memory.maintain(only=asked.only, dry_run=asked.dry_run):
+    for done in memory.run(MAINTAIN, MaintainRequest(only=asked.only, dry_run=asked.dry_run)):
         facts = done.as_dict()
         passes.append({**facts, "name": facts.pop("pass"), "changed": done.changed})
     return {"passes": passes}
@@ -108,7 +123,7 @@ def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response
     expected = None
     if if_match is not None and (seen := seen_sha256(if_match)) is not None:
         expected = {str(rolling_summary_uri(memory.config.user_space)): seen}
-    receipt = memory.commit(asked.text, memory_type=NAME, expected=expected)
+    receipt = memory.commit(CommitRequest(asked.text, memory_type=NAME, expected=expected))
     if any(result.conflict for result in receipt.results):
         more = {"summary": _summary_facts(memory, response)}
         raise Refusal(412, "the summary changed since it was read.", "Compare both, and send it anew.", more)
@@ -124,13 +139,13 @@ def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response
 )
 def clear_rolling_summary(memory: Writer) -> Any:
     """Remove that page, whoever wrote it: the next maintenance may make it anew."""
-    return expect_stored(memory.clear_summary()).as_dict()
+    return expect_stored(memory.run(SUMMARY_CLEAR, SummaryClearRequest())).as_dict()
 
 
 @routes.get("/review", response_model=past_answers.ReviewAnswer, responses=declared(), response_model_exclude_none=True)
 def review(memory: Reader) -> Any:
     """What a model would remember and the owner has not accepted yet, oldest first."""
-    return {"waiting": [_proposal_facts(each) for each in memory.reviewer.waiting()]}
+    return {"waiting": [_proposal_facts(each) for each in waiting_proposals(memory)]}
 
 
 @routes.post(
@@ -141,7 +156,7 @@ def review(memory: Reader) -> Any:
 )
 def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
     """Do what a proposal proposes."""
-    return _decided(memory.accept([name], dry_run=asked is not None and asked.dry_run))
+    return _decided(memory.run(ACCEPT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run)))
 
 
 @routes.post(
@@ -152,7 +167,7 @@ def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> A
 )
 def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
     """Drop a proposal; the same is not proposed again from the same conversation."""
-    return _decided(memory.reject([name], dry_run=asked is not None and asked.dry_run))
+    return _decided(memory.run(REJECT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run)))
 
 
 def _decided(receipts: list[CommitReceipt]) -> dict[str, Any]:
@@ -170,7 +185,7 @@ def _summary_facts(memory: Runebook, response: Response) -> dict[str, Any]:
     uri = rolling_summary_uri(memory.config.user_space)
     text = memory.store.text(uri)
     found = read_rolling_summary(text)
-    updated = (parse(text or "").trailer or {}).get("updated_at")
+    updated = (split(text or "").trailer or {}).get("updated_at")
     sha256 = ABSENT if text is None else text_sha256(text)
     response.headers["etag"] = f'"{sha256}"'
     said = "" if found is None else found.text

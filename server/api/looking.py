@@ -11,8 +11,10 @@ from fastapi import APIRouter, Query
 
 from memory_core.core.caller import Access
 from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.requests import FindRequest, TreeRequest
 from memory_core.core.memory.results import Hit
 from memory_core.core.memory.uri import SCHEME, file_of
+from memory_core.features.upkeep.passes import passes
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.api import answers
@@ -48,7 +50,7 @@ def about(memory: Reader) -> Any:
         "ranks": _RANKS,
         "types": [known.name for known in memory.registry.list_all()],
         "counts": memory.catalogue.counts(),
-        "passes": list(memory.maintainer.names),
+        "passes": [each.name for each in passes(memory)],
         "review": config.review,
         "model": {
             "embedding": config.embedding.provider,
@@ -70,13 +72,15 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
     """What answers a query, best first, with what each score is made of."""
     started = time.perf_counter()
     found = memory.find(
-        asked.query,
-        asked.target_uri,
-        asked.limit,
-        asked.score_threshold,
-        _filter(asked),
-        _rank(memory, asked),
-        project=asked.project,
+        FindRequest(
+            asked.query,
+            asked.target_uri,
+            asked.limit,
+            score_threshold=asked.score_threshold,
+            filter=_filter(asked),
+            rank=_rank(memory, asked),
+            project=asked.project,
+        )
     )
     used = memory.store.ledger.usage_table.usage(hit.uri for hit in found.hits)
     hits = [_hit_facts(hit, used[hit.uri].access_count if hit.uri in used else 0) for hit in found.hits]
@@ -97,7 +101,7 @@ def tree(
     limit: Annotated[int, Query(ge=1, le=_TREE_NODES)] = 1_000,
 ) -> Any:
     """What is below a directory, depth first."""
-    found = memory.tree(uri, show_all_hidden=hidden, node_limit=limit, level_limit=depth)
+    found = memory.tree(TreeRequest(uri, show_all_hidden=hidden, node_limit=limit, level_limit=depth))
     entries = [{**entry.as_dict(), "path": entry.uri.removeprefix(SCHEME).rstrip("/")} for entry in found.entries]
     return {"entries": entries, "left_out": found.left_out}
 
@@ -107,7 +111,7 @@ def _type_facts(memory: Runebook, known: MemoryType) -> dict[str, Any]:
     return {
         "name": known.name,
         "description": known.description,
-        "directory": memory.updater.context(datetime.now(UTC), "", None).directory_text(known),
+        "directory": memory.commits.context(datetime.now(UTC), "", None).directory_text(known),
         "mode": "template" if known.template_mode else "simple",
         "salience": known.salience,
         "fields": [

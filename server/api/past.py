@@ -10,6 +10,7 @@ from memory_core.core.caller import current_author
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.text.text_diff import Row, side_by_side
 from memory_core.features.history import LAST, Commit, FileDiff
+from memory_core.features.undo import UNDO, UndoRequest
 from server.api import answers, past_answers
 from server.api.caller import Reader, Writer
 from server.api.entries import EntryPath
@@ -71,7 +72,7 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
 def undo(memory: Writer, commit_id: CommitId, asked: DryRun | None = None) -> Any:
     """Take a commit back, and keep what happened since. "last" is the bearer's own last one."""
     own = current_author() if commit_id == LAST and identity() is not None else None
-    receipt = memory.undo(commit_id, author=own, dry_run=asked is not None and asked.dry_run)
+    receipt = memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=asked is not None and asked.dry_run))
     return expect_stored(receipt).as_dict()
 
 

@@ -12,6 +12,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.chat import ChatRequest, open_chat
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.history import history_of
+from memory_core.features.undo import UNDO, UndoRequest
 from server.commands.opening import Commands, here, open_memory_of, open_to_search, show, text_file
 from server.terminal import plain
 
@@ -60,8 +65,9 @@ def chat(arguments: argparse.Namespace) -> int:
     metadata = _metadata(arguments.meta)
     question = None if arguments.once is None else text_file("-") if arguments.once == "-" else arguments.once
     with open_memory_of(arguments) if question is None else open_to_search(arguments) as memory:
-        held = memory.conversation(
-            arguments.session, instructions=arguments.system, metadata=metadata, here=here(memory.config)
+        held = open_chat(
+            memory,
+            ChatRequest(arguments.session, instructions=arguments.system, metadata=metadata, here=here(memory.config)),
         )
         with authored(f"chat {held.setting.session_id.removeprefix('chat-')}"):
             if question is None:
@@ -198,7 +204,7 @@ class Talk:
             return
         self._refuse_in_private()
         self._mark()
-        self._tell_receipt(self._memory.commit(text, here=self._chat.setting.here))
+        self._tell_receipt(self._memory.commit(CommitRequest(text, here=self._chat.setting.here)))
 
     def _forget(self, query: str) -> None:
         if not query:
@@ -206,7 +212,7 @@ class Talk:
             return
         self._refuse_in_private()
         place = self._chat.setting.here
-        preview = self._memory.forget({"query": query}, here=place)
+        preview = self._memory.run(FORGET, ForgetRequest(query=query, here=place))
         going = [result.uri for result in preview.results if result.action == "deleted"]
         if not going:
             self._tell("Nothing matches.")
@@ -217,17 +223,19 @@ class Talk:
             self._tell("Nothing was deleted.")
             return
         self._mark()
-        self._tell_receipt(self._memory.forget({"query": query, "uris": going, "confirm": len(going)}, here=place))
+        self._tell_receipt(
+            self._memory.run(FORGET, ForgetRequest(query=query, uris=going, confirm=len(going), here=place))
+        )
 
     def _undo(self) -> None:
         """Take back all commits of the last thing that stored any."""
         while self._before:
             seq, was_turn = self._before.pop()
-            found = self._memory.history.commits(limit=_COMMITS_LOOKED_AT)
+            found = history_of(self._memory).commits(limit=_COMMITS_LOOKED_AT)
             own = [commit for commit in found if commit.seq > seq and commit.author == self._author]
             standing = [commit for commit in own if commit.undoes is None and commit.undone_by is None]
             for commit in standing:
-                self._tell_receipt(self._memory.undo(commit.commit_id))
+                self._tell_receipt(self._memory.run(UNDO, UndoRequest(commit.commit_id)))
             if was_turn and standing:
                 self._chat.drop_last()
             if standing:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_core.core.progress import Listener, Stage
+from memory_core.features.imports import FORMATS
 from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
 
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
 
 _OWN = "runebook"
-_FORMATS = (
-    _OWN,
-    "vibeworker-v1",
-    "vibeworker-v2",
-    "memoryos",
-    "mcp-memory",
-    "markdown",
-    "claude-code",
-    "claude",
-    "chatgpt",
-)
 
 
 def register(commands: Commands) -> None:
@@ -38,7 +28,7 @@ def register(commands: Commands) -> None:
         "import", "Bring memories in: what runebook export wrote, or those of another program; undoable.", import_path
     )
     into.add_argument("file", metavar="PATH", help="a file, folder or zip; its format is told by its content")
-    into.add_argument("--from", dest="format", choices=_FORMATS, help="its format, where it is not recognised")
+    into.add_argument("--from", dest="format", choices=(_OWN, *FORMATS), help="its format, where it is not recognised")
     into.add_argument("--dry-run", action="store_true", help="show what would change; store nothing")
     into.add_argument("--into", metavar="USER/AGENT", help="put everything into this user and agent space")
     into.add_argument("--project", help="other programs: the project of everything; default what the source tells")
@@ -115,7 +105,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
             into=into,
             partial=arguments.partial,
             dry_run=arguments.dry_run,
-            discretion=memory.updater.discretion,
+            discretion=memory.commits.discretion,
             progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
         )
         memory.indexer.follow()
@@ -124,24 +114,21 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
 
 
 def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
-    from memory_core.features.imports.import_run import Desk, Wishes, import_source, recognised
+    from memory_core.features.imports.import_run import ImportRequest, import_memories
 
     into = _spaces(arguments)
     with open_memory_of(arguments, warm=False) as opened, Progress() as tell:
         memory = opened if into is None else opened.view(*into)
         memory.expect_writable()
         _check_model(arguments, memory)
-        wishes = Wishes(
-            arguments.dry_run,
-            memory.projects.belonging(arguments.project, None, None),
-            arguments.move_originals,
+        request = ImportRequest(
+            path,
+            arguments.format,
+            dry_run=arguments.dry_run,
+            belonging=memory.projects.belonging(arguments.project, None, None),
+            move_originals=arguments.move_originals,
         )
-        desk = Desk(
-            memory.config, memory.store, memory.registry, memory.updater, memory.recorder, memory.indexer.follow
-        )
-        with recognised(path, arguments.format) as (source, found):
-            done = import_source(desk, source, found, wishes, progress=lambda line: tell(Stage(line)))
-        memory.indexer.follow()
+        done = import_memories(memory, request, progress=lambda line: tell(Stage(line)))
         if arguments.extract and not arguments.dry_run:
             _extract(memory, done, tell)
     show(arguments, done.as_dict(), "\n".join(done.lines()))

@@ -43,9 +43,9 @@ class _HostNames:
         return True
 
     def __iter__(self) -> Iterator[str]:
-        from server.hosts.host_table import NAMES
+        from server.hosts.host_table import names
 
-        return iter(NAMES)
+        return iter(names())
 
 
 def register(commands: Commands) -> None:
@@ -151,8 +151,7 @@ def completion(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> Wanted:
-    from server.hosts.host_setup import Wanted
-    from server.hosts.host_table import arguments_of_serve, launcher
+    from server.hosts.host_setup import Wanted, launcher
 
     home = arguments.home or os.environ.get("RUNEBOOK_HOME")  # a host with windows does not see this shell's variables
     options = [f"--home={Path(home).expanduser().absolute()}"] if home else []
@@ -160,8 +159,8 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
     options += [f"--set={setting}" for setting in arguments.set]
     project = None if arguments.project is None else _project(arguments.project)
     parts = {"server"} | ({"rules", "hooks"} & {part for part in ("rules", "hooks") if getattr(arguments, part, None)})
-    serve = arguments_of_serve(options, shared=getattr(arguments, "shared", False))
-    return Wanted(launcher(), tuple(serve), tuple(options), arguments.name, frozenset(parts), project)
+    shared = getattr(arguments, "shared", False)
+    return Wanted(launcher(), tuple(options), shared, arguments.name, frozenset(parts), project)
 
 
 def _project(named: str) -> Path:
@@ -176,32 +175,29 @@ def _project(named: str) -> Path:
 def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None]:
     """The hosts that the command line names; None stands for any other host."""
     from memory_core.core.errors import InvalidInput
-    from server.hosts.host_setup import host_named, hosts_here
-    from server.hosts.host_table import NAMES
+    from server.hosts.host_table import host_named, hosts_here, names
 
     if arguments.all:
-        here = [host for host in hosts_here(machine) if arguments.project is None or host.of_project is not None]
+        here = [host for host in hosts_here(machine) if arguments.project is None or host.has_projects]
         if not here:
-            raise InvalidInput("no host was found on this machine.", hint=f"Name one of {', '.join(NAMES)}.")
+            raise InvalidInput("no host was found on this machine.", hint=f"Name one of {', '.join(names())}.")
         return list(here)
     if not arguments.hosts:
         raise InvalidInput(
             "no host is named.",
-            hint=f"Name one or more of {', '.join(NAMES)}, or --all; runebook install --list shows how they stand.",
+            hint=f"Name one or more of {', '.join(names())}, or --all; runebook install --list shows how they stand.",
         )
     return [None if name == "generic" else host_named(name) for name in dict.fromkeys(arguments.hosts)]
 
 
 def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted: Wanted) -> frozenset[str]:
     """The parts that the person at the terminal agrees to; none where nobody is asked."""
-    from server.hosts.host_setup import place_of
-
     if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return frozenset()
-    place = place_of(host, machine, wanted.project)
+    settings = host.settings(machine, wanted.project)
     questions = {
-        "rules": None if place.rules is None else f"tell its model to use the memory, in {place.rules.paths[0]}",
-        "hooks": None if place.hooks is None else f"bring and keep memories by hooks, in {place.hooks.path}",
+        "rules": None if settings.rules is None else f"tell its model to use the memory, in {settings.rules.paths[0]}",
+        "hooks": None if settings.hooks is None else f"bring and keep memories by hooks, in {settings.hooks.path}",
     }
     return frozenset(
         part
@@ -234,10 +230,8 @@ def _instead(host: Host, machine: Machine, wanted: Wanted, changes: Sequence[Fil
 
 
 def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
-    from server.hosts.host_setup import place_of
-
-    place = place_of(host, machine, wanted.project)
-    offered = {"rules": True, "hooks": place.hooks is not None}
+    settings = host.settings(machine, wanted.project)
+    offered = {"rules": True, "hooks": settings.hooks is not None}
     missing = [f"--{part}" for part, there in offered.items() if there and part not in wanted.parts]
     return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
 

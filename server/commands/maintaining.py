@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
 
@@ -44,7 +47,7 @@ def maintain(arguments: argparse.Namespace) -> int:
     lines: list[str] = []
     failed = False
     with open_memory_of(arguments) as memory, Progress() as tell:
-        for done in memory.maintain(dry_run=arguments.dry_run, only=arguments.only):
+        for done in memory.run(MAINTAIN, MaintainRequest(dry_run=arguments.dry_run, only=arguments.only)):
             facts.append(done.as_dict())
             tell(Stage("maintaining", len(facts), None, f"passes, {done.name} last"))
             would = "would change" if arguments.dry_run else "changed"
@@ -63,13 +66,13 @@ def archive(arguments: argparse.Namespace) -> int:
 
     with open_memory_of(arguments, warm=False) as memory:
         if arguments.action == "list":
-            found = list(memory.archived(" ".join(arguments.names)))
+            found = list(memory.run(ARCHIVE_LIST, ArchiveListRequest(" ".join(arguments.names))))
             none = "Nothing in the archive holds these words." if arguments.names else "Nothing is archived."
             lines = [f"{each.uri}\n    {each.abstract}{_why(each)}" for each in found]
             show(arguments, {"archived": [each.as_dict() for each in found]}, "\n".join(lines) or none)
             return 0
-        move = memory.archive if arguments.action == "add" else memory.restore
-        receipt = move(arguments.names, dry_run=arguments.dry_run)
+        move = ARCHIVE if arguments.action == "add" else RESTORE
+        receipt = memory.run(move, ArchiveRequest(arguments.names, arguments.dry_run))
     show(arguments, receipt.as_dict(), receipt_text(receipt))
     return 0 if receipt.changed_uris else 1
 
@@ -93,6 +96,6 @@ def _standing(arguments: argparse.Namespace, said: dict[str, Any]) -> int:
     from server.rendering import receipt_text
 
     with open_memory_of(arguments) as memory:
-        receipt = memory.commit(operations={"edit_operations": [{"uri": arguments.uri, **said}]})
+        receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": arguments.uri, **said}]}))
     show(arguments, receipt.as_dict(), receipt_text(receipt))
     return 1 if any(result.reason for result in receipt.results) else 0

@@ -8,6 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.history import history_of
+from memory_core.features.purge import PURGE, PurgeRequest, doomed
+from memory_core.features.undo import UNDO, UndoRequest
 from server.commands.opening import Commands, here, json_text, open_memory_of, open_to_search, show
 from server.terminal import plain
 
@@ -89,7 +93,7 @@ def diff(arguments: argparse.Namespace) -> int:
 def undo(arguments: argparse.Namespace) -> int:
     """Take a commit back."""
     with _open(arguments) as memory:
-        return _tell(arguments, memory.undo(arguments.commit, dry_run=arguments.dry_run))
+        return _tell(arguments, memory.run(UNDO, UndoRequest(arguments.commit, dry_run=arguments.dry_run)))
 
 
 def forget(arguments: argparse.Namespace) -> int:
@@ -111,7 +115,7 @@ def forget(arguments: argparse.Namespace) -> int:
             "include_conversations": arguments.conversations,
         }
         place = here(memory.config)
-        preview = memory.forget(request, here=place)
+        preview = memory.run(FORGET, ForgetRequest(**request, here=place))
         going = [result.uri for result in preview.results if result.action == "deleted"]
         if not going:
             return _tell(arguments, preview)
@@ -125,7 +129,10 @@ def forget(arguments: argparse.Namespace) -> int:
             if not _confirmed(f"To delete what is listed, type how many that is ({len(going)}): ", str(len(going))):
                 print("Nothing was deleted.", file=sys.stderr)
                 return 1
-        return _tell(arguments, memory.forget({**request, "uris": going, "confirm": len(going)}, here=place))
+        return _tell(
+            arguments,
+            memory.run(FORGET, ForgetRequest(**({**request, "uris": going, "confirm": len(going)}), here=place)),
+        )
 
 
 def purge(arguments: argparse.Namespace) -> int:
@@ -136,19 +143,19 @@ def purge(arguments: argparse.Namespace) -> int:
         raise InvalidInput("purge takes a URI or --commit.", hint="Name one of the two.")
     with _open(arguments) as memory:
         if arguments.uri is None:
-            commit = memory.history.commit(arguments.commit)
+            commit = history_of(memory).commit(arguments.commit)
             names, what = [str(step.uri) for step in commit.files], commit.commit_id
         else:
-            doomed = memory.doomed(arguments.uri)
+            found = doomed(memory, arguments.uri)
             names, what = (
-                [str(uri) for uri in (*doomed.files, *doomed.past)],
+                [str(uri) for uri in (*found.files, *found.past)],
                 arguments.uri.rstrip("/").rpartition("/")[2],
             )
         if not arguments.yes:
             print(plain("\n".join(["Erased for good, with every earlier version:", *names])), file=sys.stderr)
             if not sys.stdin.isatty() or not _confirmed(f"Type {what} to go on: ", what):
                 raise InvalidInput("nothing was erased.", hint="Type the name when asked, or give --yes.")
-        return _tell(arguments, memory.purge(arguments.uri, commit_id=arguments.commit))
+        return _tell(arguments, memory.run(PURGE, PurgeRequest(arguments.uri, commit=arguments.commit)))
 
 
 def _open(arguments: argparse.Namespace) -> Runebook:
@@ -180,7 +187,7 @@ def _commits(past: History, uri: str | None, limit: int, before: str | None) -> 
 
 def _past(memory: Runebook) -> History:
     """History as the owner sees it from where the command runs."""
-    return memory.history.seen_from(memory.projects.current(here(memory.config)))
+    return history_of(memory).seen_from(memory.projects.current(here(memory.config)))
 
 
 def _tell(arguments: argparse.Namespace, receipt: CommitReceipt) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from memory_core.features.rebuild import REBUILD, RebuildRequest
 from server.commands.opening import Commands, open_memory_of, settings_of, show
 from server.commands.progress import Progress, passages
 
@@ -35,9 +36,12 @@ def rebuild(arguments: argparse.Namespace) -> int:
 
     with open_memory_of(arguments, warm=False) as memory:
         with Progress() as tell:
-            rebuilt = memory.rebuild(
-                reembed=arguments.reembed,
-                report=lambda behind: tell(Stage("indexing", behind.done, behind.total, behind.counted)),
+            rebuilt = memory.run(
+                REBUILD,
+                RebuildRequest(
+                    reembed=arguments.reembed,
+                    report=lambda behind: tell(Stage("indexing", behind.done, behind.total, behind.counted)),
+                ),
             )
         computed = 0
         if memory.indexer.embedder is not None:

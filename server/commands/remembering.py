@@ -6,8 +6,9 @@ import argparse
 import json
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from memory_core.core.memory.requests import CommitRequest
 from server.commands.opening import Commands, here, json_file, open_memory_of, show, text_file
 from server.terminal import plain
 
@@ -55,25 +56,31 @@ def commit(arguments: argparse.Namespace) -> int:
     pairs = [_pair(field) for field in arguments.field]
     with open_memory_of(arguments) as memory:
         receipt = memory.commit(
-            content,
-            memory_type=arguments.memory_type,
-            priority=arguments.priority,
-            category=arguments.category,
-            fields=dict(pairs) or None,
-            pinned=arguments.pinned or None,
-            expires_at=arguments.expires_at,
-            messages=json_file(arguments.messages),
-            operations=json_file(arguments.operations),
-            session_id=arguments.session_id,
-            request_id=arguments.request_id,
-            dry_run=arguments.dry_run,
-            project=arguments.project,
-            private=arguments.private,
-            here=here(memory.config),
+            CommitRequest(
+                content,
+                memory_type=arguments.memory_type,
+                priority=arguments.priority,
+                category=arguments.category,
+                fields=dict(pairs) or None,
+                messages=json_file(arguments.messages),
+                operations=json_file(arguments.operations),
+                session_id=arguments.session_id,
+                request_id=arguments.request_id,
+                dry_run=arguments.dry_run,
+                project=arguments.project,
+                private=arguments.private,
+                here=here(memory.config),
+                metadata=_metadata(arguments),
+            )
         )
     facts = receipt.as_dict()
     show(arguments, facts, rendering.receipt_text(receipt))
     return 1 if facts["status"] == "rejected" else 0
+
+
+def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
+    given = {"pinned": arguments.pinned or None, "expires_at": arguments.expires_at}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def extract(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memory_core.features.review import ACCEPT, REJECT, REWORD, DecisionRequest, RewordRequest
+from memory_core.features.review import named as named_proposal
+from memory_core.features.review import waiting as waiting_proposals
 from server.commands.opening import Commands, open_memory_of, show
 
 if TYPE_CHECKING:
@@ -43,16 +46,16 @@ def review(arguments: argparse.Namespace) -> int:
             return _show(arguments, memory)
         if arguments.what == "edit":
             return _edit(arguments, memory)
-        names = [each.id for each in memory.reviewer.waiting()] if arguments.all else arguments.names
+        names = [each.id for each in waiting_proposals(memory)] if arguments.all else arguments.names
         if arguments.all and not names:
             show(arguments, {"receipts": []}, "Nothing waits for review.")
             return 0
-        decide = memory.accept if arguments.what == "accept" else memory.reject
-        return _told(arguments, decide(names, dry_run=arguments.dry_run))
+        decide = ACCEPT if arguments.what == "accept" else REJECT
+        return _told(arguments, memory.run(decide, DecisionRequest(names, arguments.dry_run)))
 
 
 def _list(arguments: argparse.Namespace, memory: Runebook) -> int:
-    waiting = memory.reviewer.waiting()
+    waiting = waiting_proposals(memory)
     lines = [f"{each.id}  {each.title}\n    {_gist(each)}" for each in waiting]
     if waiting:
         lines.append("runebook review show ID | accept ID… | edit ID | reject ID… (or --all)")
@@ -62,7 +65,7 @@ def _list(arguments: argparse.Namespace, memory: Runebook) -> int:
 
 
 def _gist(proposal: Proposal) -> str:
-    from memory_core.core.memory.memory import summary_line
+    from memory_core.core.memory.names import summary_line
 
     said = " ".join(proposal.texts.values()) or proposal.gone
     whence = f"session {proposal.session}, " if proposal.session else ""
@@ -72,7 +75,7 @@ def _gist(proposal: Proposal) -> str:
 def _show(arguments: argparse.Namespace, memory: Runebook) -> int:
     from memory_core.features.proposals import readable
 
-    found = [memory.reviewer.named(name) for name in _named(arguments)]
+    found = [named_proposal(memory, name) for name in _named(arguments)]
     text = "\n\n".join(f"{readable(each)}\n\nfile: {each.uri}" for each in found)
     show(arguments, {"proposals": [each.as_dict() for each in found]}, text)
     return 0
@@ -87,8 +90,8 @@ def _edit(arguments: argparse.Namespace, memory: Runebook) -> int:
     (name,) = arguments.names
     text = arguments.text
     if text is None:
-        text = _in_editor(texts_shown(memory.reviewer.named(name)))
-    return _told(arguments, [memory.reword(name, text)])
+        text = _in_editor(texts_shown(named_proposal(memory, name)))
+    return _told(arguments, [memory.run(REWORD, RewordRequest(name, text))])
 
 
 def _in_editor(text: str) -> str:

@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 
+from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveRequest, TreeRequest
+from memory_core.features.recall_trail import HOT, SIMILAR, TRAIL, HotRequest, SimilarRequest, TrailRequest
 from server import rendering
 from server.commands.opening import Commands, here, json_file, json_text, open_memory_of, open_to_search, show
 
@@ -88,14 +90,16 @@ def find(arguments: argparse.Namespace) -> int:
 
     with open_to_search(arguments) as memory:
         found = memory.find(
-            arguments.query,
-            arguments.target_uri,
-            arguments.limit,
-            arguments.score_threshold,
-            json_text(arguments.filter, "--filter"),
-            arguments.rank,
-            project=arguments.project,
-            here=here(memory.config),
+            FindRequest(
+                arguments.query,
+                arguments.target_uri,
+                arguments.limit,
+                score_threshold=arguments.score_threshold,
+                filter=json_text(arguments.filter, "--filter"),
+                rank=arguments.rank,
+                project=arguments.project,
+                here=here(memory.config),
+            )
         )
     show(arguments, found.as_dict(), rendering.find_text(found))
     return 0
@@ -106,7 +110,7 @@ def read(arguments: argparse.Namespace) -> int:
     from server.rendering import links_text
 
     with open_memory_of(arguments) as memory:
-        page = memory.read(arguments.uri, arguments.offset, arguments.limit, here=here(memory.config))
+        page = memory.read(ReadRequest(arguments.uri, arguments.offset, arguments.limit, here=here(memory.config)))
     links = links_text(page)
     show(arguments, page.as_dict(), page.content.removesuffix("\n") + (f"\n\n{links}" if links else ""))
     return 0
@@ -118,13 +122,14 @@ def listing(arguments: argparse.Namespace) -> int:
 
     with open_memory_of(arguments) as memory:
         listings = memory.tree(
-            arguments.uri,
-            arguments.output,
-            arguments.abs_limit,
-            arguments.show_all_hidden,
-            arguments.node_limit,
-            arguments.level_limit,
-            here(memory.config),
+            TreeRequest(
+                arguments.uri,
+                arguments.output,
+                arguments.abs_limit,
+                arguments.show_all_hidden,
+                arguments.node_limit,
+                level_limit=arguments.level_limit,
+            )
         )
     show(arguments, listings.as_dict(), rendering.listings_text(listings))
     return 0
@@ -134,16 +139,18 @@ def retrieve(arguments: argparse.Namespace) -> int:
     """Print context for a task."""
     with open_to_search(arguments) as memory:
         pack = memory.retrieve(
-            arguments.query,
-            messages=json_file(arguments.messages),
-            session_id=arguments.session_id,
-            tool=arguments.tool,
-            skill=arguments.skill,
-            token_budget=arguments.token_budget,
-            format=arguments.format,
-            fresh=arguments.fresh,
-            project=arguments.project,
-            here=here(memory.config),
+            RetrieveRequest(
+                arguments.query,
+                messages=json_file(arguments.messages),
+                session_id=arguments.session_id,
+                tool=arguments.tool,
+                skill=arguments.skill,
+                token_budget=arguments.token_budget,
+                format=arguments.format,
+                fresh=arguments.fresh,
+                project=arguments.project,
+                here=here(memory.config),
+            )
         )
     if not pack.parts:
         print("runebook: nothing stored fits this yet.", file=sys.stderr)
@@ -155,7 +162,9 @@ def retrieve(arguments: argparse.Namespace) -> int:
 def similar(arguments: argparse.Namespace) -> int:
     """Print memories that say nearly the same."""
     with open_memory_of(arguments) as memory:
-        found = memory.similar(arguments.text_or_uri, arguments.threshold, arguments.limit, here(memory.config))
+        found = memory.run(
+            SIMILAR, SimilarRequest(arguments.text_or_uri, arguments.threshold, arguments.limit, here(memory.config))
+        )
     show(arguments, found.as_dict(), rendering.similar_text(found))
     return 0
 
@@ -163,7 +172,7 @@ def similar(arguments: argparse.Namespace) -> int:
 def trail(arguments: argparse.Namespace) -> int:
     """Print which query retrieved what."""
     with open_memory_of(arguments, warm=False) as memory:
-        rows = memory.trail(arguments.limit, arguments.uri)
+        rows = memory.run(TRAIL, TrailRequest(arguments.limit, arguments.uri))
     show(arguments, {"trail": [row.as_dict() for row in rows]}, rendering.trail_text(rows))
     return 0
 
@@ -171,6 +180,6 @@ def trail(arguments: argparse.Namespace) -> int:
 def hot(arguments: argparse.Namespace) -> int:
     """Print the memories used most."""
     with open_memory_of(arguments, warm=False) as memory:
-        memories = memory.hot(arguments.limit, here=here(memory.config))
+        memories = memory.run(HOT, HotRequest(arguments.limit, here=here(memory.config)))
     show(arguments, {"memories": [found.as_dict() for found in memories]}, rendering.hot_text(memories))
     return 0

@@ -6,6 +6,7 @@ import argparse
 import gc
 import logging
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from memory_core.core.errors import StorageFailed
     from memory_core.runebook import Runebook
     from server.local.shared_server import Place
-    from server.protocol.json_frames import LinePipe
     from server.protocol.session import ServedStore
+    from server.protocol.stdio_pipes import LinePipe
 
 
 _DEFAULT_PORT = 8848
@@ -94,29 +95,26 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _serve_stdio(arguments: argparse.Namespace) -> int:
-    from server.protocol.stdio_transport import StandardStreams
+    from server.protocol.stdio_pipes import standard_pipes
 
     config = settings_of(arguments)
-    with StandardStreams.divert() as streams:  # before any import that might print
-        from server.protocol.json_frames import DescriptorPipe
-
-        return _serve_here(config, DescriptorPipe(streams.stdin_fd, streams.stdout_fd))
+    return _serve_here(arguments, config, standard_pipes())  # taken before any import that might print
 
 
-def _serve_here(config: Config, pipe: LinePipe, private: bool = False) -> int:
+def _serve_here(arguments: argparse.Namespace, config: Config, pipe: LinePipe, private: bool = False) -> int:
     """Serve the one client of this process, which may have private mode on already."""
     import anyio
 
     from server.protocol.app import build_server
     from server.protocol.stdio_transport import serve_pipe
 
-    def line(store: ServedStore) -> Callable[[], None]:
-        from memory_core.core.store.files import STATE_NAME
-        from server.local.channel_requests import open_line
+    def on_open(store: ServedStore) -> Callable[[], None]:
+        from server.local.channel_requests import listen
 
-        return open_line(store, config.root / STATE_NAME, kind="stdio")
+        place = _place(arguments)
+        return listen(store, place.state, kind="stdio", settings=place.settings)
 
-    server = build_server(_store(config, line), working_directory(), private=private)
+    server = build_server(_store(config, on_open), working_directory(), private=private)
     gc.enable()
     gc.freeze()
     return anyio.run(serve_pipe, server, pipe)
@@ -124,17 +122,15 @@ def _serve_here(config: Config, pipe: LinePipe, private: bool = False) -> int:
 
 def _serve_shared(arguments: argparse.Namespace) -> int:
     """Pass on what a host says to the server that all hosts share."""
-    from server.protocol.stdio_transport import StandardStreams
+    from server.local.stdio_bridge import Bridge
+    from server.protocol.stdio_pipes import standard_pipes
 
     gc.enable()
-    with StandardStreams.divert() as streams:
-        from server.local.stdio_bridge import Bridge
-        from server.protocol.json_frames import DescriptorPipe
-
-        host = DescriptorPipe(streams.stdin_fd, streams.stdout_fd)
-        return Bridge(
-            host, lambda: _place(arguments), lambda *served: _serve_here(settings_of(arguments), *served)
-        ).run()
+    return Bridge(
+        standard_pipes(),
+        lambda: _place(arguments),
+        lambda *served: _serve_here(arguments, settings_of(arguments), *served),
+    ).run()
 
 
 def _serve_local(arguments: argparse.Namespace) -> int:
@@ -145,7 +141,7 @@ def _serve_local(arguments: argparse.Namespace) -> int:
     try:
         lock = the_only_one(place)
     except OSError as error:
-        raise _no_line(error) from error
+        raise _unreachable(error) from error
     if lock is None:
         return 0
     for written in logging.getLogger().handlers:
@@ -156,10 +152,10 @@ def _serve_local(arguments: argparse.Namespace) -> int:
     try:
         return serve_until_idle(store, place, config.sharing.idle_minutes * 60)
     except OSError as error:
-        raise _no_line(error) from error
+        raise _unreachable(error) from error
 
 
-def _no_line(error: OSError) -> StorageFailed:
+def _unreachable(error: OSError) -> StorageFailed:
     from memory_core.core.errors import StorageFailed
 
     return StorageFailed(
@@ -171,18 +167,22 @@ def _no_line(error: OSError) -> StorageFailed:
 def _serve_http(arguments: argparse.Namespace) -> int:
     from server.commands.tokens import open_tokens
     from server.http.http_server import serve
-    from server.local.channel_requests import attachable_line
+    from server.local.channel_requests import listen
+    from server.local.shared_server import HTTP, Attachments
     from server.protocol.app import build_server
 
     config = settings_of(arguments)
     gc.enable()
     named = (*config.http.allowed_hosts, *arguments.allowed_host)
     limits = config.http.model_copy(update={"allowed_hosts": named})
-    store = _store(config)
-    with open_tokens(config) as tokens, attachable_line(store, _place(arguments)):
+    store, place = _store(config), _place(arguments)
+    attachments = Attachments(store, place)
+    with open_tokens(config) as tokens, ExitStack() as ending:
+        ending.callback(listen(store, place.state, kind=HTTP, settings=place.settings, attachments=attachments))
+        ending.callback(attachments.close)
         guarded = "with a token" if tokens.any_live() else "from this machine, without a token"
-        place = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
-        origin = f"http://{place}:{arguments.port}"
+        host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+        origin = f"http://{host}:{arguments.port}"
         print(
             f"runebook: {origin}/mcp (streamable HTTP) and /sse, {guarded}; in a browser {origin}/. Ctrl-C ends it.",
             file=sys.stderr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from memory_core.features.metrics import STATS, StatsRequest
 from server import rendering
 from server.commands.opening import Commands, open_memory_of, show
 
@@ -22,7 +23,7 @@ def register(commands: Commands) -> None:
 def stats(arguments: argparse.Namespace) -> int:
     """Print all figures."""
     with open_memory_of(arguments) as memory:
-        figures = memory.metrics(whole=arguments.all)
+        figures = memory.run(STATS, StatsRequest(whole=arguments.all))
     if arguments.prometheus:
         from memory_core.features.metrics import exposition
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from memory_core.features.rolling_summary import NAME
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.rolling_summary import NAME, SUMMARY, SUMMARY_CLEAR, SummaryClearRequest, SummaryRequest
 from server.commands.opening import Commands, open_memory_of, show, text_file
 from server.terminal import plain
 
@@ -25,11 +26,15 @@ def summary(arguments: argparse.Namespace) -> int:
     text = arguments.text if arguments.file is None else text_file(arguments.file)
     with open_memory_of(arguments, warm=False) as memory:
         if text is None and not arguments.clear:
-            found = memory.rolling_summary()
+            found = memory.run(SUMMARY, SummaryRequest())
             facts = None if found is None else {"text": found.text, "authored": found.authored}
             nothing = "There is no summary yet: runebook maintain makes one, runebook summary --write TEXT writes one."
             show(arguments, {NAME: facts}, nothing if found is None else plain(found.text))
             return 0
-        receipt = memory.clear_summary() if text is None else memory.commit(text, memory_type=NAME)
+        receipt = (
+            memory.run(SUMMARY_CLEAR, SummaryClearRequest())
+            if text is None
+            else memory.commit(CommitRequest(text, memory_type=NAME))
+        )
     show(arguments, receipt.as_dict(), receipt_text(receipt))
     return 1 if any(result.reason for result in receipt.results) else 0

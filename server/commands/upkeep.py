@@ -6,6 +6,7 @@ import argparse
 from functools import reduce
 from typing import Any
 
+from memory_core.features.migrate import MIGRATE, MigrateRequest
 from server.commands.opening import Commands, here, open_memory_of, settings_of, show
 from server.commands.progress import Progress, passages
 
@@ -36,7 +37,7 @@ def embed(arguments: argparse.Namespace) -> int:
 def migrate(arguments: argparse.Namespace) -> int:
     """Bring an older store's files to semantic names and our trailer."""
     with open_memory_of(arguments) as memory, Progress():
-        migration = memory.migrate(dry_run=arguments.dry_run)
+        migration = memory.run(MIGRATE, MigrateRequest(dry_run=arguments.dry_run))
     show(arguments, migration.as_dict(), "\n".join(migration.lines()))
     return 0
 

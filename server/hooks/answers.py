@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.caller import Access, authored
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError
+from memory_core.core.llm.client import PROVIDERS
 from memory_core.core.memory.project import project_at
+from memory_core.core.memory.requests import RetrieveRequest
 from server.hooks import pending, private_times
 from server.hooks.event import POST_READ, SESSION_START, STOP, STORING, HookEvent, read_event
 from server.hooks.output import TEXT_LIMIT_CHARS
@@ -152,10 +154,7 @@ def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
         )
         kept = kept if told else ""
     pack = memory.retrieve(
-        session_id=event.session_id,
-        token_budget=budget,
-        fresh=event.is_fresh,
-        here=here,
+        RetrieveRequest(session_id=event.session_id, token_budget=budget, fresh=event.is_fresh, here=here),
         fit=_fits(TEXT_LIMIT_CHARS - len(kept)),
     )
     return "\n".join(part for part in (pack.text, kept) if part)
@@ -174,10 +173,9 @@ def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     if not messages:
         return ""
     pack = memory.retrieve(
-        messages=messages,
-        session_id=event.session_id,
-        token_budget=config.hooks.user_prompt_tokens,
-        here=here,
+        RetrieveRequest(
+            messages=messages, session_id=event.session_id, token_budget=config.hooks.user_prompt_tokens, here=here
+        ),
         fit=_fits(TEXT_LIMIT_CHARS),
     )
     return pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
@@ -225,7 +223,7 @@ def _after(memory: Runebook, extracts: bool) -> None:
 
 def _may_extract(config: Config) -> bool:
     """Whether the server itself may ask a model now; with ``heat``, use decides what becomes a memory."""
-    own = config.llm.provider in ("anthropic", "openai") and config.extractor != "none"
+    own = config.llm.provider in PROVIDERS and config.extractor != "none"
     return config.hooks.extract and own and config.extraction.trigger != "heat"
 
 

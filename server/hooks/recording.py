@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from memory_core.core.store import atomic
 from memory_core.features.imports import claude_code
-from memory_core.features.imports.import_run import ConversationDesk
+from memory_core.features.imports.conversation_recorder import ConversationRecorder
 from memory_core.features.imports.items import ConversationItem, Item, digest_of
 from memory_core.features.imports.sources import Entry, Source, lines
 from server.hooks.event import CLAUDE_CODE, HookEvent
@@ -79,12 +79,12 @@ def record(memory: Runebook, event: HookEvent, here: str | None, private: Privat
 
 
 class _Recorder:
-    """Hands the items of one conversation to the store's desk for conversations."""
+    """Records the items of one conversation."""
 
     def __init__(self, memory: Runebook, event: HookEvent, here: str | None, private: PrivateTimes) -> None:
         config = memory.config
         scope = ("hooks", config.user_space, config.agent_space)
-        self._desk = ConversationDesk(memory.store, memory.recorder, memory.updater, scope, config.limits.commit_bytes)
+        self._recorder = ConversationRecorder(memory, scope)
         self._event = event
         self._belonging = memory.projects.belonging(None, None, here)
         self._private = private
@@ -104,7 +104,7 @@ class _Recorder:
             values = (found.value for found in lines(source, entry))
             yield self.talk([message for value in values if (message := message_of(value)) is not None])
             return
-        for item in claude_code.FORMAT.read(source):
+        for item in claude_code.FORMAT.read(source, entry):
             if isinstance(item, ConversationItem):
                 aside = item.item_id.endswith(" sub")
                 session = f"{self._session}-{item.session_id.rpartition('-')[2]}" if aside else self._session
@@ -120,7 +120,7 @@ class _Recorder:
             if not isinstance(item, ConversationItem):
                 continue
             kept = tuple(message for message in item.messages if not self._is_private(message))
-            done = self._desk.record(replace(item, messages=kept), self._belonging, now, dry_run=False)
+            done = self._recorder.record(replace(item, messages=kept), self._belonging, now)
             left_out = [f"{left.place}: {left.reason}" for left in done.left_out]
             if len(kept) < len(item.messages):
                 left_out.append(f"{len(item.messages) - len(kept)} of a time in which private mode was on")
@@ -208,7 +208,7 @@ def _session(memory: Runebook, event: HookEvent) -> str:
     """The session of an event; that of an import which brought its beginning, where one did."""
     own = event.session_id or f"session-{digest_of([event.transcript, event.host, str(event.messages[:1])])}"
     imported = f"{event.host}-{own}"
-    files, sessions = memory.store.files, memory.updater
+    files, sessions = memory.store.files, memory.commits
     is_imported = files.is_dir(sessions.sessions.child(imported)) and not files.is_dir(sessions.sessions.child(own))
     return imported if is_imported else own
 

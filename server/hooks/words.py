@@ -23,7 +23,7 @@ from memory_core.core.index.filter import Condition, every, in_use, private_else
 from memory_core.core.index.tokenizer import query_terms
 from memory_core.core.search.context_formats import Blocks, Piece, pack
 from memory_core.core.search.fusion import Candidate, fuse, is_relevant
-from memory_core.core.text.small_talk import is_small_talk
+from memory_core.core.text.language import is_small_talk
 from server.hooks.event import HookEvent
 from server.hooks.output import TEXT_LIMIT_CHARS
 from server.hooks.transcript import last_said

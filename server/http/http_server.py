@@ -41,7 +41,7 @@ from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, refuse
 from server.http.page_routes import OpenPages, is_page
 from server.http.rate_limits import OpenRequests, RequestRates
 from server.protocol.session import ServedStore
-from server.terminal import END_SECONDS
+from server.protocol.stdio_transport import END_SECONDS
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

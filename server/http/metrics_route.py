@@ -12,6 +12,7 @@ import anyio.to_thread
 from starlette.responses import PlainTextResponse, Response
 
 from memory_core.core.errors import RunebookError
+from memory_core.features.metrics import STATS, StatsRequest
 from server.http.authentication import identity
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ async def metrics_response(session: MemorySession) -> Response:
     def text() -> str:
         from memory_core.features.metrics import exposition
 
-        return exposition(session.memory().metrics(whole=identity() is None, wait=False))
+        return exposition(session.memory().run(STATS, StatsRequest(whole=identity() is None, wait=False)))
 
     from memory_core.features.metrics import CONTENT_TYPE
 

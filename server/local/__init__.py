@@ -1,1 +1,1 @@
-"""Between processes of one user on one machine: announcements, the line, the bridge and the shared server."""
+"""Between processes of one user on one machine: the channel, requests over it, the bridge, the shared server."""

@@ -1,7 +1,10 @@
-"""Clients that come over the line: one MCP session each, around the store that this process has open.
+"""What a server answers over its channel: it listens, and each request's verb says which function answers.
 
-Owns: the pipe over a channel, and the count of who is attached. A client's working directory, its name and its private
-mode are its own; store and model are everybody's.
+Owns: the listener, the registry of verbs, and who asks. A request is an object with ``verb``, where they matter
+``author``, ``cwd`` and ``wishes`` (see ``RequestCaller``), and what else its verb takes. The answer is ``{"ok": true}``
+and what the verb's function returns, or ``{"ok": false, "error": …, "hint": …}`` for an error of Runebook's. After any
+other failure, and to a stranger, nothing is said. Every server has the verbs ``ping`` and ``stop``; all others are
+entries of ``VERBS``. One is no request: ``attach`` takes the connection over.
 """
 
 from __future__ import annotations
@@ -9,34 +12,106 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_core.core.caller import Access
+from memory_core.core.caller import Access, authored
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.version import program_version
-from server.local.channel import Channel, ChannelBroken, Line
-from server.local.shared_server import Place
-from server.protocol.json_frames import LINE_LIMIT_BYTES, Oversized, WireLine
-from server.protocol.session import ServedStore
+from server.local.channel import (
+    FRAME_LIMIT_BYTES,
+    HANDSHAKE_SECONDS,
+    HOST,
+    KEY_BYTES,
+    Announcement,
+    Channel,
+    ChannelBroken,
+    announce,
+    this_node,
+)
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
-
+    from server.local.shared_server import Attachments
+    from server.protocol.session import ServedStore
 
 _log = logging.getLogger(__name__)
 
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+#: Takes over a connection whose request had the verb ``attach``; returns when it has ended.
+Attach = Callable[[Mapping[str, Any], Channel], None]
 
-class LineAnswers:
+#: Strangers who say nothing hold no more than so many threads, each for as long as a handshake may take.
+_AT_ONCE = 64
+_REQUEST_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
+_BREATH_SECONDS = 0.1
+
+
+class RequestCaller(NamedTuple):
+    """Who asks over the channel: the same user, in another process with settings of its own.
+
+    Attributes:
+        store: What this server serves.
+        author: Under whose name commits are recorded; empty where the verb says it itself.
+        folder: Where the caller works.
+        wishes: The caller's ``user_space``, ``agent_space`` and ``private_mode``, where it says them.
+    """
+
+    store: ServedStore
+    author: str
+    folder: str
+    wishes: Mapping[str, Any]
+
+    def memory(self) -> Runebook:
+        """The store as the caller's own settings would open it: callers of one store may have different ones.
+
+        Raises:
+            ConfigInvalid: If a space cannot be a folder name.
+            InvalidInput: If this server keeps nothing, and the caller wants things kept.
+        """
+        memory = self.store.memory()
+        private = self.wishes.get("private_mode")
+        if memory.access is not Access.PRIVATE and private is True:
+            memory = memory.view(access=Access.PRIVATE)
+        elif memory.access is Access.PRIVATE and private is False:
+            raise InvalidInput("this server is in private mode.", hint="Do it without this server.")
+        spaces = (memory.config.user_space, memory.config.agent_space)
+        user, agent = (str(self.wishes.get(name) or "") for name in ("user_space", "agent_space"))
+        if (user or spaces[0], agent or spaces[1]) == spaces:
+            return memory
+        return memory.view(user or None, agent or None)
+
+
+#: Answers the requests of a verb: told the verb, the request, and who asks. It may raise errors of Runebook's.
+Verb = Callable[[str, Mapping[str, Any], RequestCaller], Mapping[str, Any]]
+
+
+def _hook(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
+    from server.hooks.answers import answer
+
+    given = request.get("given")
+    if not isinstance(given, dict):
+        raise InvalidInput("a hook is asked with what its host gave.", hint="Send it as the object 'given'.")
+    told = answer(caller.memory(), str(request.get("event")), given, str(request.get("host") or ""))
+    return told._asdict()
+
+
+#: What a server can be asked for. A function may stand under many names: a declared command needs no code here.
+VERBS: dict[str, Verb] = {"hook": _hook}
+
+
+class ChannelRequests:
     """Answers requests out of the store that this process serves.
 
     Args:
         store: The store.
-        attachments: Who is attached; None where nobody can be.
+        attachments: The hosts that are attached; None where none can be.
         stop: Ends the process; None where only its host does.
     """
 
@@ -56,30 +131,27 @@ class LineAnswers:
         Raises:
             RunebookError: If it cannot be given.
         """
-        verb = request.get("verb")
-        if verb == "ping":
+        name = str(request.get("verb"))
+        if name == "ping":
             return self._about()
-        if verb == "hook":
-            return self._hook(request)
-        if verb == "stop":
+        if name == "stop":
             return self._end()
-        raise InvalidInput(
-            f"this server's line does not know {str(verb)[:60]!r}.", hint="Use the same version on both ends."
+        verb = VERBS.get(name)
+        if verb is None:
+            raise InvalidInput(f"this server does not know {name[:60]!r}.", hint="Use the same version on both ends.")
+        wishes = request.get("wishes")
+        caller = RequestCaller(
+            self._store,
+            str(request.get("author") or ""),
+            str(request.get("cwd") or ""),
+            wishes if isinstance(wishes, Mapping) else {},
         )
+        with authored(caller.author):
+            return {"ok": True, **verb(name, request, caller)}
 
     def _about(self) -> Mapping[str, Any]:
         attached = None if self._attachments is None else self._attachments.count
         return {"ok": True, "pid": os.getpid(), "version": program_version(), "attached": attached}
-
-    def _hook(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        from server.hooks.answers import answer
-
-        given = request.get("given")
-        if not isinstance(given, dict):
-            raise InvalidInput("a hook is asked with what its host gave.", hint="Send it as the object 'given'.")
-        memory = _as_wished(self._store.memory(), request.get("wishes"))
-        told = answer(memory, str(request.get("event")), given, str(request.get("host") or ""))
-        return {"ok": True, **told._asdict()}
 
     def _end(self) -> Mapping[str, Any]:
         if self._stop is None:
@@ -89,47 +161,128 @@ class LineAnswers:
         return about
 
 
-def _as_wished(memory: Runebook, wishes: Any) -> Runebook:
-    """The store as a hook's own settings would open it: hosts of one store may have different ones.
-
-    Raises:
-        ConfigInvalid: If a space cannot be a folder name.
-        InvalidInput: If this server keeps nothing, and the hook's host wants things kept.
-    """
-    if not isinstance(wishes, Mapping):
-        return memory
-    if memory.access is not Access.PRIVATE and wishes.get("private_mode") is True:
-        memory = memory.view(access=Access.PRIVATE)
-    elif memory.access is Access.PRIVATE and wishes.get("private_mode") is False:
-        raise InvalidInput("this server is in private mode.", hint="The hook does it itself.")
-    user, agent = (str(wishes.get(name) or "") for name in ("user_space", "agent_space"))
-    if (user or memory.config.user_space, agent or memory.config.agent_space) == (
-        memory.config.user_space,
-        memory.config.agent_space,
-    ):
-        return memory
-    return memory.view(user or None, agent or None)
-
-
-def open_line(
-    store: ServedStore, state: Path, *, kind: str, settings: str = "", attachments: Attachments | None = None
-) -> Callable[[], None]:
-    """Begin the line of this process.
+class Listener:
+    """The listening end of the channels to one server; closed by ``close`` or with the process.
 
     Args:
-        store: The store.
+        state: The store's folder of machine files, where it is announced.
+        answer: Answers a request, in a thread of its own. An error of Runebook's becomes an answer.
+        attach: Takes connections over; None refuses them.
+        kind: What the server is: stdio, http or local.
+        settings: Fingerprint by which hosts and commands tell whether it serves what they ask for.
+
+    Raises:
+        OSError: If nobody could find it: the disk is full or read-only, or loopback cannot be used.
+    """
+
+    def __init__(
+        self, state: Path, answer: Answer, attach: Attach | None = None, *, kind: str = "stdio", settings: str = ""
+    ) -> None:
+        self._answer = answer
+        self._attach = attach
+        self._key = os.urandom(KEY_BYTES)
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._closed = threading.Event()
+        self._channels = set[Channel]()
+        self._socket = socket.create_server((HOST, 0), backlog=_AT_ONCE)
+        self.announcement = Announcement(
+            pid=os.getpid(),
+            port=self._socket.getsockname()[1],
+            key=self._key.hex(),
+            since=time.time(),
+            version=program_version(),
+            node=this_node(),
+            kind=kind,
+            settings=settings,
+        )
+        try:
+            self._path = announce(state, self.announcement)
+        except OSError:
+            self._socket.close()
+            raise
+        threading.Thread(target=self._listen, name="runebook-channel", daemon=True).start()
+
+    def withdraw(self) -> None:
+        """Let nobody else find this server."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Take the announcement back and hang up; safe to call twice. Waits for nobody."""
+        self._closed.set()
+        self.withdraw()
+        with suppress(OSError):  # wakes the thread that listens, where closing alone does not
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for channel in tuple(self._channels):
+            channel.close()
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:  # closed; or there is no descriptor left for it just now
+                self._closed.wait(_BREATH_SECONDS)
+                continue
+            if not self._room.acquire(blocking=False):
+                connection.close()
+                continue
+            serving = threading.Thread(target=self._serve, args=(connection,), name="runebook-request", daemon=True)
+            try:
+                serving.start()
+            except RuntimeError:  # no thread can be had just now; the next caller may find one
+                self._room.release()
+                connection.close()
+                self._closed.wait(_BREATH_SECONDS)
+
+    def _serve(self, connection: socket.socket) -> None:
+        channel = Channel(connection)
+        self._channels.add(channel)
+        try:
+            attaching = self._answer_one(channel)
+            if attaching is not None and self._attach is not None:
+                self._attach(attaching, channel)
+        except ChannelBroken as error:
+            _log.debug("a request over the channel ended early: %s", error)
+        finally:
+            self._channels.discard(channel)
+            channel.close()
+
+    def _answer_one(self, channel: Channel) -> Mapping[str, Any] | None:
+        """Answer the one request of a caller that proves itself; a request to attach is returned instead."""
+        try:
+            channel.prove_as_listener(self._key, time.monotonic() + HANDSHAKE_SECONDS)
+            request = _object(channel.receive(FRAME_LIMIT_BYTES, time.monotonic() + _REQUEST_SECONDS))
+            if self._attach is not None and request.get("verb") == "attach":
+                return request
+            try:
+                answer = self._answer(request)
+            except RunebookError as error:
+                answer = {"ok": False, "error": error.message, "hint": error.hint}
+            channel.send(json.dumps(answer).encode(), time.monotonic() + _ANSWER_SECONDS)
+            return None
+        finally:
+            self._room.release()
+
+
+def listen(
+    store: ServedStore, state: Path, *, kind: str, settings: str, attachments: Attachments | None = None
+) -> Callable[[], None]:
+    """Let other processes of this user find and ask the server that this process is.
+
+    Args:
+        store: Served.
         state: Its folder of machine files.
         kind: stdio or http.
-        settings: Fingerprint of what is served; see ``place``.
-        attachments: Takes on clients that come over the line; None takes none.
+        settings: Fingerprint of what is served; see ``shared_server.place_of``.
+        attachments: Takes hosts on; None takes none.
 
     Returns:
-        What ends it. Where there can be no line, that does nothing, and a warning was logged.
+        What ends that. Where nobody can find this server, that does nothing, and a warning was logged.
     """
     attach = None if attachments is None else attachments.attach
-    follow_notes(store, state)
     try:
-        return Line(state, LineAnswers(store, attachments), attach, kind=kind, settings=settings).close
+        return Listener(state, ChannelRequests(store, attachments), attach, kind=kind, settings=settings).close
     except OSError as error:
         _log.warning(
             "other programs of this machine cannot ask this server (hooks take longer): %s", error.strerror or error
@@ -137,159 +290,16 @@ def open_line(
         return lambda: None
 
 
-def follow_notes(store: ServedStore, state: Path) -> None:
-    """Store, in the background, what hooks could not store while no server ran."""
-    from server.hooks import pending
+def _object(frame: bytes | None) -> Mapping[str, Any]:
+    """The request in a frame.
 
-    if pending.waiting(state):
-        threading.Thread(target=_follow, args=(store,), name="runebook-notes", daemon=True).start()
-
-
-def _follow(store: ServedStore) -> None:
-    from server.hooks.answers import take_in
-
-    try:
-        take_in(store.memory())
-    except RunebookError as error:
-        _log.warning("conversations that hooks left are stored later: %s", error.message)
-
-
-@contextmanager
-def attachable_line(store: ServedStore, place: Place) -> Iterator[None]:
-    """While in the body, clients of this machine find this HTTP server and attach to it."""
-    attachments = Attachments(store, place.settings, place.root)
-    close = open_line(store, place.state, kind="http", settings=place.settings, attachments=attachments)
-    try:
-        yield
-    finally:
-        attachments.close()
-        close()
-
-
-#: Before a line that was too long to keep: its length and its two ends follow as JSON.
-OVERSIZED = b"\x00"
-#: An empty frame: this server ends, and wants nobody to start another one because of it.
-GOODBYE = b""
-_ACCEPT_SECONDS = 5.0
-
-
-class ChannelPipe:
-    """A client at the other end of a channel, as ``server.protocol.stdio_transport`` serves it; one frame a line."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    def lines(self) -> Iterator[WireLine]:
-        """See ``LinePipe``."""
-        with suppress(ChannelBroken):
-            while (frame := self._channel.receive(LINE_LIMIT_BYTES)) is not None:
-                yield unpack(frame) if frame.startswith(OVERSIZED) else frame
-
-    def write(self, data: bytes) -> bool:
-        """See ``LinePipe``."""
-        if not data:
-            return True
-        try:
-            self._channel.send(data)
-        except ChannelBroken:
-            return False
-        return True
-
-    def reader_left(self) -> bool:
-        """See ``LinePipe``."""
-        return self._channel.gone()
-
-    def close(self) -> None:
-        """See ``LinePipe``."""
-        self._channel.close()
-
-
-def pack(line: Oversized) -> bytes:
-    """What is left of a line that was too long, as a frame."""
-    ends = [line.size_bytes, line.head.decode("latin-1"), line.tail.decode("latin-1")]
-    return OVERSIZED + json.dumps(ends).encode()
-
-
-def unpack(frame: bytes) -> WireLine:
-    """The line that ``pack`` was given; a client may itself send what begins like one, which is no message."""
-    try:
-        size_bytes, head, tail = json.loads(frame[1:])
-        return Oversized(head.encode("latin-1"), tail.encode("latin-1"), int(size_bytes))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return frame
-
-
-class Attachments:
-    """Who is attached to a store, and since when nobody is.
-
-    Args:
-        store: Served to each.
-        settings: Fingerprint of what this process serves.
-        root: The store's folder; where a client works whose own folder is gone.
+    Raises:
+        ChannelBroken: If it is no JSON object.
     """
-
-    def __init__(self, store: ServedStore, settings: str, root: Path) -> None:
-        self._store = store
-        self._settings = settings
-        self._root = root
-        self._guard = threading.Lock()
-        self._channels: set[Channel] = set()
-        self._idle_since = time.monotonic()
-        self._closed = False
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._channels)
-
-    def attach(self, request: Mapping[str, Any], channel: Channel) -> None:
-        """Serve the client behind ``channel`` until it leaves; for ``Line``.
-
-        Raises:
-            ChannelBroken: If it left at once.
-        """
-        deadline = time.monotonic() + _ACCEPT_SECONDS
-        with self._guard:
-            refused = self._closed or request.get("settings") != self._settings
-            if not refused:
-                self._channels.add(channel)
-        if refused:
-            channel.send(json.dumps({"ok": False, "error": "not served here", "hint": ""}).encode(), deadline)
-            return
-        try:
-            channel.send(json.dumps({"ok": True}).encode(), deadline)
-            channel.wait_for_ever()
-            self._serve(request, channel)
-        finally:
-            with self._guard:
-                self._channels.discard(channel)
-                self._idle_since = time.monotonic()
-
-    def _serve(self, request: Mapping[str, Any], channel: Channel) -> None:
-        import anyio
-
-        from server.protocol.app import build_server
-        from server.protocol.stdio_transport import serve_attached
-
-        folder = request.get("cwd")
-        server = build_server(
-            self._store,
-            Path(folder) if isinstance(folder, str) and folder else self._root,
-            private=request.get("private") is True,
-        )
-        anyio.run(serve_attached, server, ChannelPipe(channel))
-
-    def end_if_idle(self, seconds: float) -> bool:
-        """Whether nobody has been attached for so long; from then on nobody can attach."""
-        with self._guard:
-            if not self._channels and time.monotonic() - self._idle_since >= seconds:
-                self._closed = True
-            return self._closed
-
-    def close(self) -> None:
-        """Take nobody on any more, and tell who is attached that this server ends."""
-        with self._guard:
-            self._closed = True
-            channels = tuple(self._channels)
-        for channel in channels:
-            channel.say_last(GOODBYE)
+    try:
+        request = json.loads(frame or b"")
+    except (ValueError, RecursionError) as error:
+        raise ChannelBroken("the request is not JSON") from error
+    if not isinstance(request, dict):
+        raise ChannelBroken("the request is no object")
+    return request

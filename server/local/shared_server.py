@@ -1,7 +1,8 @@
 """The server that hosts share: found, started when there is none, and ended when nobody needs it any more.
 
-Owns: who is the one such server of a store and its settings (a lock held for life), starting it detached, its log, and
-when it ends. What it does for its clients is in ``attached``.
+Owns: which store and settings a command line means (``place_of``), who is the one such server of them (a lock held for
+life), starting it detached, its log, who is attached, and when it ends. A host's working directory, its name and its
+private mode are its own; store and model are everybody's.
 """
 
 from __future__ import annotations
@@ -20,16 +21,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.version import installed_version
 from server.hooks.wishes import read_wishes
-from server.local.channel import FOLDER_NAME, Announcement, FileLock, announced, ask_first, make_folder
+from server.local.channel import Announcement, Channel, ChannelBroken, Unanswered, announced, make_folder
+from server.protocol.stdio_pipes import GOODBYE, ChannelPipe
 
 if TYPE_CHECKING:
     import logging
     import subprocess
     from types import FrameType
 
+    from filelock import FileLock
+
     from server.protocol.session import ServedStore
 
 
+LOCAL, HTTP = "local", "http"
+LOG_NAME = "server.log"
+_LOG_LIMIT_BYTES = 512 * 1024
+_LOOK_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+_END_SECONDS = 5.0
+_ACCEPT_SECONDS = 5.0
+_GOODBYE_SECONDS = 0.1
 #: Variables that decide what a server does: ours, and those of the providers it may call.
 _VARIABLES = ("RUNEBOOK_", "ANTHROPIC_", "OPENAI_", "CHROMA_")
 _OWN_VARIABLES = frozenset({"RUNEBOOK_HOME", "RUNEBOOK_CONFIG"})
@@ -91,54 +103,8 @@ def place_of(
     return Place(root, fingerprint, tuple(options), folder)
 
 
-def _paths(text: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Every value that may be a path."""
-    given = dict(flag.partition("=")[::2] for flag in flags)
-    for name in _PATHS:
-        value: Any = _file(text)
-        for part in name.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        found = [*(value if isinstance(value, list) else [value]), given.get(name)]
-        found.append(environment.get(f"RUNEBOOK_{name.replace('.', '_').upper()}"))
-        for each in found:
-            if isinstance(each, str):
-                yield from each.split(os.pathsep)
-
-
-def _is_relative(path: str) -> bool:
-    """Whether something of that name is found from the working directory only."""
-    expanded = os.path.expanduser(path)  # noqa: PTH111 - never raises
-    return bool(path) and not os.path.isabs(expanded) and os.path.exists(expanded)  # noqa: PTH110, PTH117
-
-
-def _file(text: str) -> Any:
-    try:
-        return json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_bytes().decode(errors="backslashreplace")
-    except OSError:
-        return ""
-
-
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - never raises
-
-
-LOCAL, HTTP = "local", "http"
-LOG_NAME = "server.log"
-_LOG_LIMIT_BYTES = 512 * 1024
-_LOOK_SECONDS = 5.0
-_STOP_SECONDS = 5.0
-_END_SECONDS = 5.0
-
-
 def shared_servers(place: Place) -> list[Announcement]:
-    """Servers that take attachments and serve what ``place`` asks for; any may be dead."""
+    """Servers that hosts can attach to and that serve what ``place`` asks for; any may be dead."""
     return [
         server
         for server in announced(place.state)
@@ -157,6 +123,9 @@ def start(place: Place) -> subprocess.Popen[bytes]:
     make_folder(place.state)
     log = place.state / LOG_NAME
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    detached = 0
+    if sys.platform == "win32":  # no console, and no signals of the process that starts it
+        detached = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
     try:
         return subprocess.Popen(
             # -P: the folder that a host works in must not lend it modules.
@@ -166,41 +135,110 @@ def start(place: Place) -> subprocess.Popen[bytes]:
             stderr=descriptor,
             cwd=place.folder if place.folder.is_dir() else place.state,
             start_new_session=True,
-            creationflags=_detached(),
+            creationflags=detached,
         )
     finally:
         os.close(descriptor)
 
 
-def _detached() -> int:
-    """On Windows: no console, and no signals of the one that starts it."""
-    if sys.platform != "win32":
-        return 0
-    import subprocess
-
-    return subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
-
-
 def the_only_one(place: Place) -> FileLock | None:
-    """The right to be the server of ``place``; None where another process has it.
+    """The right to be the server of ``place``, while it is referred to; None where another process has it.
 
     Raises:
         OSError: If the store's folder cannot be written.
     """
-    make_folder(place.state)
-    lock = FileLock(place.state / FOLDER_NAME / f"{place.settings[:16]}.lock")
-    return lock if lock.take() else None
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(make_folder(place.state) / f"{place.settings[:16]}.lock", mode=0o600, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
+
+
+class Attachments:
+    """The hosts that are attached to a store, and since when none is.
+
+    Args:
+        store: Served to each, in an MCP session of its own.
+        place: What this process serves; a host whose own folder is gone works in the store's.
+    """
+
+    def __init__(self, store: ServedStore, place: Place) -> None:
+        self._store = store
+        self._place = place
+        self._guard = threading.Lock()
+        self._channels: set[Channel] = set()
+        self._idle_since = time.monotonic()
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._channels)
+
+    def attach(self, request: Mapping[str, Any], channel: Channel) -> None:
+        """Serve the host behind ``channel`` until it leaves; for ``Listener``.
+
+        Raises:
+            ChannelBroken: If it left at once.
+        """
+        with self._guard:
+            accepted = not self._closed and request.get("settings") == self._place.settings
+            if accepted:
+                self._channels.add(channel)
+        try:
+            channel.send(json.dumps({"ok": accepted}).encode(), time.monotonic() + _ACCEPT_SECONDS)
+            if accepted:
+                self._serve(request, channel)
+        finally:
+            with self._guard:
+                if channel in self._channels:
+                    self._channels.discard(channel)
+                    self._idle_since = time.monotonic()
+
+    def _serve(self, request: Mapping[str, Any], channel: Channel) -> None:
+        import anyio
+
+        from server.protocol.app import build_server
+        from server.protocol.stdio_transport import serve_attached
+
+        folder = request.get("cwd")
+        server = build_server(
+            self._store,
+            Path(folder) if isinstance(folder, str) and folder else self._place.root,
+            private=request.get("private") is True,
+        )
+        anyio.run(serve_attached, server, ChannelPipe(channel))
+
+    def end_if_idle(self, seconds: float) -> bool:
+        """Whether nobody has been attached for so long; from then on nobody can attach."""
+        with self._guard:
+            if not self._channels and time.monotonic() - self._idle_since >= seconds:
+                self._closed = True
+            return self._closed
+
+    def close(self) -> None:
+        """Take nobody on any more, and tell who is attached that this server ends."""
+        with self._guard:
+            self._closed = True
+            channels = tuple(self._channels)
+        for channel in channels:
+            with suppress(ChannelBroken):  # it has left, or does not listen: hanging up says enough
+                channel.send(GOODBYE, time.monotonic() + _GOODBYE_SECONDS)
+            channel.close()
 
 
 def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> int:
-    """Serve clients that attach until none has been there for so long, or the process is asked to end.
+    """Serve hosts that attach until none has been there for so long, or the process is asked to end.
 
     Run it in the main thread, as the whole program.
 
     Args:
         store: Served.
-        place: Names the store, and the settings by which clients find this server.
-        idle_seconds: Without a client.
+        place: Names the store, and the settings by which hosts find this server.
+        idle_seconds: Without a host.
 
     Returns:
         The exit status: 128 plus its number after a signal, else 0.
@@ -208,8 +246,8 @@ def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> i
     Raises:
         OSError: If nobody could find this server.
     """
-    from server.local.channel import Line
-    from server.local.channel_requests import Attachments, LineAnswers, follow_notes
+    from server.local.channel_requests import ChannelRequests, Listener
+    from server.terminal import termination_signals
 
     asked = threading.Event()
     status = 0
@@ -221,47 +259,39 @@ def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> i
         status = 128 + number
         asked.set()
 
-    for number in signals():
+    for number in termination_signals():
         signal.signal(number, on_signal)
-    attachments = Attachments(store, place.settings, place.root)
+    attachments = Attachments(store, place)
+    requests = ChannelRequests(store, attachments, asked.set)
     store.acquire()
-    line = Line(
-        place.state, LineAnswers(store, attachments, asked.set), attachments.attach, kind=LOCAL, settings=place.settings
-    )
+    listener = Listener(place.state, requests, attachments.attach, kind=LOCAL, settings=place.settings)
     store.warm()
-    follow_notes(store, place.state)
     while not (asked.wait(min(_LOOK_SECONDS, idle_seconds)) or attachments.end_if_idle(idle_seconds)):
         pass
     last = threading.Timer(_END_SECONDS, os._exit, [status])
     last.daemon = True
     last.start()  # a tool that does not end keeps nobody waiting
-    line.withdraw()
+    listener.withdraw()
     attachments.close()
-    line.close()
+    listener.close()
     store.release()
     return status
 
 
 def stop_shared(state: Path) -> list[tuple[int, int]]:
-    """Ask the background servers of a store to end.
+    """Ask the background servers of a store to end, of whatever version they are.
 
     Returns:
         The process of each that does, and how many were attached to it.
     """
     stopped = []
-    for server in announced(state):
-        if server.kind == LOCAL:
-            answer = ask_first([server], {"verb": "stop"}, time.monotonic() + _STOP_SECONDS)
-            if answer is not None and answer.get("ok") is True:
+    for server in [each for each in announced(state) if each.kind == LOCAL]:
+        deadline = time.monotonic() + _STOP_SECONDS
+        with suppress(ChannelBroken, Unanswered):
+            answer = server.ask({"verb": "stop"}, deadline, reached_by=deadline)
+            if answer.get("ok") is True:
                 stopped.append((server.pid, int(answer.get("attached") or 0)))
     return stopped
-
-
-def signals() -> list[signal.Signals]:
-    """Those that ask a process to end."""
-    if sys.platform == "win32":
-        return [signal.SIGTERM, signal.SIGINT, signal.SIGBREAK]
-    return [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 def keep_log_bounded(_record: logging.LogRecord) -> bool:
@@ -270,3 +300,41 @@ def keep_log_bounded(_record: logging.LogRecord) -> bool:
         if os.fstat(2).st_size > _LOG_LIMIT_BYTES:
             os.ftruncate(2, 0)
     return True
+
+
+def _paths(text: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """Every value that may be a path."""
+    given = dict(flag.partition("=")[::2] for flag in flags)
+    for name in _PATHS:
+        value: Any = _json(text)
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        found = [*(value if isinstance(value, list) else [value]), given.get(name)]
+        found.append(environment.get(f"RUNEBOOK_{name.replace('.', '_').upper()}"))
+        for each in found:
+            if isinstance(each, str):
+                yield from each.split(os.pathsep)
+
+
+def _is_relative(path: str) -> bool:
+    """Whether something of that name is found from the working directory only."""
+    expanded = os.path.expanduser(path)  # noqa: PTH111 - never raises
+    return bool(path) and not os.path.isabs(expanded) and os.path.exists(expanded)  # noqa: PTH110, PTH117
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode(errors="backslashreplace")
+    except OSError:
+        return ""
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - never raises

@@ -1,12 +1,12 @@
 """``runebook serve --shared``: a host's stdio server that holds no model and no store, and passes lines on.
 
-Behind it stands the one server that the hosts of this machine share (``background``). Owns: the connection to it, and
-going on at another one when it is gone: the host notices nothing but an error for the calls that were under way
-(``relay``). Where no server can be had in time, this process becomes an ordinary one: it serves the other end of a pair
-of sockets, so that all else stays as it was.
+Behind it stands the one server that the hosts of this machine share (``shared_server``). Owns: the connection to it,
+and going on at another one when it is gone (``Conversation``): the host notices nothing but an error for the calls that
+were under way. Where no server can be had in time, this process becomes an ordinary one: it serves the other end of a
+pair of sockets, so that all else stays as it was.
 
-Promises: it ends at once when its host leaves or it is told to. Imports the standard library only, and little of it: a
-host waits for its start, and many may run.
+Promises: it ends at once when its host leaves or it is told to. Imports little: a host waits for its start, and many
+may run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken
-from server.local.channel_requests import GOODBYE, ChannelPipe, pack
-from server.local.shared_server import LOG_NAME, shared_servers, signals, start
-from server.protocol.json_frames import LinePipe, Oversized, WireLine
+from server.local.channel import HANDSHAKE_SECONDS, Channel, ChannelBroken, working_directory
+from server.local.shared_server import LOG_NAME, shared_servers, start
+from server.protocol.stdio_pipes import GOODBYE, ChannelPipe, Line, LinePipe, Oversized, pack
+from server.terminal import termination_signals
 
 if TYPE_CHECKING:
     import subprocess
 
+    from server.local.channel import Announcement
     from server.local.shared_server import Place
 
 
@@ -41,10 +42,22 @@ _LOST_HINT = (
 _HANDSHAKE = "initialize"
 _READY = "notifications/initialized"
 _CANCELLED = "notifications/cancelled"
+_CALL = "tools/call"
 #: Of these the last one counts, and of each resource.
 _STANDING = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
-_PRIVATE_ARGUMENT = "private_mode"
 _AGAIN = "runebook-again"
+
+#: By then a server must be there, or be starting, or this process becomes one.
+CONNECT_SECONDS = 10.0
+_STARTING_SECONDS = 10.0
+#: So often in a row a server may be lost before it said anything.
+_FUTILE_LIMIT = 3
+_POLL_SECONDS = 0.02
+_TAKEN_SECONDS = 0.3
+_LOOK_SECONDS = 0.1
+_ATTACH_LIMIT_BYTES = 65_536
+_LINE_LIMIT_BYTES = 256 * 1024 * 1024
+_LAST_LINES_SECONDS = 1.0
 
 
 class Lost(NamedTuple):
@@ -60,7 +73,10 @@ class Lost(NamedTuple):
 
 
 class Conversation:
-    """One host's conversation, as lines pass in either direction; for one thread at a time."""
+    """One host's conversation, as lines pass in either direction; for one thread at a time.
+
+    Servers number their questions alike, so a host is told a question's number behind that of its server.
+    """
 
     def __init__(self) -> None:
         self.private = False
@@ -70,7 +86,7 @@ class Conversation:
         self._standing: dict[str, bytes] = {}
         self._open: dict[str, tuple[str, bytes]] = {}
         self._wishes: dict[str, bool] = {}
-        self._asked: dict[str, Any] = {}
+        self._asked: set[str] = set()
         self._servers = 1
 
     @property
@@ -85,19 +101,19 @@ class Conversation:
             return line
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
-            return self._answer_to_server(message, line)
+            return self._to_server(message) if "result" in message or "error" in message else line
+        if method == _READY:
+            self._ready = line
+        elif method == _CANCELLED:
+            self._open.pop(_key(_member(message, "params", "requestId")), None)
         if number is None:
-            if method == _READY:
-                self._ready = line
-            elif method == _CANCELLED:
-                self._answered(_member(message, "params", "requestId"))
             return line
         if method == _HANDSHAKE:
             self._handshake, self._handshake_id, self._ready = line, number, None
         elif method in _STANDING:
             self._standing[f"{method.partition('/')[0]} {_member(message, 'params', 'uri')}"] = line
-        elif method == "tools/call":
-            wish = _member(message, "params", "arguments", _PRIVATE_ARGUMENT)
+        elif method == _CALL:
+            wish = _member(message, "params", "arguments", "private_mode")
             if isinstance(wish, bool):
                 self._wishes[_key(number)] = wish
         self._open[_key(number)] = (method, line)
@@ -110,7 +126,7 @@ class Conversation:
             return line
         method, number = message.get("method"), message.get("id")
         if isinstance(method, str):
-            return self._question_of_server(message, method, line)
+            return self._to_host(message, line)
         if isinstance(number, str) and number.startswith(_AGAIN):
             return None
         if number == self._handshake_id and "error" in message:
@@ -118,23 +134,20 @@ class Conversation:
         wish = self._wishes.pop(_key(number), None)
         if wish is not None and "error" not in message and not _member(message, "result", "isError"):
             self.private = wish
-        self._answered(number)
+        self._open.pop(_key(number), None)
         return line
 
     def lost(self) -> Lost:
         """The connection is gone: what becomes of what was open."""
-        answers, again = [], []
-        for key, (method, line) in self._open.items():
-            if method == "tools/call":
-                error = {"code": _LOST, "message": _LOST_HINT}
-                answers.append(_written({"jsonrpc": "2.0", "id": json.loads(key), "error": error}))
-            elif method != _HANDSHAKE:
-                again.append(line)
-        self._open = {key: kept for key, kept in self._open.items() if kept[0] != "tools/call"}
-        self._wishes.clear()
-        for number in self._asked.values():
+        calls = [json.loads(key) for key, (method, _) in self._open.items() if method == _CALL]
+        again = [line for method, line in self._open.values() if method not in (_CALL, _HANDSHAKE)]
+        error = {"code": _LOST, "message": _LOST_HINT}
+        answers = [_written({"jsonrpc": "2.0", "id": number, "error": error}) for number in calls]
+        for number in self._asked:
             params = {"requestId": number, "reason": "the server that asked has ended"}
             answers.append(_written({"jsonrpc": "2.0", "method": _CANCELLED, "params": params}))
+        self._open = {key: kept for key, kept in self._open.items() if kept[0] != _CALL}
+        self._wishes.clear()
         self._asked.clear()
         self._servers += 1
         return Lost(answers, again)
@@ -145,38 +158,34 @@ class Conversation:
         if self._handshake is not None:
             owed = _key(self._handshake_id) in self._open
             lines.append(self._handshake if owed else _renumbered(self._handshake, 0))
-            if self._ready is not None:
-                lines.append(self._ready)
         if self._ready is not None:
-            standing = [line for line in self._standing.values() if _key_of(line) not in self._open]
+            lines += [self._ready] if lines else []
+            standing = [line for line in self._standing.values() if _key(json.loads(line).get("id")) not in self._open]
             lines += [_renumbered(line, index) for index, line in enumerate(standing, start=1)]
         return lines
 
-    def _answered(self, number: Any) -> None:
-        self._open.pop(_key(number), None)
+    def _told(self, number: Any) -> str:
+        """What a host is told for the number of a question of the present server."""
+        return f"{self._servers}/{_key(number)}"
 
-    def _question_of_server(self, message: dict[str, Any], method: str, line: bytes) -> bytes:
-        """Its requests get numbers that no other server's had."""
-        if self._servers == 1:
-            if "id" in message:
-                self._asked[_key(message["id"])] = message["id"]
-            return line
+    def _to_host(self, message: dict[str, Any], line: bytes) -> bytes:
+        """A question of the present server, or that one is taken back; other messages pass as they are."""
         if "id" in message:
-            number = f"{self._servers}/{_key(message['id'])}"
-            self._asked[_key(message["id"])] = number
-            return _written({**message, "id": number})
-        known = self._asked.get(_key(_member(message, "params", "requestId")))
-        if method == _CANCELLED and known is not None:
-            return _written({**message, "params": {**message["params"], "requestId": known}})
+            told = self._told(message["id"])
+            self._asked.add(told)
+            return _written({**message, "id": told})
+        told = self._told(_member(message, "params", "requestId"))
+        if message["method"] == _CANCELLED and told in self._asked:
+            return _written({**message, "params": {**message["params"], "requestId": told}})
         return line
 
-    def _answer_to_server(self, message: dict[str, Any], line: bytes) -> bytes | None:
-        number = message.get("id")
-        asked = next((key for key, told in self._asked.items() if told == number), None)
-        if asked is None:
-            return line if self._servers == 1 else None
-        del self._asked[asked]
-        return line if self._servers == 1 else _written({**message, "id": json.loads(asked)})
+    def _to_server(self, answer: dict[str, Any]) -> bytes | None:
+        """An answer to a question of the present server; one to a former server's is for nobody."""
+        told = answer.get("id")
+        if not isinstance(told, str) or told not in self._asked:
+            return None
+        self._asked.discard(told)
+        return _written({**answer, "id": json.loads(told.partition("/")[2])})
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
@@ -200,27 +209,10 @@ def _key(number: Any) -> str:
     return json.dumps(number)
 
 
-def _key_of(line: bytes) -> str:
-    return _key(json.loads(line).get("id"))
-
-
 def _member(value: Any, *path: str) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
-
-
-#: By then a server must be there, or be starting, or this process becomes one.
-CONNECT_SECONDS = 10.0
-_STARTING_SECONDS = 10.0
-#: So often in a row a server may be lost before it said anything.
-_FUTILE_LIMIT = 3
-_POLL_SECONDS = 0.02
-_TAKEN_SECONDS = 0.3
-_LOOK_SECONDS = 0.1
-_ATTACH_LIMIT_BYTES = 65_536
-_LINE_LIMIT_BYTES = 256 * 1024 * 1024
-_LAST_LINES_SECONDS = 1.0
 
 
 class Bridge:
@@ -243,7 +235,7 @@ class Bridge:
         self._wanted = False
         self._input_ended = False
         self._here: Channel | None = None
-        self._status: int | None = None
+        self._over = False
         self._news = threading.Event()
         self._private = False
         self._futile = 0
@@ -256,31 +248,30 @@ class Bridge:
         Returns:
             The exit status: 0 when the host left, 128 plus its number after a signal.
         """
-        for number in signals():
+        for number in termination_signals():
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _leave)
         threading.Thread(target=self._read_host, name="runebook-host", daemon=True).start()
-        speaking = threading.Thread(target=self._speak_to_host, name="runebook-server", daemon=True)
-        speaking.start()
-        while self._status is None and self._here is None:
+        serving = threading.Thread(target=self._serve_host, name="runebook-server", daemon=True)
+        serving.start()
+        while not self._over and self._here is None:
             self._news.wait(_LOOK_SECONDS if self._input_ended else 1.0)
             self._news.clear()
-            if self._input_ended and self._host.reader_left():
-                self._end(0)
-        if self._here is not None and self._status is None:
-            self._status = self._serve_here(ChannelPipe(self._here), self._conversation.private)
-            speaking.join(_LAST_LINES_SECONDS)
+            self._over = self._over or (self._input_ended and self._host.reader_left())
+        status = 0
+        if self._here is not None and not self._over:
+            status = self._serve_here(ChannelPipe(self._here), self._conversation.private)
+            serving.join(_LAST_LINES_SECONDS)
         if (channel := self._channel) is not None:
             channel.close()
         if self._private:
             self._conversation.private = False
             self._note_private()
-        return self._status or 0
+        return status
 
-    def _end(self, status: int) -> None:
-        """Let the main thread return; the first status counts."""
-        if self._status is None:
-            self._status = status
+    def _end(self) -> None:
+        """Let the main thread return."""
+        self._over = True
         self._news.set()
 
     def _read_host(self) -> None:
@@ -293,24 +284,24 @@ class Bridge:
         if channel is not None:
             channel.finish_sending()
         elif idle:
-            self._end(0)
+            self._end()
         self._news.set()
 
-    def _pass_on(self, line: WireLine) -> None:
+    def _pass_on(self, line: Line) -> None:
         with self._changed:
-            while (channel := self._channel) is None or channel.said_all():
+            while (channel := self._channel) is None or channel.has_sent_all():
                 self._wanted = True
                 self._changed.notify_all()
                 self._changed.wait(_LOOK_SECONDS)
-            told = pack(line) if isinstance(line, Oversized) else self._conversation.from_host(line)
-        if told:
+            frame = pack(line) if isinstance(line, Oversized) else self._conversation.from_host(line)
+        if frame:
             with suppress(ChannelBroken):  # who reads its answers notices, too
-                channel.send(told)
+                channel.send(frame)
 
-    def _speak_to_host(self) -> None:
-        """Pass on what servers say, one after another."""
+    def _serve_host(self) -> None:
+        """Pass on what servers send, one after another."""
         again: list[bytes] = []
-        while self._status is None:
+        while not self._over:
             if (channel := self._reach(time.monotonic() + CONNECT_SECONDS)) is None:
                 return
             self._futile += 1
@@ -321,8 +312,8 @@ class Bridge:
                 lost = self._conversation.lost()
             channel.close()
             again = lost.again
-            if not all(self._tell_host(line) for line in lost.answers) or (self._input_ended and not again):
-                self._end(0)
+            if not all(self._write(line) for line in lost.answers) or (self._input_ended and not again):
+                self._end()
             if self._here is not None:  # what was served here has ended, and this process with it
                 return
             with self._changed:
@@ -334,7 +325,7 @@ class Bridge:
         try:
             for line in self._conversation.greeting():
                 channel.send(line)
-                if not self._answered(channel, line):
+                if not self._is_answered(channel, line):
                     return False
             for line in again:
                 channel.send(line)
@@ -347,14 +338,14 @@ class Bridge:
             while (frame := channel.receive(_LINE_LIMIT_BYTES)) is not None:
                 if frame == GOODBYE:
                     return True
-                if not self._hear(frame):
-                    self._end(0)
+                if not self._take(frame):
+                    self._end()
                     return False
         except ChannelBroken:
             pass
         return False
 
-    def _answered(self, channel: Channel, line: bytes) -> bool:
+    def _is_answered(self, channel: Channel, line: bytes) -> bool:
         """Whether a repeated request was answered; a notification needs none."""
         number = json.loads(line).get("id")
         while number is not None:
@@ -362,49 +353,47 @@ class Bridge:
             if frame is None or frame == GOODBYE:
                 return False
             answer = json.loads(frame)
-            self._hear(frame)
+            self._take(frame)
             if answer.get("id") == number and "method" not in answer:
                 break
         return True
 
-    def _hear(self, frame: bytes) -> bool:
+    def _take(self, frame: bytes) -> bool:
         """Pass on a line of the server's; whether the host could be told."""
         with self._changed:
             line = self._conversation.from_server(frame)
         self._futile = 0
         if self._conversation.private != self._private:
             self._note_private()
-        return line is None or self._tell_host(line)
+        return line is None or self._write(line)
+
+    def _write(self, line: bytes) -> bool:
+        return self._host.write(line if line.endswith(b"\n") else line + b"\n")
 
     def _note_private(self) -> None:
         """Note for the host's hooks whether things are kept; a server's own note ends with that server."""
         from server.hooks import private_times
 
         self._private = self._conversation.private
-        private_times.note(self._place().state, _working_directory(), id(self), private=self._private)
-
-    def _tell_host(self, line: bytes) -> bool:
-        return self._host.write(line if line.endswith(b"\n") else line + b"\n")
+        private_times.note(self._place().state, working_directory(), id(self), private=self._private)
 
     def _reach(self, deadline: float) -> Channel | None:
         """A server that has taken this host on; this process itself, where none does in time; None at the end."""
         self._former = [child for child in self._former if child.poll() is None]
         latest = deadline + _STARTING_SECONDS
-        while self._status is None and self._futile < _FUTILE_LIMIT:
+        while not self._over and self._futile < _FUTILE_LIMIT:
             if time.monotonic() >= (deadline if self._child is None or self._child.poll() is not None else latest):
                 break
             place = self._place()
             for server in shared_servers(place):
-                with suppress(ChannelBroken):
-                    channel = server.connect(time.monotonic() + HANDSHAKE_SECONDS)
-                    if self._attach(channel, place):
-                        if self._child is not None:  # how it ends says nothing about the next one
-                            self._former.append(self._child)
-                            self._child = None
-                        return channel
+                if (channel := self._attached(server, place)) is not None:
+                    if self._child is not None:  # how it ends says nothing about the next one
+                        self._former.append(self._child)
+                        self._child = None
+                    return channel
             if not self._start(place):
                 break
-        if self._status is not None:
+        if self._over:
             return None
         import logging
 
@@ -417,25 +406,26 @@ class Bridge:
         self._news.set()
         return Channel(ours)
 
-    def _attach(self, channel: Channel, place: Place) -> bool:
-        """Whether the server behind ``channel`` takes this host on."""
+    def _attached(self, server: Announcement, place: Place) -> Channel | None:
+        """A channel to a server that takes this host on; None where it does not."""
         request = {
             "verb": "attach",
             "settings": place.settings,
-            "cwd": _working_directory(),
+            "cwd": working_directory(),
             "private": self._conversation.private,
         }
-        deadline = time.monotonic() + HANDSHAKE_SECONDS
         try:
+            channel = server.connect(time.monotonic() + HANDSHAKE_SECONDS)
+        except ChannelBroken:
+            return None
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        with suppress(ChannelBroken, ValueError):
             channel.send(json.dumps(request).encode(), deadline)
-            answer = channel.receive(_ATTACH_LIMIT_BYTES, deadline)
-            if answer is not None and json.loads(answer).get("ok") is True:
-                channel.wait_for_ever()
-                return True
-        except (ChannelBroken, ValueError):
-            pass
+            answer = json.loads(channel.receive(_ATTACH_LIMIT_BYTES, deadline) or b"")
+            if isinstance(answer, dict) and answer.get("ok") is True:
+                return channel
         channel.close()
-        return False
+        return None
 
     def _start(self, place: Place) -> bool:
         """Have a server started unless one is being started; whether there may be one soon."""
@@ -458,10 +448,3 @@ class Bridge:
 def _leave(number: int, _frame: FrameType | None) -> None:
     """End at once: nothing here would be lost, and the server notices."""
     os._exit(128 + number)
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109 - as text
-    except OSError:  # it was removed
-        return ""

@@ -23,6 +23,7 @@ from pydantic import Field
 from memory_core.core.caller import authored
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
+from memory_core.core.memory.requests import ReadRequest, RetrieveRequest
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.protocol.session import MemorySession, ServedStore
@@ -64,7 +65,7 @@ def caller_name(ctx: ServerRequestContext[Any, Any]) -> str:
 
 def recall_text(memory: Runebook, query: str, here: str | None = None) -> str:
     """Context for ``query``, to be used as data, for a client that works in the project ``here``."""
-    pack = memory.retrieve(query, here=here)
+    pack = memory.retrieve(RetrieveRequest(query, here=here))
     return pack.text or f"Nothing is stored yet that fits: {query}"
 
 
@@ -176,7 +177,7 @@ def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> N
     )
     def memory_file(path: str) -> str:
         try:
-            return session.memory().read(f"viking://{path}").content
+            return session.memory().read(ReadRequest(f"viking://{path}")).content
         except (NotFound, InvalidInput) as error:
             raise ResourceNotFoundError(str(error)) from error
         except RunebookError as error:

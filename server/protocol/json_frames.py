@@ -16,12 +16,10 @@ from __future__ import annotations
 import codecs
 import json
 import logging
-import os
 import re
-import select
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, TypeGuard
 
 from mcp.types import (
     INTERNAL_ERROR,
@@ -38,115 +36,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-LINE_LIMIT_BYTES = 8 * 1024 * 1024
-"""Longest line that is read whole."""
-
-EXCERPT_BYTES = 4096
-"""How much of each end of a longer line is kept, to find its id."""
-
-_CHUNK_BYTES = 64 * 1024
-
-
-class Oversized(NamedTuple):
-    """A line over the limit, of which only the ends were kept.
-
-    Attributes:
-        head: Its first bytes, at most ``EXCERPT_BYTES``.
-        tail: Its last bytes, at most ``EXCERPT_BYTES``, without the newline.
-        size_bytes: Its whole length.
-    """
-
-    head: bytes
-    tail: bytes
-    size_bytes: int
-
-
-WireLine = bytes | Oversized
-
-
-class LinePipe(Protocol):
-    """One client's two directions; ``lines`` is called by one thread, ``write`` by another."""
-
-    def lines(self) -> Iterator[WireLine]:
-        """What the client sends, without newlines, until it has said all."""
-        ...
-
-    def write(self, data: bytes) -> bool:
-        """Whether all of ``data``, whole lines, went out."""
-        ...
-
-    def reader_left(self) -> bool:
-        """Whether nobody can read what is sent any more, as far as the platform tells."""
-        ...
-
-    def close(self) -> None:
-        """Let the client go; safe to call twice."""
-        ...
-
-
-class DescriptorPipe:
-    """Pipes of this process; whoever opened them closes them."""
-
-    def __init__(self, reading: int, writing: int) -> None:
-        self._reading = reading
-        self._writing = writing
-
-    def lines(self) -> Iterator[WireLine]:
-        """See ``LinePipe``."""
-        return cut_lines(self._chunk)
-
-    def write(self, data: bytes) -> bool:
-        """See ``LinePipe``."""
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(self._writing, rest) :]
-        except OSError:
-            return False
-        return True
-
-    def reader_left(self) -> bool:
-        """See ``LinePipe``."""
-        if not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(self._writing, 0)  # the other end's going is reported unasked
-        return bool(poll.poll(0))
-
-    def close(self) -> None:
-        """See ``LinePipe``; the pipes stay open: a thread may be blocked on one, and its number would be reused."""
-
-    def _chunk(self) -> bytes:
-        try:
-            return os.read(self._reading, _CHUNK_BYTES)
-        except OSError:  # Windows reports a closed pipe this way, POSIX a lost terminal
-            return b""
-
-
-def cut_lines(read: Callable[[], bytes]) -> Iterator[WireLine]:
-    """Lines of what ``read`` gives, without their newline, until it gives nothing; the last may lack one."""
-    line = bytearray()
-    head, size_bytes = b"", 0  # of a line that outgrew the limit; ``line`` then holds its tail
-    while chunk := read():
-        *ends, rest = chunk.split(b"\n")
-        for end in ends:
-            line += end
-            whole_bytes = size_bytes + len(line)
-            if whole_bytes > LINE_LIMIT_BYTES:
-                yield Oversized(head or bytes(line[:EXCERPT_BYTES]), bytes(line[-EXCERPT_BYTES:]), whole_bytes)
-            else:
-                yield bytes(line)
-            line, head, size_bytes = bytearray(), b"", 0
-        line += rest
-        if size_bytes + len(line) > LINE_LIMIT_BYTES:
-            head = head or bytes(line[:EXCERPT_BYTES])
-            size_bytes += max(0, len(line) - EXCERPT_BYTES)
-            del line[:-EXCERPT_BYTES]
-    if head:
-        yield Oversized(head, bytes(line), size_bytes + len(line))
-    elif line:
-        yield bytes(line)
-
+from server.protocol.stdio_pipes import EXCERPT_BYTES, LINE_LIMIT_BYTES, Line, Oversized
 
 _logger = logging.getLogger(__name__)
 
@@ -158,6 +48,10 @@ _ID = rb'(-?\d{1,40}|"(?:[^"\\]|\\.){0,256}")'
 _ID_AFTER_KEY = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")
 _COLON = re.compile(rb"\s*:")
 _ID_AT_END = re.compile(rb',\s*"id"\s*:\s*' + _ID + rb'(?:\s*,\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*")*\s*\}\s*\Z')
+
+
+#: JSON-RPC error code, and what is wrong and what to do next.
+Fault = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +75,7 @@ class Refusal:
         return JSONRPCError(jsonrpc="2.0", id=self.request_id, error=ErrorData(code=self.code, message=self.message))
 
 
-def parse_frame(line: bytes | Oversized) -> JSONRPCMessage | Refusal | None:
+def parse_frame(line: Line) -> JSONRPCMessage | Refusal | None:
     """Read one line; None if it is blank.
 
     Args:
@@ -203,7 +97,7 @@ def parse_frame(line: bytes | Oversized) -> JSONRPCMessage | Refusal | None:
     if isinstance(message, JSONRPCRequest):
         return message
     raw = json.loads(text)
-    return _refuse_request(_Loaded(raw)) if "id" in raw and "method" in raw else message
+    return _refuse_request(raw, None) if "id" in raw and "method" in raw else message
 
 
 def encode_frame(message: JSONRPCMessage) -> bytes:
@@ -284,6 +178,10 @@ def _find_surrogate(value: Any) -> list[Any] | None:
     return None
 
 
+def _is_too_deep(value: Any) -> bool:
+    return any(len(path) > _DEPTH_LIMIT for path, _ in _walk(value))
+
+
 def _encodable(text: str) -> bool:
     if text.isascii():
         return True
@@ -294,18 +192,10 @@ def _encodable(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """A line read leniently, with the fault that the lenient reading stepped over, if any."""
-
-    value: Any
-    fault: tuple[int, str] | None = None
-
-
 def _diagnose(text: bytes) -> JSONRPCMessage | Refusal:
     """Why the SDK refused ``text``."""
     try:
-        loaded = _load(text)
+        raw, fault = _load(text)
     except json.JSONDecodeError as error:
         return Refusal(
             None,
@@ -316,84 +206,70 @@ def _diagnose(text: bytes) -> JSONRPCMessage | Refusal:
     except RecursionError:
         problem = "The message is nested too deeply to be read. Send flatter data, or send it as text."
         return _refuse_unread(text[:EXCERPT_BYTES], text[-EXCERPT_BYTES:], problem)
-    raw = loaded.value
     if isinstance(raw, list):
         return Refusal(None, INVALID_REQUEST, "JSON-RPC batches are not supported. Send each message on its own line.")
     if not isinstance(raw, dict):
         return Refusal(None, INVALID_REQUEST, "A message must be a JSON object. Send a JSON-RPC 2.0 request.")
     if "method" not in raw and ("result" in raw or "error" in raw):
-        return _repair_response(loaded)
-    return _refuse_request(loaded)
+        return _repair_response(raw, fault)
+    return _refuse_request(raw, fault)
 
 
-def _load(text: bytes) -> _Loaded:
+def _load(text: bytes) -> tuple[Any, Fault | None]:
     """Read ``text`` past invalid bytes, long integers and control characters, to reach its id.
+
+    Returns:
+        What it means, and the fault that was stepped over, if any.
 
     Raises:
         json.JSONDecodeError: It is no JSON by any reading.
         RecursionError: It is nested too deeply even for this.
     """
-    fault: tuple[int, str] | None = None
+    fault: Fault | None = None
 
     def parse_integer(digits: str) -> int:
         nonlocal fault
         if len(digits) <= _DIGITS_LIMIT:
             return int(digits)
-        fault = (INVALID_PARAMS, f"An integer has more than {_DIGITS_LIMIT} digits. Send it as a string.")
+        fault = INVALID_PARAMS, f"An integer has more than {_DIGITS_LIMIT} digits. Send it as a string."
         return 0
 
     try:
         decoded = text.decode("utf-8")
     except UnicodeDecodeError as error:
         decoded = text.decode("utf-8", "replace")
-        fault = (
-            PARSE_ERROR,
-            f"The line is not valid UTF-8 (byte {error.start + 1}). Encode it as UTF-8 and resend it.",
-        )
-    value = json.loads(decoded, parse_int=parse_integer, strict=False)
-    return _Loaded(value, fault)
+        fault = PARSE_ERROR, f"The line is not valid UTF-8 (byte {error.start + 1}). Encode it as UTF-8 and resend it."
+    return json.loads(decoded, parse_int=parse_integer, strict=False), fault
 
 
-def _refuse_request(loaded: _Loaded) -> Refusal:
+def _refuse_request(raw: dict[str, Any], fault: Fault | None) -> Refusal:
     """Name the first fault of an object that is, or was meant as, a request or notification."""
-    raw = loaded.value
     request_id = raw.get("id")
     usable = request_id if _usable_id(request_id) else None
-    code, message = _request_fault(raw, usable) or loaded.fault or _content_fault(raw)
+    code, message = _envelope_fault(raw, usable) or fault or _content_fault(raw)
     is_notification = "id" not in raw and isinstance(raw.get("method"), str)
     return Refusal(usable, code, message, answerable=not is_notification)
 
 
-def _request_fault(raw: dict[str, Any], usable_id: RequestId | None) -> tuple[int, str] | None:
+def _envelope_fault(raw: dict[str, Any], usable_id: RequestId | None) -> Fault | None:
     if raw.get("jsonrpc") != "2.0":
         return INVALID_REQUEST, 'The member "jsonrpc" must be "2.0". Add it and resend the message.'
     if "id" in raw and usable_id is None:
-        return (
-            INVALID_REQUEST,
-            "The id must be a string or an integer. Resend the request with such an id.",
-        )
+        return INVALID_REQUEST, "The id must be a string or an integer. Resend the request with such an id."
     if not isinstance(raw.get("method"), str):
-        return (
-            INVALID_REQUEST,
-            "The method must be a string, such as tools/call. Name it and resend the request.",
-        )
+        return INVALID_REQUEST, "The method must be a string, such as tools/call. Name it and resend the request."
     if not isinstance(raw.get("params"), dict | None):
-        return (
-            INVALID_PARAMS,
-            "params must be a JSON object. Pass the parameters by name and resend the request.",
-        )
+        return INVALID_PARAMS, "params must be a JSON object. Pass the parameters by name and resend the request."
     if "result" in raw or "error" in raw:
         return INVALID_REQUEST, "A request has no result and no error. Leave them out and resend the request."
     return None
 
 
-def _content_fault(raw: dict[str, Any]) -> tuple[int, str]:
+def _content_fault(raw: dict[str, Any]) -> Fault:
     """What the SDK's parser stumbles over inside a well-formed envelope."""
-    if any(len(path) > _DEPTH_LIMIT for path, _ in _walk(raw)):
-        return (
-            INVALID_PARAMS,
-            f"The message is nested over {_DEPTH_LIMIT} levels deep. Send flatter data, or send it as text.",
-        )
+    if _is_too_deep(raw):
+        deep = f"The message is nested over {_DEPTH_LIMIT} levels deep. Send flatter data, or send it as text."
+        return INVALID_PARAMS, deep
     where = _find_surrogate(raw)
     if where is not None:
         place = scrub(".".join(map(str, where)))[:200] or "the message"
@@ -409,11 +285,9 @@ def _content_fault(raw: dict[str, Any]) -> tuple[int, str]:
     )
 
 
-def _repair_response(loaded: _Loaded) -> JSONRPCMessage | Refusal:
+def _repair_response(raw: dict[str, Any], fault: Fault | None) -> JSONRPCMessage | Refusal:
     """An answer to a request of ours: mended, or turned into an error so that nobody waits for it."""
-    raw = loaded.value
-    too_deep = any(len(path) > _DEPTH_LIMIT for path, _ in _walk(raw))
-    if loaded.fault is None and not too_deep:
+    if fault is None and not _is_too_deep(raw):
         try:
             return jsonrpc_message_adapter.validate_python(scrub(raw), by_name=False)
         except ValidationError:

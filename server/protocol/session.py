@@ -12,6 +12,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from memory_core.core.feature import Features
+from memory_core.features import FEATURES
+from memory_core.features.upkeep.passes import automatic_maintenance
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -83,7 +87,8 @@ class ServedStore:
         if self._memory is None:
             self._memory = self._opener()
             self._memory.opened.watch()
-            self._memory.tend()
+            if (automatic := automatic_maintenance(self._memory)) is not None:
+                automatic.start()
             _follow_notes(self._memory)
             if self._on_open is not None and self._users > 0:
                 threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()
@@ -164,9 +169,16 @@ class MemorySession:
     Args:
         store: The store, shared with other sessions; or what opens it.
         folder: The working directory of a server that has one client; None where there may be several.
+        features: Of the store that is opened.
     """
 
-    def __init__(self, store: ServedStore | Callable[[], Runebook], folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        store: ServedStore | Callable[[], Runebook],
+        folder: Path | None = None,
+        features: Features = FEATURES,
+    ) -> None:
+        self.features = features
         self.store = store if isinstance(store, ServedStore) else ServedStore(store)
         self.folder = folder
         self._users = 0

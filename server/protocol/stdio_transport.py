@@ -1,20 +1,24 @@
-"""The stdio transport: one client on stdin and stdout, every line answered, every ending clean.
+"""The stdio transport: one client on a pair of pipes, every line answered, every ending clean.
 
-Owns: the two threads that read and write the pipes, the streams the SDK's serving loop sees, and
-the order of shutdown. A client may as well be at the end of another pair of pipes (``serve_attached``).
+Owns: the two threads that read and write the pipes, the streams that the SDK's serving loop sees, what asks a serving
+process to end and with which status it does. A client may as well be at the other end of a channel
+(``serve_attached``).
 
 Promises:
 
-- Every line gets an answer (``server.protocol.json_frames``), and none can end the server.
+- Every line gets an answer (``json_frames``), and none can end the server.
 - Whatever a tool returns leaves as one line of valid UTF-8 JSON, whole or not at all.
-- End of input lets requests in flight finish while somebody still reads the answers; signals and a
-  broken pipe do not wait for them. After each of these the lifespan is left properly, even while a
-  tool's thread is stuck, and the process is gone in time (``server.terminal``).
-- Nothing else reaches stdout (``server.protocol.stdio_transport``).
+- End of input lets requests in flight finish while somebody still reads the answers; signals and a broken pipe do not
+  wait for them. After each of these the lifespan is left properly, even while a tool's thread is stuck.
+- Once the end has begun the process is gone within ``END_SECONDS``, whatever its threads wait for; hosts kill about two
+  seconds after they ask. What was acknowledged is on disk by then; what was not may be there or not, never half.
+- The exit status is 0 when the client left (end of input, closed pipe), and 128 plus the signal's number when a signal
+  asked (SIGTERM 143, SIGINT 130, SIGHUP 129). A signal that the process was started to ignore, as ``nohup`` and
+  background jobs do, stays ignored. The second signal ends the process on the spot.
 
-Why not the SDK's ``stdio_server``: its writer dies of one unencodable character before a custom
-stdout sees the text, it forwards lines it cannot read to nobody, its reads cannot be cancelled, and
-its serving loop leaves the lifespan only when every tool's thread has returned.
+Why not the SDK's ``stdio_server``: its writer dies of one unencodable character before a custom stdout sees the text,
+it forwards lines it cannot read to nobody, its reads cannot be cancelled, and its serving loop leaves the lifespan only
+when every tool's thread has returned.
 
 Does not: know what the tools do. Needs the asyncio backend, which is anyio's default.
 """
@@ -25,13 +29,13 @@ import asyncio
 import logging
 import os
 import queue
-import sys
+import signal
 import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Any
 
 import anyio
 from mcp.server import MCPServer
@@ -43,100 +47,14 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_PARAMS, ErrorData, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, RequestId
 from pydantic import BaseModel
 
-from memory_core.core.errors import ConfigInvalid
-from server.protocol.json_frames import DescriptorPipe, LinePipe, Refusal, WireLine, encode_frame, parse_frame, scrub
-from server.terminal import Ending
-
-
-class StandardStreams(NamedTuple):
-    """The protocol's two pipes while fd 0 and fd 1 are diverted.
-
-    A context manager that restores on exit. Make it with ``divert``.
-
-    Attributes:
-        stdin_fd: Descriptor to read the protocol from, > 2, not inherited by children.
-        stdout_fd: Descriptor to write the protocol to, > 2, not inherited by children.
-    """
-
-    stdin_fd: int
-    stdout_fd: int
-
-    @classmethod
-    def divert(cls) -> StandardStreams:
-        """Take both pipes; what was printed but not yet flushed goes to stderr.
-
-        Raises:
-            ConfigInvalid: Stdin or stdout is closed.
-        """
-        try:
-            streams = cls(_duplicate(0), _duplicate(1))
-        except OSError as error:
-            raise ConfigInvalid(
-                f"Standard input or output is closed ({error.strerror}).",
-                hint="Start the server from an MCP client, or with both connected to pipes.",
-            ) from error
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:  # no stderr: a service, or a windowed program
-            os.dup2(null, 1)
-        if null > 2:
-            os.close(null)
-        _publish_handles()
-        return streams
-
-    def restore(self) -> None:
-        """Give fd 0 and fd 1 back; buffered prints are flushed to stderr first. Idempotent."""
-        with suppress(OSError, ValueError, AttributeError):  # closed, or None without a console
-            sys.stdout.flush()
-        # The private descriptors stay open: a thread may still be blocked on one, and a closed
-        # number would be reused under it.
-        os.dup2(self.stdin_fd, 0)
-        os.dup2(self.stdout_fd, 1)
-        _publish_handles()
-
-    def __enter__(self) -> StandardStreams:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.restore()
-
-
-def _duplicate(fd: int) -> int:
-    """A blocking, binary copy of ``fd`` outside 0-2, where a closed stderr would leave a gap."""
-    low: list[int] = []
-    try:
-        while (copy := os.dup(fd)) <= 2:
-            low.append(copy)
-    finally:
-        for gap in low:
-            os.close(gap)
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.setmode(copy, os.O_BINARY)
-    else:
-        os.set_blocking(copy, True)  # a parent may have handed over a non-blocking pipe
-    return copy
-
-
-def _publish_handles() -> None:
-    """On Windows, tell child processes too: they inherit Win32 handles, not descriptors."""
-    if sys.platform == "win32":
-        import ctypes
-        import msvcrt
-
-        set_handle = ctypes.windll.kernel32.SetStdHandle
-        set_handle.argtypes = [ctypes.c_uint32, ctypes.c_void_p]
-        for fd, slot in ((0, -10), (1, -11)):
-            set_handle(slot & 0xFFFFFFFF, msvcrt.get_osfhandle(fd))
-
+from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
+from server.protocol.stdio_pipes import Line, LinePipe
+from server.terminal import termination_signals
 
 _logger = logging.getLogger(__name__)
 
+#: Half a second less than hosts wait: a process of a large store takes a while to be taken down.
+END_SECONDS = 1.5
 _LINES_AHEAD = 8  # read but not yet served: bounds memory at that many longest lines
 _DRAIN_SECONDS = 30.0  # end of input: a piped script wants its answers
 _DRAIN_LOOK_SECONDS = 0.1  # as long as somebody is there to read them
@@ -146,8 +64,8 @@ _FAULT_CHARS = 300
 _LONG_LIVED = frozenset({"subscriptions/listen"})  # a request that ends with the connection
 
 
-async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = None) -> int:
-    """Serve one client on stdin and stdout until it leaves or the process is told to stop.
+async def serve_pipe(server: MCPServer[Any], pipe: LinePipe) -> int:
+    """Serve one client until it leaves or the process is told to stop.
 
     Run it in the main thread, as the whole program: if a tool's thread is still busy shortly after
     the end, the lifespan is left all the same and the process exits right here, because Python
@@ -155,23 +73,11 @@ async def serve_stdio(server: MCPServer[Any], streams: StandardStreams | None = 
 
     Args:
         server: Its lifespan is entered once, around the serving.
-        streams: Pipes diverted earlier, before imports that might print; the caller restores them.
-            None diverts here and restores at the end.
+        pipe: Where the client is.
 
     Returns:
         The exit status: 0 when the client left, 128 plus its number after a signal.
-
-    Raises:
-        ConfigInvalid: Stdin or stdout is closed.
     """
-    if streams is None:
-        with StandardStreams.divert() as diverted:
-            return await serve_stdio(server, diverted)
-    return await serve_pipe(server, DescriptorPipe(streams.stdin_fd, streams.stdout_fd))
-
-
-async def serve_pipe(server: MCPServer[Any], pipe: LinePipe) -> int:
-    """``serve_stdio`` over any pipe: the whole program, in its main thread."""
     ending = Ending()
     with ending.watched():
         if not await _serve(server._lowlevel_server, pipe, ending):  # SDK has no public way to its loop
@@ -186,7 +92,75 @@ async def serve_attached(server: MCPServer[Any], pipe: LinePipe) -> None:
 
     The pipe is closed at the end; a tool that still runs then keeps the thread, not the client.
     """
-    await _serve(server._lowlevel_server, pipe, Ending(None))
+    await _serve(server._lowlevel_server, pipe, Ending(ends_process=False))
+
+
+class Ending:
+    """The end of one serving, from its first reason to the last moment. Make it in the running loop.
+
+    Args:
+        ends_process: Whether the process is gone ``END_SECONDS`` after the end has begun, at the latest.
+    """
+
+    def __init__(self, *, ends_process: bool = True) -> None:
+        self.status = 0
+        self._ends_process = ends_process
+        self._loop = asyncio.get_running_loop()
+        self._begun = asyncio.Event()
+        self._last_moment = threading.Timer(END_SECONDS, lambda: os._exit(self.status))
+        self._last_moment.daemon = True
+        self._once = threading.Lock()
+        self._asked = False  # by a signal
+
+    async def begun(self) -> None:
+        """Return when something asked for the end."""
+        await self._begun.wait()
+
+    def begin(self, status: int = 0) -> None:
+        """Begin to end; from any thread and from a signal handler. The first status counts."""
+        if self._once.acquire(blocking=False):  # never released
+            self.status = status
+            if self._ends_process:
+                self._last_moment.start()
+        with suppress(RuntimeError):  # the loop is closed: it has ended
+            self._loop.call_soon_threadsafe(self._begun.set)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Begin at the first termination signal, and see to it that the end comes; afterwards all is as before."""
+        try:
+            with self._signals():
+                yield
+        finally:
+            self._last_moment.cancel()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # Python delivers signals to the main thread only
+            return
+        previous = {number: signal.getsignal(number) for number in termination_signals()}
+        heeded = [number for number, handler in previous.items() if handler is not signal.SIG_IGN]
+        for number in heeded:
+            # The loop's own handler only arms its wake-up descriptor, for a signal that interrupts another thread than
+            # the loop's. Ours replaces it, so that a blocked loop still hears the second signal. Windows loops wake by
+            # themselves.
+            with suppress(NotImplementedError):
+                self._loop.add_signal_handler(number, lambda: None)
+            signal.signal(number, self._on_signal)
+        try:
+            yield
+        finally:
+            for number in heeded:
+                with suppress(NotImplementedError):
+                    self._loop.remove_signal_handler(number)
+                signal.signal(number, previous[number] or signal.SIG_DFL)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._asked:
+            os._exit(128 + number)
+        self._asked = True
+        self.begin(128 + number)
 
 
 async def scrub_results(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -294,7 +268,7 @@ class _Stream:
     """What the SDK's stream protocols share."""
 
     async def aclose(self) -> None:
-        """Nothing to release: the pipes belong to ``StandardStreams``."""
+        """Nothing to release: the pipes belong to whoever opened them."""
 
     async def __aenter__(self) -> Any:
         return self
@@ -317,7 +291,7 @@ class _Inbox(_Stream):
         self._outbox = outbox
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._lines: asyncio.Queue[WireLine | None] = asyncio.Queue()
+        self._lines: asyncio.Queue[Line | None] = asyncio.Queue()
         self._room = threading.Semaphore(_LINES_AHEAD)
         self._closed = asyncio.Event()
         threading.Thread(target=self._read, name="stdin reader", daemon=True).start()

@@ -1,14 +1,13 @@
-"""The six MCP tools: thin skins over ``Memory``.
+"""The six MCP tools, made of the requests that an open store answers.
 
-Owns names, descriptions, argument schemas and the text form of results. Every result carries the same facts
-as text and as structured content (``render``). What a tool does is decided in ``memory_core``.
+Owns names and descriptions. Every result carries the same facts as text and as structured content (``rendering``).
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -19,9 +18,18 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
+from memory_core.core.command import Arg, Argument, arguments
 from memory_core.core.errors import InvalidInput, RunebookError
-from memory_core.core.memory.operations import MemoryOperations, compact_schema
-from memory_core.core.memory.results import CommitReceipt
+from memory_core.core.memory.metadata import METADATA, MetadataField
+from memory_core.core.memory.operations import MEMBER_TYPES, MemoryOperations, compact_schema
+from memory_core.core.memory.requests import (
+    CommitRequest,
+    FindRequest,
+    ListRequest,
+    ReadRequest,
+    RetrieveRequest,
+    TreeRequest,
+)
 from server import rendering
 from server.protocol.progress import told_of, wants_progress
 from server.protocol.session import MemorySession
@@ -29,61 +37,17 @@ from server.protocol.session import MemorySession
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-
-#: Arguments that may stand beside ``undo`` and ``forget``.
-_BESIDE = frozenset({"request_id", "dry_run", "project"})
-
-
-def stands_alone(name: str, beside: Mapping[str, Any]) -> None:
-    """Refuse to leave out in silence what a call gives beside something that is a call of its own.
-
-    Raises:
-        InvalidInput: If anything is given that this would leave out.
-    """
-    other = [given for given, value in beside.items() if given not in _BESIDE and value is not None]
-    if other:
-        raise InvalidInput(
-            f"{name} stands alone, not beside {', '.join(other)}: nothing was done.",
-            hint=f"Send {name} in a call of its own, then the rest.",
-        )
-
-
-def take_back(
-    memory: Runebook, undo: str | None, forget: Mapping[str, Any] | None, beside: Mapping[str, Any], here: str | None
-) -> CommitReceipt:
-    """Undo a commit, or forget what a search finds.
-
-    Args:
-        memory: The store, as the caller sees it.
-        undo: A commit's id; "last" is the newest by the same client.
-        forget: See ``model.forgetting.ForgetRequest``.
-        beside: The other arguments of the call.
-        here: The project that the caller works in.
-
-    Raises:
-        InvalidInput: If both are given, or something else that is to be stored.
-    """
-    from memory_core.core.caller import current_author
-
-    name, other = ("undo", {"forget": forget}) if undo is not None else ("forget", {})
-    stands_alone(name, {**other, **beside})
-    request_id, dry_run = beside["request_id"], bool(beside["dry_run"])
-    if undo is not None:
-        return memory.undo(undo, author=current_author(), request_id=request_id, dry_run=dry_run)
-    return memory.forget(forget or {}, request_id=request_id, dry_run=dry_run, project=beside["project"], here=here)
-
-
 _CRASH_HINT = "Look into the server's log (stderr), then try again; a commit is safe to repeat with a request_id."
 FIELDS_HINT = "Send exactly the arguments that the tool's schema names."
 
-_PROJECT_OF = (
-    'Project it belongs to, e.g. github.com/acme/backend; "global" is none. Default: the current one for cases, '
-    "patterns and conversations, none for what is about the user."
+_PRIVATE_MODE = Argument(
+    "private_mode",
+    bool | None,
+    Arg(help="Alone: true keeps nothing of what follows, when the user wants that; false ends it."),
 )
-_PROJECT_ONLY = 'Only memories of this project; "." is the current one. Default: all, the current project first.'
-
 _Answer = CallToolResult | InputRequiredResult
-Fields = dict[str, str | int | float | bool | None]
+#: Answers one call of a tool, given its session and context and what the call holds.
+Answering = Callable[[MemorySession, Context[Any, Any], dict[str, Any]], _Answer]
 
 
 class StrictTool(Tool):
@@ -118,197 +82,14 @@ class _Arguments(FuncMetadata):
 
 def build_tools(session: MemorySession) -> list[Tool]:
     """The six tools, bound to a lazily opened store."""
-
-    def commit_memory(
-        ctx: Context[Any, Any],
-        memory_content: Annotated[str | None, Field(description="One memory, in the user's language.")] = None,
-        memory_type: Annotated[
-            str | None,
-            Field(
-                description="profile, preferences, entities, events, cases, patterns, tools, skills, facts, tasks, "
-                "reflections, assistant_knowledge, notes (default), daily_logs (an entry of today's log; fields kind: "
-                "event, auto_extract or reflection, tool, error), rolling_summary (the page that sessions begin with, "
-                "written anew), or a type of the owner's."
-            ),
-        ] = None,
-        priority: Annotated[str | float | None, Field(description="low, normal, high, critical, or 0 to 1.")] = None,
-        category: Annotated[str | None, Field(description="A label; also picks a type if none is named.")] = None,
-        fields: Annotated[
-            Fields | None, Field(description="The type's fields, e.g. {topic: …} for preferences.")
-        ] = None,
-        pinned: Annotated[bool | None, Field(description="Never condense or archive it by itself.")] = None,
-        expires_at: Annotated[str | None, Field(description="ISO date or time from which it no longer holds.")] = None,
-        messages: Annotated[
-            list[dict[str, Any]] | None,
-            Field(
-                description="A conversation {role, content, name?, time?, id?}, or Anthropic's or OpenAI's shape "
-                "with tool calls. Stored verbatim, then turned into memories; what is already stored is skipped."
-            ),
-        ] = None,
-        session_id: Annotated[
-            str | None, Field(description="Session of the messages; with operations: of the brief they answer.")
-        ] = None,
-        operations: Annotated[
-            dict[str, Any] | None, Field(description="Several writes, edits, deletes; each stands alone.")
-        ] = None,
-        request_id: Annotated[
-            str | None, Field(description="Makes a retry safe: the same id returns the first receipt.")
-        ] = None,
-        project: Annotated[str | None, Field(description=_PROJECT_OF)] = None,
-        private: Annotated[bool | None, Field(description="Keep it from every other project.")] = None,
-        private_mode: Annotated[
-            bool | None,
-            Field(description="Alone: true keeps nothing of what follows, when the user wants that; false ends it."),
-        ] = None,
-        undo: Annotated[
-            str | None, Field(description='Alone: takes back this commit; "last" is your newest. Later changes stay.')
-        ] = None,
-        forget: Annotated[
-            dict[str, Any] | None,
-            Field(
-                description="Alone: deletes what a search finds. {query, target_uri?, filter?, limit?} or {uris} shows "
-                "the matches; the same with confirm: <their number> deletes them. include_conversations: also messages."
-            ),
-        ] = None,
-        dry_run: Annotated[bool, Field(description="Show what would change; store nothing.")] = False,
-    ) -> CallToolResult | InputRequiredResult:
-        asked: dict[str, Any] = {
-            "memory_content": memory_content,
-            "memory_type": memory_type,
-            "priority": priority,
-            "category": category,
-            "fields": fields,
-            "pinned": pinned,
-            "expires_at": expires_at,
-            "messages": messages,
-            "session_id": session_id,
-            "operations": operations,
-            "request_id": request_id,
-            "dry_run": dry_run,
-            "project": project,
-            "private": private,
-        }
-        if private_mode is not None:
-            stands_alone("private_mode", {"undo": undo, "forget": forget, **asked})
-            switched = session.private_mode.switch(ctx, private_mode)
-            session.tell_hooks(private=private_mode)
-            return rendering.receipt_result(switched)
-        if undo is not None or forget is not None:
-            memory = session.memory()
-            here = session.workspace.known(ctx, memory.config.project)
-            return rendering.receipt_result(take_back(memory, undo, forget, asked, here))
-        return _commit(session, ctx, asked)
-
-    def find(
-        ctx: Context[Any, Any],
-        query: Annotated[str, Field(description="A question or key words, in any language.")],
-        target_uri: Annotated[str, Field(description="Only below this directory.")] = "",
-        limit: Annotated[int, Field(ge=1, le=100)] = 10,
-        score_threshold: Annotated[float | None, Field(ge=0, le=1)] = None,
-        filter: Annotated[
-            dict[str, Any] | None,
-            Field(
-                description='{"and"|"or": [...]}, {"not": {...}} or {field: {eq|ne|in|gt|gte|lt|lte|contains: value}} '
-                "over memory_type, category, tags, project, salience, confidence, active, pinned, expires_at, time, "
-                "created_at, updated_at, role, speaker, session_id."
-            ),
-        ] = None,
-        rank: Annotated[
-            Literal["relevance", "balanced", "decay", "weighted"] | None,
-            Field(description="relevance ignores age and importance; default: the owner's setting."),
-        ] = None,
-        project: Annotated[str | None, Field(description=_PROJECT_ONLY)] = None,
-    ) -> CallToolResult | InputRequiredResult:
-        memory = session.memory()
-        here = session.workspace.here(ctx, memory.config.project, project)
-        if isinstance(here, InputRequiredResult):
-            return here
-        found = memory.find(query, target_uri, limit, score_threshold, filter, rank, project=project, here=here)
-        return rendering.find_result(found)
-
-    def read(
-        ctx: Context[Any, Any],
-        uri: str,
-        offset: Annotated[int, Field(description="First line, from 0.")] = 0,
-        limit: Annotated[int, Field(description="Lines; -1 is all.")] = -1,
-    ) -> CallToolResult:
-        memory = session.memory()
-        here = session.workspace.known(ctx, memory.config.project)
-        return rendering.read_result(lambda limit_chars: memory.read(uri, offset, limit, limit_chars, here))
-
-    def ls(
-        ctx: Context[Any, Any],
-        uri: Annotated[str, Field(description="A directory, e.g. viking://user/default/memories.")],
-        output: Annotated[Literal["agent", "original"], Field(description="agent adds abstracts.")] = "agent",
-        abs_limit: Annotated[int, Field(ge=1, le=2000)] = 256,
-        show_all_hidden: bool = False,
-        node_limit: Annotated[int, Field(ge=1, le=10_000)] = 1000,
-    ) -> CallToolResult:
-        memory = session.memory()
-        here = session.workspace.known(ctx, memory.config.project)
-        listing = memory.ls(uri, output, abs_limit, show_all_hidden, node_limit, here)
-        return rendering.listing_result(listing)
-
-    def tree(
-        ctx: Context[Any, Any],
-        uri: str = "viking://",
-        output: Annotated[Literal["agent", "original"], Field(description="agent adds abstracts.")] = "agent",
-        abs_limit: Annotated[int, Field(ge=1, le=2000)] = 256,
-        show_all_hidden: bool = False,
-        node_limit: Annotated[int, Field(ge=1, le=10_000)] = 1000,
-        level_limit: Annotated[int, Field(ge=1, le=16)] = 3,
-    ) -> CallToolResult:
-        memory = session.memory()
-        here = session.workspace.known(ctx, memory.config.project)
-        listing = memory.tree(uri, output, abs_limit, show_all_hidden, node_limit, level_limit, here)
-        return rendering.listing_result(listing)
-
-    def retrieve(
-        ctx: Context[Any, Any],
-        query: Annotated[str | None, Field(description="What you are about to deal with.")] = None,
-        messages: Annotated[
-            list[dict[str, Any]] | None,
-            Field(description="Instead of query: the conversation; its last 5 user messages count."),
-        ] = None,
-        session_id: Annotated[
-            str | None, Field(description="Your session: what it was given before is not repeated.")
-        ] = None,
-        tool: Annotated[
-            str | list[str] | None, Field(description="Tools at hand, by name: adds what is known of using them.")
-        ] = None,
-        skill: Annotated[str | None, Field(description="Skill you are about to use, by name; likewise.")] = None,
-        token_budget: Annotated[int | None, Field(ge=200, le=10_000, description="Default 4000.")] = None,
-        format: Annotated[
-            Literal["blocks", "text", "system", "messages-anthropic", "messages-openai"],
-            Field(
-                description="blocks: typed XML; text: Markdown; system: for a system prompt; messages-…: a simulated "
-                "tool call and result in that API's shape."
-            ),
-        ] = "blocks",
-        fresh: Annotated[bool, Field(description="Your context was compacted or lost: give everything again.")] = False,
-        project: Annotated[str | None, Field(description=_PROJECT_ONLY)] = None,
-    ) -> CallToolResult | InputRequiredResult:
-        memory = session.memory()
-        here = session.workspace.here(ctx, memory.config.project, project)
-        if isinstance(here, InputRequiredResult):
-            return here
-
-        pack = memory.retrieve(
-            query,
-            messages=messages,
-            session_id=session_id,
-            tool=tool,
-            skill=skill,
-            token_budget=token_budget,
-            format=format,
-            fresh=fresh,
-            project=project,
-            here=here,
-            fit=rendering.smaller_budget,
-        )
-        return rendering.retrieve_result(pack)
-
-    return [_tool(function) for function in (commit_memory, find, read, ls, tree, retrieve)]
+    return [
+        _tool(session, "commit_memory", _commit_parameters(session), _commit),
+        _tool(session, "find", _parameters(FindRequest), _find),
+        _tool(session, "read", _parameters(ReadRequest), _read),
+        _tool(session, "ls", _parameters(ListRequest), _ls),
+        _tool(session, "tree", _parameters(TreeRequest), _tree),
+        _tool(session, "retrieve", _parameters(RetrieveRequest), _retrieve),
+    ]
 
 
 _DESCRIPTIONS = {
@@ -354,22 +135,81 @@ _ANNOTATIONS = {
 _READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
-def _commit(session: MemorySession, ctx: Context[Any, Any], asked: dict[str, Any]) -> _Answer:
-    """Commit, and let the client's own model extract the conversation where that is the setting."""
+def _find(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any]) -> _Answer:
     memory = session.memory()
-    here = session.workspace.here(ctx, memory.config.project, asked["project"])
+    here = session.workspace.here(ctx, memory.config.project, given["project"])
     if isinstance(here, InputRequiredResult):
         return here
-    sampled = asked["messages"] is not None and not asked["dry_run"] and _samples(memory, ctx)
+    return rendering.find_result(memory.find(FindRequest(**given, here=here)))
 
-    def commit() -> CommitReceipt:
-        return memory.commit(**asked, extract=not sampled, here=here)
 
+def _read(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any]) -> _Answer:
+    memory = session.memory()
+    request = ReadRequest(**given, here=session.workspace.known(ctx, memory.config.project))
+    return rendering.read_result(lambda limit_chars: memory.read(replace(request, limit_chars=limit_chars)))
+
+
+def _ls(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any]) -> _Answer:
+    memory = session.memory()
+    here = session.workspace.known(ctx, memory.config.project)
+    return rendering.listing_result(memory.ls(ListRequest(**given, here=here)))
+
+
+def _tree(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any]) -> _Answer:
+    memory = session.memory()
+    here = session.workspace.known(ctx, memory.config.project)
+    return rendering.listing_result(memory.tree(TreeRequest(**given, here=here)))
+
+
+def _retrieve(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any]) -> _Answer:
+    memory = session.memory()
+    here = session.workspace.here(ctx, memory.config.project, given["project"])
+    if isinstance(here, InputRequiredResult):
+        return here
+    pack = memory.retrieve(RetrieveRequest(**given, here=here), fit=rendering.smaller_budget)
+    return rendering.retrieve_result(pack)
+
+
+def _commit(session: MemorySession, ctx: Context[Any, Any], given: dict[str, Any]) -> _Answer:
+    """Commit, or do what stands alone."""
+    private_mode = given.pop(_PRIVATE_MODE.name)
+    request = _commit_request(session, given)
+    if private_mode is not None:
+        if request.given:
+            raise InvalidInput(
+                f"{_PRIVATE_MODE.name} stands alone, not beside {', '.join(request.given)}: nothing was done.",
+                hint=f"Send {_PRIVATE_MODE.name} in a call of its own, then the rest.",
+            )
+        switched = session.private_mode.switch(ctx, private_mode)
+        session.tell_hooks(private=private_mode)
+        return rendering.receipt_result(switched)
+    memory = session.memory()
+    if request.alone:
+        here = session.workspace.known(ctx, memory.config.project)
+        return rendering.receipt_result(memory.commit(replace(request, here=here)))
+    found = session.workspace.here(ctx, memory.config.project, request.project)
+    if isinstance(found, InputRequiredResult):
+        return found
+    sampled = request.messages is not None and not request.dry_run and _samples(memory, ctx)
+    request = replace(request, here=found, extract=not sampled)
     if not sampled:
-        return rendering.receipt_result(commit())
-    deadline_seconds = memory.config.llm.deadline_seconds
-    outcome = session.sampling.run(lambda: memory.extraction(commit()), ctx, deadline_seconds)
+        return rendering.receipt_result(memory.commit(request))
+    # Client models extract it: the conversation is only stored, then the loop asks them.
+    outcome = session.sampling.run(
+        lambda: memory.extraction(memory.commit(request)), ctx, memory.config.llm.deadline_seconds
+    )
     return outcome if isinstance(outcome, InputRequiredResult) else rendering.receipt_result(outcome)
+
+
+def _commit_request(session: MemorySession, given: dict[str, Any]) -> CommitRequest:
+    """The request in a call's arguments: metadata and what stands alone have members of their own there."""
+    alone = {argument.name: given.pop(argument.name) for argument in session.features.commit_arguments}
+    metadata = {field.name: given.pop(field.name) for field in METADATA if "commit" in field.given_by}
+    return CommitRequest(
+        **given,
+        metadata={name: value for name, value in metadata.items() if value is not None},
+        alone={name: value for name, value in alone.items() if value is not None},
+    )
 
 
 def _samples(memory: Runebook, ctx: Context[Any, Any]) -> bool:
@@ -381,10 +221,52 @@ def _samples(memory: Runebook, ctx: Context[Any, Any]) -> bool:
     return offers_sampling(ctx)
 
 
-def _tool(function: Callable[..., _Answer]) -> Tool:
-    name = function.__name__
+def _parameters(request: Any) -> list[inspect.Parameter]:
+    """The arguments of a request that a model may send."""
+    return [_parameter(argument) for argument in arguments(request) if "mcp" in argument.arg.surfaces]
+
+
+def _commit_parameters(session: MemorySession) -> list[inspect.Parameter]:
+    """Those of one memory's metadata are arguments of their own, and so is what stands alone."""
+    found: list[inspect.Parameter] = []
+    for parameter in _parameters(CommitRequest):
+        if parameter.name == "metadata":
+            found += [_parameter(_of_metadata(field)) for field in METADATA if "commit" in field.given_by]
+        elif parameter.name == "dry_run":
+            found += [_parameter(_PRIVATE_MODE), *map(_parameter, session.features.commit_arguments), parameter]
+        else:
+            found.append(parameter)
+    return found
+
+
+def _of_metadata(field: MetadataField) -> Argument:
+    return Argument(field.name, MEMBER_TYPES[field.kind] | None, Arg(help=field.description))
+
+
+def _parameter(argument: Argument) -> inspect.Parameter:
+    arg, kind = argument.arg, argument.type
+    if arg.choices:
+        one: Any = Literal.__getitem__(arg.choices)
+        kind = one | None if type(None) in get_args(kind) else one
+    info = Field(description=arg.help or None, ge=arg.least, le=arg.most)
+    default = inspect.Parameter.empty if argument.required else argument.default
+    return inspect.Parameter(
+        argument.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
+
+
+def _tool(session: MemorySession, name: str, parameters: Sequence[inspect.Parameter], answering: Answering) -> Tool:
+    def call(ctx: Context[Any, Any], **given: Any) -> _Answer:
+        try:
+            return answering(session, ctx, given)
+        except RunebookError as error:  # ours are for the model to act on
+            return rendering.failure(str(error))
+
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Context[Any, Any])
+    call.__signature__ = inspect.Signature([context, *parameters], return_annotation=_Answer)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in (context, *parameters)} | {"return": _Answer}
     tool = StrictTool.from_function(  # a classmethod of ``Tool`` that builds ``cls``
-        _answering(function),
+        call,
         name=name,
         description=_DESCRIPTIONS[name],
         annotations=_ANNOTATIONS.get(name, _READ_ONLY),
@@ -408,20 +290,6 @@ def _with_operations(schema: dict[str, Any]) -> dict[str, Any]:
     operations["description"] = schema["properties"]["operations"]["description"]
     properties = {**schema["properties"], "operations": operations}
     return {**schema, "properties": properties, "$defs": {**schema.get("$defs", {}), **definitions}}
-
-
-def _answering(function: Callable[..., _Answer]) -> Callable[..., _Answer]:
-    """``function`` with our own errors turned into error results."""
-
-    @functools.wraps(function)
-    def answering(**arguments: Any) -> _Answer:
-        try:
-            return function(**arguments)
-        except RunebookError as error:
-            return rendering.failure(str(error))
-
-    answering.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
-    return answering
 
 
 def _argument_errors(error: ValidationError, known: list[str]) -> str:

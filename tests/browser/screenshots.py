@@ -20,6 +20,7 @@ import numpy as np
 
 from memory_core.core.caller import authored
 from memory_core.core.config import Config, MaintenanceConfig, TiersConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import open_memory
 from tests.browser.conftest import serving_page, watched_page
 from tests.browser.story import AGENT, STYLE, USER, tell
@@ -130,7 +131,7 @@ def _live_on(home: Path) -> None:
     with authored("desktop assistant"), open_memory(config) as memory:
         for session, hours, lines in _TALKS:
             messages = [{"role": ("user", "assistant")[index % 2], "content": line} for index, line in enumerate(lines)]
-            memory.commit(messages=messages, session_id=session, now=at - timedelta(hours=hours))
+            memory.commit(CommitRequest(messages=messages, session_id=session, now=at - timedelta(hours=hours)))
         for days, question in (
             (20, "database"),
             (6, "Python code style"),
@@ -138,7 +139,7 @@ def _live_on(home: Path) -> None:
             (1, "支付系统"),
             (0.2, "hotel"),
         ):
-            for hit in memory.find(question, limit=3, now=at - timedelta(days=days)).hits:
+            for hit in memory.find(FindRequest(question, limit=3, now=at - timedelta(days=days))).hits:
                 memory.insight.note_read(hit.uri)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from memory_core.core.caller import authored
 from memory_core.core.config import Config, EmbeddingConfig, MaintenanceConfig
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -191,14 +192,15 @@ def tell(home: Path, *, hostile: bool = False, now: datetime | None = None) -> N
 def _remember(memory: Runebook, told: Told, at: datetime) -> None:
     expires = None if told.expires_days is None else (at + timedelta(days=told.expires_days)).date().isoformat()
     memory.commit(
-        told.text,
-        memory_type=told.memory_type,
-        fields=told.fields or None,
-        priority=told.priority,
-        pinned=told.pinned,
-        expires_at=expires,
-        project=told.project,
-        now=at - timedelta(days=told.days),
+        CommitRequest(
+            told.text,
+            memory_type=told.memory_type,
+            fields=told.fields or None,
+            priority=told.priority,
+            project=told.project,
+            now=at - timedelta(days=told.days),
+            metadata={"pinned": told.pinned, "expires_at": expires},
+        )
     )
 
 
@@ -217,7 +219,12 @@ def _changes(memory: Runebook, at: datetime) -> Iterator[tuple[float, Callable[[
     ]
     edits.append((5, {"uri": f"{USER}/facts/Office hours.md", "active": False}))
     for days, edit in edits:
-        yield days, partial(memory.commit, operations={"edit_operations": [edit]}, now=at - timedelta(days=days))
+        yield (
+            days,
+            partial(
+                memory.commit, CommitRequest(operations={"edit_operations": [edit]}, now=at - timedelta(days=days))
+            ),
+        )
 
 
 def _conversations(memory: Runebook, at: datetime) -> Iterator[tuple[float, Callable[[], Any]]]:
@@ -231,10 +238,13 @@ def _conversations(memory: Runebook, at: datetime) -> Iterator[tuple[float, Call
             {**message, "time": (then + timedelta(seconds=40 * index)).isoformat()}
             for index, message in enumerate(messages)
         ]
-        yield days, partial(memory.commit, messages=timed, session_id=session, now=then)
+        yield days, partial(memory.commit, CommitRequest(messages=timed, session_id=session, now=then))
         if operations is not None:
             later = then + timedelta(minutes=3)
-            yield days - 0.002, partial(memory.commit, operations=operations, session_id=session, now=later)
+            yield (
+                days - 0.002,
+                partial(memory.commit, CommitRequest(operations=operations, session_id=session, now=later)),
+            )
 
 
 _OSAKA_MEMORIES: dict[str, Any] = {

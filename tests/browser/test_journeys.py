@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 from tests.browser.conftest import watched_page
 from tests.browser.story import HOSTILE_NAME, USER
@@ -46,7 +47,7 @@ def keep(site: Site, title: str, content: str) -> str:
     """A note of this test's own, written as another program would."""
     config = Config(home=site.home, embedding=EmbeddingConfig(provider="none"))
     with open_memory(config) as memory:
-        (result,) = memory.commit(content, memory_type="notes", fields={"title": title}).results
+        (result,) = memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title})).results
     return result.uri
 
 
@@ -170,7 +171,9 @@ def test_a_conflict_can_end_with_theirs_or_with_mine_on_top(site: Site, visit: V
         sees(page, "field-content").fill("我写的\n")
         with open_memory(config) as memory:
             memory.commit(
-                operations={"edit_operations": [{"uri": uri, "patches": {"content": f"别人写的 {choice}\n"}}]}
+                CommitRequest(
+                    operations={"edit_operations": [{"uri": uri, "patches": {"content": f"别人写的 {choice}\n"}}]}
+                )
             )
         page.get_by_test_id("save").click()
         sees(page, f"conflict-{choice}").click()

@@ -14,8 +14,10 @@ import pytest
 
 from memory_core.core.caller import authored
 from memory_core.core.config import Config, EmbeddingConfig, MaintenanceConfig, TiersConfig
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.search.fusion import Candidate, Question, fuse
 from memory_core.core.search.ranking import Profile, decay, rank_score
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.browser.conftest import Site, serving_page, watched_page
 from tests.browser.story import GREEN_TEA, STYLE, USER, tell
@@ -73,13 +75,17 @@ def _go_on(memory: Runebook, now: datetime) -> None:
         ({"topic": "Office floor"}, "The office is on the third floor."),
         ({"topic": "Office moved"}, "The office is on the seventh floor since June."),
     ):
-        memory.commit(text, memory_type="facts", fields=fields, now=now - timedelta(days=30))
+        memory.commit(CommitRequest(text, memory_type="facts", fields=fields, now=now - timedelta(days=30)))
     link = {"uri": _OLD_OFFICE, "relation": "contradicts", "strength": 0.6}
-    memory.commit(operations={"edit_operations": [{"uri": _NEW_OFFICE, "links": [link]}]}, now=now - timedelta(days=1))
+    memory.commit(
+        CommitRequest(
+            operations={"edit_operations": [{"uri": _NEW_OFFICE, "links": [link]}]}, now=now - timedelta(days=1)
+        )
+    )
     for title, text in (("Ferry to Gulangyu", "The ferry needs a passport."), ("旧测试环境", "旧的测试环境已经关闭。")):
-        memory.commit(text, memory_type="notes", fields={"title": title}, now=now - timedelta(days=8))
+        memory.commit(CommitRequest(text, memory_type="notes", fields={"title": title}, now=now - timedelta(days=8)))
     with authored("command line"):
-        memory.archive([_FERRY, f"{USER}/notes/旧测试环境.md"], now=now - timedelta(days=7))
+        memory.run(ARCHIVE, ArchiveRequest([_FERRY, f"{USER}/notes/旧测试环境.md"], now=now - timedelta(days=7)))
     said = [
         "Which roses stand half shade in the garden?",
         "Old roses such as Alba do.",
@@ -94,14 +100,14 @@ def _go_on(memory: Runebook, now: datetime) -> None:
     ]
     roles = ("user", "assistant")
     messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(said)]
-    memory.commit(messages=messages, session_id="garden", now=now - timedelta(hours=5))
+    memory.commit(CommitRequest(messages=messages, session_id="garden", now=now - timedelta(hours=5)))
 
 
 def _propose(memory: Runebook) -> None:
     write = {"memory_type": "notes", "fields": {"title": "Roses", "content": "Alba roses stand half shade."}}
     other = {"memory_type": "notes", "fields": {"title": "发票", "content": "每月五号之前交发票。"}}
     operations = {"reasoning": "Asked for twice.", "write_operations": [{"memory_data": write}, {"memory_data": other}]}
-    memory.commit(operations=operations, session_id="garden")
+    memory.commit(CommitRequest(operations=operations, session_id="garden"))
 
 
 def _go(page: Page, place: str) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 
 from memory_core.core.config import load
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 _LAST_ROUND = 400
@@ -54,7 +55,7 @@ class Sweep:
 
     def run(self) -> None:
         memory = self.open()
-        memory.commit("The cat is called 豆豆.", memory_type="facts", fields={"topic": "猫"})
+        memory.commit(CommitRequest("The cat is called 豆豆.", memory_type="facts", fields={"topic": "猫"}))
         quiet = 0
         for number in range(_LAST_ROUND):
             self.rounds += 1
@@ -89,7 +90,10 @@ class Sweep:
         if acknowledged is None and again != asked:
             self.bad.append(f"round {number}: only {again} of {asked} after the fault was gone")
         self.model |= again
-        if memory.commit(f"after {number}", memory_type="facts", fields={"topic": "after"}).status != "committed":
+        if (
+            memory.commit(CommitRequest(f"after {number}", memory_type="facts", fields={"topic": "after"})).status
+            != "committed"
+        ):
             self.bad.append(f"round {number}: the next commit was refused")
         self.check(memory, f"round {number}", list(asked))
 
@@ -117,7 +121,7 @@ class Sweep:
         deletes = [{"uri": uri} for uri, body in asked.items() if body is None]
         operations: dict[str, Any] = {"write_operations": writes, "delete_operations": deletes}
         try:
-            receipt = memory.commit(operations=operations, request_id=f"round-{number}")
+            receipt = memory.commit(CommitRequest(operations=operations, request_id=f"round-{number}"))
         except RunebookError as error:
             self.refusals[f"commit: {error.message}"] += 1
             return None
@@ -135,10 +139,10 @@ class Sweep:
     def look(self, memory: Runebook, where: str) -> None:
         """Reads and searches answer, or say in our own words that the disk does not."""
         for name, look in (
-            ("read", lambda: memory.read(KEEP)),
-            ("find", lambda: memory.find("豆豆")),
-            ("ls", lambda: memory.ls(FACTS)),
-            ("retrieve", lambda: memory.retrieve("豆豆")),
+            ("read", lambda: memory.read(ReadRequest(KEEP))),
+            ("find", lambda: memory.find(FindRequest("豆豆"))),
+            ("ls", lambda: memory.ls(ListRequest(FACTS))),
+            ("retrieve", lambda: memory.retrieve(RetrieveRequest("豆豆"))),
         ):
             try:
                 answer = look()
@@ -158,7 +162,7 @@ class Sweep:
         path = self.root.joinpath(*uri.removeprefix("viking://").split("/"))
         if not path.exists():
             return None
-        found = parse(path.read_text(encoding="utf-8"))
+        found = split(path.read_text(encoding="utf-8"))
         return str((found.trailer or {}).get("total_calls")) if uri == COUNTER else found.body
 
     def check(self, memory: Runebook, where: str, uris: Iterable[str]) -> None:
@@ -169,7 +173,7 @@ class Sweep:
                 self.bad.append(f"{where}: {uri} holds {found!r} instead of {wanted!r}")
         sought = next((uri for uri in uris if "新" in uri and self.model.get(uri) is not None), None)
         if sought is not None:
-            hits = [hit.uri for hit in memory.find(str(self.model[sought]), limit=50).hits]
+            hits = [hit.uri for hit in memory.find(FindRequest(str(self.model[sought]), limit=50)).hits]
             if sought not in hits:
                 self.bad.append(f"{where}: {sought} is not found: {hits}")
 

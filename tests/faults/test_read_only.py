@@ -17,11 +17,19 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import load
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 FACTS = "viking://user/default/memories/facts"
 
 _LOOK = """
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import FindRequest
+from memory_core.core.memory.requests import ListRequest
+from memory_core.core.memory.requests import ReadRequest
+from memory_core.core.memory.requests import RetrieveRequest
+
+
 import json, sys, tempfile
 from pathlib import Path
 from memory_core.core.config import load
@@ -31,19 +39,19 @@ from memory_core.runebook import open_memory
 home, facts = sys.argv[1], "viking://user/default/memories/facts"
 answer = {}
 with open_memory(load(flags={"home": home, "embedding.provider": "none"})) as memory:
-    answer["find"] = [hit.uri for hit in memory.find("豆豆").hits]
-    answer["by hand"] = [hit.uri for hit in memory.find("金鱼").hits]
-    answer["unsettled"] = [hit.uri for hit in memory.find("zebra").hits]
-    answer["read"] = memory.read(f"{facts}/猫.md").content
-    answer["ls"] = [entry.name for entry in memory.ls(facts).entries]
-    answer["retrieve"] = memory.retrieve("豆豆").text
-    answer["dry run"] = memory.commit("A dry run.", dry_run=True).status
+    answer["find"] = [hit.uri for hit in memory.find(FindRequest("豆豆")).hits]
+    answer["by hand"] = [hit.uri for hit in memory.find(FindRequest("金鱼")).hits]
+    answer["unsettled"] = [hit.uri for hit in memory.find(FindRequest("zebra")).hits]
+    answer["read"] = memory.read(ReadRequest(f"{facts}/猫.md")).content
+    answer["ls"] = [entry.name for entry in memory.ls(ListRequest(facts)).entries]
+    answer["retrieve"] = memory.retrieve(RetrieveRequest("豆豆")).text
+    answer["dry run"] = memory.commit(CommitRequest("A dry run.", dry_run=True)).status
     try:
-        memory.commit("Not to be stored.")
+        memory.commit(CommitRequest("Not to be stored."))
     except StorageFailed as error:
         answer["refused"] = [error.message, error.hint]
     try:
-        memory.commit(messages=[{"role": "user", "content": "记住"}], session_id="s")
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "记住"}], session_id="s"))
     except StorageFailed as error:
         answer["conversation"] = error.message
 answer["left"] = [path.name for path in Path(tempfile.gettempdir()).glob("runebook-reading-*")]
@@ -68,11 +76,11 @@ def home() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="runebook-test-"))
     root = place / "home"
     with opened(root) as memory:
-        memory.commit("The cat is called 豆豆.", memory_type="facts", fields={"topic": "猫"})
+        memory.commit(CommitRequest("The cat is called 豆豆.", memory_type="facts", fields={"topic": "猫"}))
         keeper = sqlite3.connect(root / ".state" / "ledger.sqlite3")  # the log is not folded in while somebody reads
         keeper.execute("BEGIN")
         keeper.execute("SELECT count(*) FROM commits").fetchone()
-        memory.commit("The zebra is striped.", memory_type="facts", fields={"topic": "zebra"})
+        memory.commit(CommitRequest("The zebra is striped.", memory_type="facts", fields={"topic": "zebra"}))
     copy = place / "copy"
     shutil.copytree(root, copy)
     keeper.close()
@@ -150,5 +158,8 @@ def test_a_full_disk_is_read_and_searched_from_the_start(home: Path, library: Pa
 
 def test_a_folder_that_can_be_written_again_takes_commits_after_the_next_start(home: Path) -> None:
     with opened(home) as memory:
-        assert memory.commit("写得进去了。", memory_type="facts", fields={"topic": "after"}).status == "committed"
-        assert memory.find("zebra").hits
+        assert (
+            memory.commit(CommitRequest("写得进去了。", memory_type="facts", fields={"topic": "after"})).status
+            == "committed"
+        )
+        assert memory.find(FindRequest("zebra")).hits

@@ -17,6 +17,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput, StorageFailed
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
 from memory_core.features import backup as backup_forms
@@ -57,9 +58,11 @@ def opened(home: Path) -> Runebook:
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path / "home") as store:
-        store.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
-        store.commit("The spare key is under the third stone.")
-        store.commit(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip")
+        store.commit(
+            CommitRequest(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
+        )
+        store.commit(CommitRequest("The spare key is under the third stone."))
+        store.commit(CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip"))
         (tmp_path / "home" / "config.json").write_text('{"extractor": "none"}', encoding="utf-8")
         (tmp_path / "home" / "my_types").mkdir()
         (tmp_path / "home" / "my_types" / "plants.yaml").write_text("name: plants\n", encoding="utf-8")
@@ -86,10 +89,10 @@ def test_a_restored_backup_is_the_store_files_history_and_settings(memory: Runeb
     assert history(tmp_path / "back") == history(tmp_path / "home")
     with opened(tmp_path / "back") as restored:
         assert restored.store.adopt() == 0
-        assert restored.find("TiDB").memories[0].uri == PAYMENTS
+        assert restored.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         space = MemoryUri.parse("viking://session/default")
         assert [row.waiting for row in restored.store.ledger.extractions.waiting(space)] == [1]
-        assert restored.commit("goes on 继续").status == "committed"
+        assert restored.commit(CommitRequest("goes on 继续")).status == "committed"
 
 
 def test_a_backup_is_private_and_leaves_nothing_beside_it(memory: Runebook, tmp_path: Path) -> None:
@@ -102,13 +105,13 @@ def test_a_backup_is_private_and_leaves_nothing_beside_it(memory: Runebook, tmp_
 def test_a_folder_backup_opens_as_it_is(memory: Runebook, tmp_path: Path) -> None:
     made = back_up(memory.store, tmp_path / "backups", with_index=True)
     with opened(made.path / "home") as found:
-        assert found.find("third stone").memories
+        assert found.find(FindRequest("third stone")).memories
         assert found.store.adopt() == 0
 
 
 def test_the_index_comes_along_only_when_asked_and_is_never_ahead(memory: Runebook, tmp_path: Path) -> None:
     assert not list(back_up(memory.store, tmp_path / "without").path.rglob("index.sqlite3"))
-    memory.find("TiDB")
+    memory.find(FindRequest("TiDB"))
     made = back_up(memory.store, tmp_path / "with", with_index=True)
     (index,) = made.path.rglob("index.sqlite3")
     connection = sqlite3.connect(index)
@@ -117,7 +120,7 @@ def test_the_index_comes_along_only_when_asked_and_is_never_ahead(memory: Runebo
     assert int(seq) <= made.seq
     restore(made.path, tmp_path / "back")
     with opened(tmp_path / "back") as restored:
-        assert restored.find("TiDB").memories[0].uri == PAYMENTS
+        assert restored.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
 
 
 def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: Path) -> None:
@@ -125,7 +128,7 @@ def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: P
     writes = [
         {"memory_data": {"memory_type": "notes", "fields": {"title": t, "content": "at 0"}}} for t in ("左", "right")
     ]
-    memory.commit(operations={"write_operations": writes})
+    memory.commit(CommitRequest(operations={"write_operations": writes}))
     stop = threading.Event()
 
     def keep_writing() -> None:
@@ -133,7 +136,7 @@ def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: P
         while not stop.is_set():
             number += 1
             edits = [{"uri": uri, "patches": {"content": f"at {number}"}} for uri in (left, right)]
-            memory.commit(operations={"edit_operations": edits})
+            memory.commit(CommitRequest(operations={"edit_operations": edits}))
 
     writer = threading.Thread(target=keep_writing)
     writer.start()
@@ -164,7 +167,7 @@ def test_a_killed_backup_never_counts_as_one(memory: Runebook, tmp_path: Path, n
                 restore(left, tmp_path / "back")
         assert not (tmp_path / "back").exists()
     with opened(tmp_path / "home") as again:
-        assert again.find("TiDB").memories[0].uri == PAYMENTS
+        assert again.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert backups_in(tmp_path / "backups") == []
         made = back_up(again.store, tmp_path / "backups", keep=1)
         assert backups_in(tmp_path / "backups") == [made.path]
@@ -213,7 +216,7 @@ def test_keeping_n_removes_the_oldest_of_this_store_and_nothing_else(memory: Run
     folder = tmp_path / "backups"
     start = datetime(2026, 5, 1, tzinfo=UTC)
     with opened(tmp_path / "other") as other:
-        other.commit("of another store 别人的")
+        other.commit(CommitRequest("of another store 别人的"))
         foreign = back_up(other.store, folder, now=start - timedelta(days=9)).path
     (folder / "holiday photos").mkdir()
     (folder / "runebook-20200101T000000Z").mkdir()

@@ -2,128 +2,59 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.message import Message, ToolCall
 from memory_core.features.corrections import correction_writes, find_corrections, hints
 
-CORRECTIONS = """\
-Don't do that again.
-No, don't do it again!
-Don't touch the config again.
-Do not use emojis again.
-Don't ever delete my branches.
-Next time, please ask before deleting files.
-next time don't push without running the tests
-OK. Next time, verify the link first.
-From now on, always answer in English.
-From now on I want you to reply in German.
-Please use metric units from now on.
-Going forward, keep answers short.
-In future, please include the source.
-In the future, don't change files I haven't mentioned.
-Always use type hints.
-Never push to main.
-please never commit .env files
-Stop apologizing.
-Please stop adding comments to the code.
-I told you not to use pandas.
-I already told you to use uv instead of pip!
-That's wrong, it should be 42.
-No, that's wrong. It should be in UTC.
-That's not what I asked for.
-Please remember that I use Windows.
-Please remember to run the linter.
-Could you remember that my name is Ana?
-You shouldn't have deleted that file.
-下次不要这样
-下次别自作主张修改配置文件
-下次记得先跑测试
-下次提交之前先跑一遍测试
-好的，下次直接给我代码就行
-下次遇到这种情况先停下来问我
-以后不要用表情符号
-以后请用中文回答
-你以后回答简短一点
-以后写周报时都按这个格式
-别再道歉了
-不要再用 print 调试了
-不要再犯同样的错误
-能不能别再重复我的问题？
-记住，我用的是 Windows
-请记住：提交前要先跑测试
-记住以后代码里不要写注释
-从现在起请用英文回复
-从今以后叫我老王
-今后回复都要附上来源
-我不是说过不要用全局变量吗？
-跟你说了多少遍不要改这个文件
-我说的不是北京，是上海
-我要的不是表格，而是列表
-不对，应该是 2024 年
-错了，不是毫秒，而是秒
-你理解错了，不是删除，而是归档""".splitlines()
+CORRECTIONS = re.split(
+    r" \| |\n",
+    """\
+Don't do that again. | No, don't do it again! | Don't touch the config again. | Do not use emojis again.
+Don't ever delete my branches. | Next time, please ask before deleting files.
+next time don't push without running the tests | OK. Next time, verify the link first.
+From now on, always answer in English. | From now on I want you to reply in German.
+Please use metric units from now on. | Going forward, keep answers short. | In future, please include the source.
+In the future, don't change files I haven't mentioned. | Always use type hints. | Never push to main.
+please never commit .env files | Stop apologizing. | Please stop adding comments to the code.
+I told you not to use pandas. | I already told you to use uv instead of pip! | That's wrong, it should be 42.
+No, that's wrong. It should be in UTC. | That's not what I asked for. | Please remember that I use Windows.
+Please remember to run the linter. | Could you remember that my name is Ana?
+You shouldn't have deleted that file. | 下次不要这样 | 下次别自作主张修改配置文件 | 下次记得先跑测试
+下次提交之前先跑一遍测试 | 好的，下次直接给我代码就行 | 下次遇到这种情况先停下来问我 | 以后不要用表情符号
+以后请用中文回答 | 你以后回答简短一点 | 以后写周报时都按这个格式 | 别再道歉了 | 不要再用 print 调试了
+不要再犯同样的错误 | 能不能别再重复我的问题？ | 记住，我用的是 Windows | 请记住：提交前要先跑测试
+记住以后代码里不要写注释 | 从现在起请用英文回复 | 从今以后叫我老王 | 今后回复都要附上来源
+我不是说过不要用全局变量吗？ | 跟你说了多少遍不要改这个文件 | 我说的不是北京，是上海 | 我要的不是表格，而是列表
+不对，应该是 2024 年 | 错了，不是毫秒，而是秒 | 你理解错了，不是删除，而是归档""",
+)
 
-NO_CORRECTIONS = """\
-I never eat fish.
-Next time we meet let's have coffee.
-next time I'll bring my kids
-Next time I run the server it crashes, why?
-The next time the cron job runs it should send a mail.
-From now on I'm a student.
-What happens from now on?
-Write a poem that starts with: from now on I will sing.
-In the future I want to be a doctor.
-In future versions this function will be removed.
-I always use the train to get to work.
-You always give good answers, thanks!
-Should I always use tabs?
-Why does git always ask for my password?
-Never mind.
-Never give up!
-We never use tabs at my company, is that common?
-He told me: "never do that again".
-My boss said from now on use Jira.
-She said don't do that again.
-Remember that time when we went to Paris?
-Please remember me to your mother.
-I told you about my trip.
-Please translate: From now on, always use the stairs.
-Proofread this:\\nNever push to main.
-`never push to main` is our rule in README
-> Always use tabs.
-```\\nalways use tabs\\nnever push to main\\n```
-What's wrong with this code?
-That's wrong on so many levels, haha
-Stop the server and restart it.
-Don't run it again yet, I'm still editing.
-Add a test for the parser and run it.
-从现在起我是学生了
-请写一段代码，从现在开始计时
-以后再说吧
-以后我想当医生
-我以后要用这个模型做毕业设计
-以后的计划是什么？
-下次再聊
-下次开会是周三
-下次我们一起去爬山吧
-我记住了
-记住密码的功能怎么实现？
-如何让浏览器不再记住我的密码
-这不是结束，而是开始
-他不是老师，而是医生
-这个函数不是返回列表，而是返回生成器吗？
-翻译：以后不要迟到
-请翻译下面这段话：从现在起，请大家不要吸烟。
-请把这句话翻译成英文：以后请不要在这里停车
-老师说以后不要迟到
-吃完饭以后不要马上跑步，会不舒服
-别再难过了
-不要再加班了，太累
-今后的路还很长
-不要用库，自己实现一个排序
-要不要再买一个？""".splitlines()
+NO_CORRECTIONS = re.split(
+    r" \| |\n",
+    """\
+I never eat fish. | Next time we meet let's have coffee. | next time I'll bring my kids
+Next time I run the server it crashes, why? | The next time the cron job runs it should send a mail.
+From now on I'm a student. | What happens from now on? | Write a poem that starts with: from now on I will sing.
+In the future I want to be a doctor. | In future versions this function will be removed.
+I always use the train to get to work. | You always give good answers, thanks! | Should I always use tabs?
+Why does git always ask for my password? | Never mind. | Never give up!
+We never use tabs at my company, is that common? | He told me: "never do that again".
+My boss said from now on use Jira. | She said don't do that again. | Remember that time when we went to Paris?
+Please remember me to your mother. | I told you about my trip.
+Please translate: From now on, always use the stairs. | Proofread this:\\nNever push to main.
+`never push to main` is our rule in README | > Always use tabs. | ```\\nalways use tabs\\nnever push to main\\n```
+What's wrong with this code? | That's wrong on so many levels, haha | Stop the server and restart it.
+Don't run it again yet, I'm still editing. | Add a test for the parser and run it. | 从现在起我是学生了
+请写一段代码，从现在开始计时 | 以后再说吧 | 以后我想当医生 | 我以后要用这个模型做毕业设计 | 以后的计划是什么？
+下次再聊 | 下次开会是周三 | 下次我们一起去爬山吧 | 我记住了 | 记住密码的功能怎么实现？
+如何让浏览器不再记住我的密码 | 这不是结束，而是开始 | 他不是老师，而是医生
+这个函数不是返回列表，而是返回生成器吗？ | 翻译：以后不要迟到 | 请翻译下面这段话：从现在起，请大家不要吸烟。
+请把这句话翻译成英文：以后请不要在这里停车 | 老师说以后不要迟到 | 吃完饭以后不要马上跑步，会不舒服 | 别再难过了
+不要再加班了，太累 | 今后的路还很长 | 不要用库，自己实现一个排序 | 要不要再买一个？""",
+)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +111,7 @@ def test_a_correction_is_kept_verbatim_with_the_turn_it_answers(registry: Memory
         "pattern_type": "rule",
         "content": "Don't do that again.\n\nSaid in reply to: I deleted the logs.",
     }
-    assert (data.memory_type, data.salience, dict(data.source)) == ("patterns", 0.8, {"kind": "user_explicit"})
+    assert (data.memory_type, data.given["salience"], dict(data.source)) == ("patterns", 0.8, {"kind": "user_explicit"})
 
 
 def test_the_turn_is_named_in_chinese_and_by_its_tools(registry: MemoryTypeRegistry) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
 
@@ -31,14 +32,16 @@ def log_file(memory: Runebook, day: str = "2026-05-07") -> Path:
 
 
 def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook) -> None:
-    first = memory.commit("Moved the payment service.", memory_type="daily_logs", now=LONDON)
+    first = memory.commit(CommitRequest("Moved the payment service.", memory_type="daily_logs", now=LONDON))
     second = memory.commit(
-        "迁移花了两次。",
-        memory_type="daily_logs",
-        category="工作",
-        priority="high",
-        fields={"kind": "reflection", "tool": "kubectl", "error": "timeout"},
-        now=LONDON + timedelta(minutes=5),
+        CommitRequest(
+            "迁移花了两次。",
+            memory_type="daily_logs",
+            category="工作",
+            priority="high",
+            fields={"kind": "reflection", "tool": "kubectl", "error": "timeout"},
+            now=LONDON + timedelta(minutes=5),
+        )
     )
     assert [(result.uri, result.action) for result in (*first.results, *second.results)] == [
         (LOG, Action.CREATED),
@@ -53,7 +56,7 @@ def test_entries_of_a_day_are_appended_in_order_with_a_receipt(memory: Runebook)
 
 
 def test_the_day_is_that_of_the_clock_on_the_wall(memory: Runebook) -> None:
-    memory.commit("晚上好", memory_type="daily_logs", now=SHANGHAI)
+    memory.commit(CommitRequest("晚上好", memory_type="daily_logs", now=SHANGHAI))
     assert log_file(memory, "2026-05-08").read_text(encoding="utf-8").startswith("# 2026-05-08\n\n- 03:00 晚上好\n")
 
 
@@ -64,7 +67,7 @@ def test_without_a_given_time_the_machine_s_own_clock_says_the_day(
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "XXX-14")  # fourteen hours before Greenwich, where it is tomorrow for most of the day
         time.tzset()
-        receipt = memory.commit("迁移", memory_type="daily_logs")
+        receipt = memory.commit(CommitRequest("迁移", memory_type="daily_logs"))
     time.tzset()
     day = receipt.results[0].uri.rpartition("/")[2].removesuffix(".md")
     assert f'"at": "{day}T' in log_file(memory, day).read_text(encoding="utf-8")
@@ -73,9 +76,9 @@ def test_without_a_given_time_the_machine_s_own_clock_says_the_day(
 
 def test_the_same_entry_twice_is_two_entries_but_a_repeated_request_is_one(memory: Runebook) -> None:
     for _ in range(2):
-        memory.commit("Tests are green.", memory_type="daily_logs", now=LONDON)
-    first = memory.commit("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1")
-    again = memory.commit("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1")
+        memory.commit(CommitRequest("Tests are green.", memory_type="daily_logs", now=LONDON))
+    first = memory.commit(CommitRequest("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1"))
+    again = memory.commit(CommitRequest("Deployed.", memory_type="daily_logs", now=LONDON, request_id="r1"))
     assert again.commit_id == first.commit_id
     text = log_file(memory).read_text(encoding="utf-8")
     assert (text.count("Tests are green."), text.count("Deployed.")) == (2, 1)
@@ -86,7 +89,7 @@ def test_the_same_entry_twice_is_two_entries_but_a_repeated_request_is_one(memor
 
 @pytest.mark.parametrize("category", ["daily_logs", "Daily Log", "日志", "每日日志"])
 def test_a_category_may_name_the_log_too(memory: Runebook, category: str) -> None:
-    receipt = memory.commit("went running", category=category, now=LONDON)
+    receipt = memory.commit(CommitRequest("went running", category=category, now=LONDON))
     assert receipt.results[0].uri == LOG
     assert "category" not in log_file(memory).read_text(encoding="utf-8")
 
@@ -98,7 +101,7 @@ def test_operations_may_write_to_the_log_beside_memories(memory: Runebook) -> No
         {"memory_data": {"memory_type": "daily_logs", "fields": {"content": "odd", "kind": "gossip"}}},
         {"memory_data": {"memory_type": "facts", "fields": {"content": "The user has a cat."}}},
     ]
-    receipt = memory.commit(operations={"write_operations": writes}, now=LONDON)
+    receipt = memory.commit(CommitRequest(operations={"write_operations": writes}, now=LONDON))
     assert receipt.status is Status.PARTIAL
     assert [(result.uri.split("/")[-2], result.action) for result in receipt.results] == [
         ("facts", Action.CREATED),
@@ -112,10 +115,14 @@ def test_operations_may_write_to_the_log_beside_memories(memory: Runebook) -> No
 
 def test_what_says_nothing_is_refused_and_nothing_is_written(memory: Runebook) -> None:
     with pytest.raises(ContentRejected):
-        memory.commit("  ", memory_type="daily_logs", now=LONDON)
+        memory.commit(CommitRequest("  ", memory_type="daily_logs", now=LONDON))
     for fields in ({"kind": "event"}, {"content": "a\x00b"}, {"content": "x", "kind": "diary"}, {"content": "\ud800"}):
-        assert memory.commit(fields=fields, memory_type="daily_logs", now=LONDON).status is Status.REJECTED
-    assert memory.commit("x", memory_type="daily_logs", now=LONDON, dry_run=True).status is Status.DRY_RUN
+        assert (
+            memory.commit(CommitRequest(fields=fields, memory_type="daily_logs", now=LONDON)).status is Status.REJECTED
+        )
+    assert (
+        memory.commit(CommitRequest("x", memory_type="daily_logs", now=LONDON, dry_run=True)).status is Status.DRY_RUN
+    )
     assert not log_file(memory).exists()
 
 
@@ -123,58 +130,68 @@ def test_a_log_written_by_hand_keeps_every_byte(memory: Runebook) -> None:
     by_hand = "# Thursday\r\n\r\nA quiet day, 没有事。"
     log_file(memory).parent.mkdir(parents=True)
     log_file(memory).write_bytes(by_hand.encode("utf-8"))
-    memory.commit("Deployed.", memory_type="daily_logs", now=LONDON)
-    memory.commit("Deployed again.", memory_type="daily_logs", now=LONDON)
+    memory.commit(CommitRequest("Deployed.", memory_type="daily_logs", now=LONDON))
+    memory.commit(CommitRequest("Deployed again.", memory_type="daily_logs", now=LONDON))
     assert log_file(memory).read_bytes().decode("utf-8").startswith(by_hand)
-    assert [hit.abstract for hit in memory.find("没有事").resources] == ["2026-05-07 A quiet day, 没有事。"]
+    assert [hit.abstract for hit in memory.find(FindRequest("没有事")).resources] == [
+        "2026-05-07 A quiet day, 没有事。"
+    ]
 
 
 def test_entries_are_found_one_by_one_and_read_whole(memory: Runebook) -> None:
-    memory.commit("Moved the payment service.\nIt took two tries.", memory_type="daily_logs", now=LONDON)
-    memory.commit("和小红讨论了预算", memory_type="daily_logs", category="会议", now=LONDON + timedelta(minutes=5))
-    (english,) = memory.find("payment service").resources
-    (chinese,) = memory.find("预算 讨论").resources
+    memory.commit(CommitRequest("Moved the payment service.\nIt took two tries.", memory_type="daily_logs", now=LONDON))
+    memory.commit(
+        CommitRequest("和小红讨论了预算", memory_type="daily_logs", category="会议", now=LONDON + timedelta(minutes=5))
+    )
+    (english,) = memory.find(FindRequest("payment service")).resources
+    (chinese,) = memory.find(FindRequest("预算 讨论")).resources
     assert (english.memory_type, english.context_type) == ("daily_logs", "resource")
     assert chinese.abstract == "2026-05-07 19:05 和小红讨论了预算"
-    assert memory.read(english.uri).content.startswith("- 19:00 Moved the payment service.\n  It took two tries.\n")
-    assert "小红" not in memory.read(english.uri).content
-    assert memory.read(chinese.uri).content.startswith("- 19:05 和小红讨论了预算\n")
+    assert memory.read(ReadRequest(english.uri)).content.startswith(
+        "- 19:00 Moved the payment service.\n  It took two tries.\n"
+    )
+    assert "小红" not in memory.read(ReadRequest(english.uri)).content
+    assert memory.read(ReadRequest(chinese.uri)).content.startswith("- 19:05 和小红讨论了预算\n")
 
 
 def test_an_edit_by_hand_and_a_removed_entry_are_followed(memory: Runebook) -> None:
-    memory.commit("Moved the payment service.", memory_type="daily_logs", now=LONDON)
-    memory.commit("Ordered new keyboards.", memory_type="daily_logs", now=LONDON)
+    memory.commit(CommitRequest("Moved the payment service.", memory_type="daily_logs", now=LONDON))
+    memory.commit(CommitRequest("Ordered new keyboards.", memory_type="daily_logs", now=LONDON))
     path = log_file(memory)
     path.write_text(path.read_text(encoding="utf-8").replace("keyboards", "monitors"), encoding="utf-8", newline="\n")
-    memory.commit("Lunch.", memory_type="daily_logs", now=LONDON)
-    assert len(memory.find("monitors").resources) == 1
-    assert memory.find("keyboards").total == 0
+    memory.commit(CommitRequest("Lunch.", memory_type="daily_logs", now=LONDON))
+    assert len(memory.find(FindRequest("monitors")).resources) == 1
+    assert memory.find(FindRequest("keyboards")).total == 0
     path.unlink()
     memory.store.adopt()
-    assert memory.find("payment").total == 0
+    assert memory.find(FindRequest("payment")).total == 0
 
 
 def test_a_private_entry_is_for_its_project_only(memory: Runebook) -> None:
-    memory.commit("和小红讨论了预算", memory_type="daily_logs", project="acme", private=True, now=LONDON)
-    memory.commit("午饭讨论了预算", memory_type="daily_logs", now=LONDON)
-    assert len(memory.find("讨论 预算", here="acme").resources) == 2
-    assert [hit.abstract for hit in memory.find("讨论 预算", here="other").resources] == [
+    memory.commit(CommitRequest("和小红讨论了预算", memory_type="daily_logs", project="acme", private=True, now=LONDON))
+    memory.commit(CommitRequest("午饭讨论了预算", memory_type="daily_logs", now=LONDON))
+    assert len(memory.find(FindRequest("讨论 预算", here="acme")).resources) == 2
+    assert [hit.abstract for hit in memory.find(FindRequest("讨论 预算", here="other")).resources] == [
         "2026-05-07 19:00 午饭讨论了预算"
     ]
     for here, seen in (("acme", True), ("other", False)):
-        text = memory.retrieve("今天做了什么", here=here, now=LONDON).text
+        text = memory.retrieve(RetrieveRequest("今天做了什么", here=here, now=LONDON)).text
         assert ("午饭" in text, "小红" in text, "<!--" in text) == (True, seen, False)
 
 
 def test_a_filter_by_category_picks_memories_and_entries(memory: Runebook) -> None:
-    memory.commit("Budget review moved to Friday.", memory_type="daily_logs", category="work", now=LONDON)
-    memory.commit("Budget for the holiday is small.", memory_type="daily_logs", category="home", now=LONDON)
-    memory.commit("The budget tool is slow.", category="work")
-    memory.commit("The kitchen budget is spent.", category="home")
-    found = memory.find("budget", filter={"category": "work"})
+    memory.commit(
+        CommitRequest("Budget review moved to Friday.", memory_type="daily_logs", category="work", now=LONDON)
+    )
+    memory.commit(
+        CommitRequest("Budget for the holiday is small.", memory_type="daily_logs", category="home", now=LONDON)
+    )
+    memory.commit(CommitRequest("The budget tool is slow.", category="work"))
+    memory.commit(CommitRequest("The kitchen budget is spent.", category="home"))
+    found = memory.find(FindRequest("budget", filter={"category": "work"}))
     assert sorted(hit.abstract.partition("udget")[2] for hit in found.hits) == [
         " review moved to Friday.",
         " tool is slow.",
     ]
-    logged = memory.find("budget", filter={"and": [{"category": "home"}, {"memory_type": "daily_logs"}]})
+    logged = memory.find(FindRequest("budget", filter={"and": [{"category": "home"}, {"memory_type": "daily_logs"}]}))
     assert [hit.uri.partition("#")[0] for hit in logged.hits] == [LOG]

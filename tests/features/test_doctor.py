@@ -18,8 +18,11 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.doctor import Report, Severity, examine, repair
+from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, Severity, examine, repair
+from memory_core.features.rebuild import REBUILD, RebuildRequest
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
@@ -45,14 +48,14 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("original")
     with open_memory(config(home)) as memory:
         for text in SAID.values():
-            memory.commit(text, memory_type="facts")
+            memory.commit(CommitRequest(text, memory_type="facts"))
         for number in range(30):
-            memory.commit(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 60, memory_type="notes")
-        memory.commit(messages=[{"role": "user", "content": "苍鹭 one"}], session_id="s1")
-        memory.commit(messages=[{"role": "user", "content": "heron two"}], session_id="s1")
-        memory.commit("Used the log 日志", memory_type="daily_logs")
+            memory.commit(CommitRequest(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 60, memory_type="notes"))
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "苍鹭 one"}], session_id="s1"))
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "heron two"}], session_id="s1"))
+        memory.commit(CommitRequest("Used the log 日志", memory_type="daily_logs"))
         memory.indexer.embed_all()
-        memory.find("heron")
+        memory.find(FindRequest("heron"))
     return home
 
 
@@ -92,8 +95,8 @@ def fact_file(home: Path, start: str) -> Path:
 def assert_all_found(home: Path) -> None:
     with open_memory(config(home)) as memory:
         for query, text in SAID.items():
-            assert text in [hit.abstract for hit in memory.find(query).memories], query
-        assert memory.find("苍鹭").resources
+            assert text in [hit.abstract for hit in memory.find(FindRequest(query)).memories], query
+        assert memory.find(FindRequest("苍鹭")).resources
 
 
 def execute(path: Path, *statements: str, values: tuple[Any, ...] = ()) -> None:
@@ -135,8 +138,8 @@ def test_a_store_in_use_is_clean_and_may_be_repaired(home: Path) -> None:
         other.ask(commit="While both look 两边都在看")
         assert complaints(look(home)) == set()
         assert complaints(mend(home)) == set()
-        assert memory.find("两边都在看").memories
-        assert memory.doctor().clean
+        assert memory.find(FindRequest("两边都在看")).memories
+        assert memory.run(DOCTOR, DoctorRequest()).clean
         assert other.find("两边都在看")
 
 
@@ -159,7 +162,7 @@ def test_hand_edits_are_no_damage_and_are_recorded_by_a_repair(home: Path) -> No
     assert any("2 files changed by hand" in line for line in mended.repaired)
     assert mended.of("files") == ()
     with open_memory(config(home)) as memory:
-        assert memory.find("手写的一页").memories
+        assert memory.find(FindRequest("手写的一页")).memories
 
 
 def test_a_file_that_is_gone_is_named_and_its_deletion_recorded(home: Path) -> None:
@@ -167,7 +170,7 @@ def test_a_file_that_is_gone_is_named_and_its_deletion_recorded(home: Path) -> N
     assert complaints(look(home)) == {"files"}
     assert mend(home).clean
     with open_memory(config(home)) as memory:
-        assert SAID["zebra"] not in [hit.abstract for hit in memory.find("zebra").memories]
+        assert SAID["zebra"] not in [hit.abstract for hit in memory.find(FindRequest("zebra")).memories]
 
 
 def test_files_that_vanished_all_at_once_come_back(home: Path) -> None:
@@ -259,7 +262,7 @@ def test_a_lost_ledger_locks_nobody_out_and_touches_no_memory(home: Path, kind: 
 def test_history_usage_and_queue_of_sound_pages_survive_a_damaged_one(home: Path) -> None:
     with open_memory(config(home)) as memory:
         for _ in range(3):
-            memory.find("heron")
+            memory.find(FindRequest("heron"))
         commits = len(memory.store.ledger.history(limit=1000))
     with closing(sqlite3.connect(ledger_of(home))) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -278,7 +281,7 @@ def test_history_usage_and_queue_of_sound_pages_survive_a_damaged_one(home: Path
     assert memories(home) == before
     with open_memory(config(home)) as memory:
         assert len(memory.store.ledger.history(limit=1000)) >= commits
-        assert memory.trail(uri=f"{FACTS}/{fact_file(home, 'The heron').name}")
+        assert memory.run(TRAIL, TrailRequest(uri=f"{FACTS}/{fact_file(home, 'The heron').name}"))
         waiting = memory.store.ledger.extractions.waiting(MemoryUri.parse("viking://session/default"))
         assert [item.waiting for item in waiting] == [2]
     assert any("of changes were carried over, and some could not be read" in line for line in mended.repaired)
@@ -294,7 +297,7 @@ def test_a_commit_that_is_only_in_a_damaged_ledger_is_delivered(home: Path) -> N
             raise PowerCut
 
     with open_memory(config(home), step=cut) as memory, pytest.raises(PowerCut):
-        memory.commit("Acknowledged, then the power went 停电前的最后一句", memory_type="facts")
+        memory.commit(CommitRequest("Acknowledged, then the power went 停电前的最后一句", memory_type="facts"))
     assert not list((home / "user/default/memories/facts").glob("Acknowledged*"))
     with closing(sqlite3.connect(ledger_of(home))) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -395,7 +398,9 @@ def test_each_kind_of_wrong_index_is_found_and_mended(home: Path, kind: str) -> 
     assert_all_found(home)
     with open_memory(config(home)) as memory:
         memory.indexer.embed_all()
-        assert SAID["支付系统"] in [hit.abstract for hit in memory.find("When are payments backed up?").memories]
+        assert SAID["支付系统"] in [
+            hit.abstract for hit in memory.find(FindRequest("When are payments backed up?")).memories
+        ]
     assert {finding.severity for finding in look(home).of("vectors")} <= {Severity.OK}
 
 
@@ -431,16 +436,18 @@ def live_vectors(memory: Runebook) -> dict[tuple[str, int], bytes]:
 
 def answers(memory: Runebook) -> list[list[tuple[str, float]]]:
     questions = (*SAID, "When are payments backed up?", "填充", "lorem ipsum", "什么时候上线?")
-    return [[(hit.uri, hit.score) for hit in memory.find(question, limit=50).hits] for question in questions]
+    return [
+        [(hit.uri, hit.score) for hit in memory.find(FindRequest(question, limit=50)).hits] for question in questions
+    ]
 
 
 @pytest.mark.parametrize("reembed", [False, True])
 def test_everything_comes_back_equal(home: Path, reembed: bool) -> None:
     with open_memory(config(home)) as memory:
         memory.indexer.embed_all()
-        now = memory.find("heron")
+        now = memory.find(FindRequest("heron"))
         before, held, found = dump(memory), live_vectors(memory), answers(memory)
-        rebuilt = memory.rebuild(reembed=reembed)
+        rebuilt = memory.run(REBUILD, RebuildRequest(reembed=reembed))
         assert rebuilt.vectors_kept == (0 if reembed else rebuilt.vectors_kept)
         memory.indexer.embed_all()
         assert dump(memory) == before

@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.export import export_lines, export_zip
 from memory_core.features.export_file import Selection
+from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, files, imported, opened
 from tests.fork_server import starter
@@ -39,13 +41,19 @@ PATIENCE_SECONDS = 60
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path / "source") as store:
-        store.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 PostgreSQL。"})
-        store.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Green tea, no sugar."})
+        store.commit(
+            CommitRequest(
+                memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 PostgreSQL。"}
+            )
+        )
+        store.commit(
+            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Green tea, no sugar."})
+        )
         edit = {"uri": PAYMENTS, "patches": {"content": [{"search": "PostgreSQL", "replace": "TiDB"}]}}
-        store.commit(operations={"edit_operations": [edit]})
-        store.commit(messages=TALK, session_id="trip")
-        store.commit("用过就删的草稿")
-        store.commit(operations={"delete_operations": [{"uri": f"{USER}/notes/用过就删的草稿.md"}]})
+        store.commit(CommitRequest(operations={"edit_operations": [edit]}))
+        store.commit(CommitRequest(messages=TALK, session_id="trip"))
+        store.commit(CommitRequest("用过就删的草稿"))
+        store.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/notes/用过就删的草稿.md"}]}))
         yield store
 
 
@@ -56,7 +64,7 @@ def lines(path: Path, kind: str) -> list[dict[str, Any]]:
 
 def edit(memory: Runebook, uri: str, search: str, new: str) -> None:
     patches = {"content": [{"search": search, "replace": new}]}
-    receipt = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": patches}]})
+    receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]}))
     assert receipt.status == "committed"
 
 
@@ -67,8 +75,8 @@ def test_an_empty_store_becomes_the_exported_one_byte_for_byte(memory: Runebook,
         done = imported(target, path)
         assert (done.outcome.kept, done.outcome.refused, done.problems) == ([], [], [])
         assert len(done.commits) == 1
-        assert target.find("TiDB").memories[0].uri == PAYMENTS
-        assert target.find("心斋桥").resources
+        assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
+        assert target.find(FindRequest("心斋桥")).resources
         assert target.store.adopt() == 0
     assert files(tmp_path / "target") == files(tmp_path / "source")
 
@@ -116,18 +124,20 @@ def test_the_archive_describes_each_file(memory: Runebook, tmp_path: Path) -> No
 
 def test_lines_tell_other_programs_what_a_memory_says(memory: Runebook, tmp_path: Path) -> None:
     memory.commit(
-        operations={
-            "write_operations": [
-                {
-                    "memory_data": {
-                        "memory_type": "preferences",
-                        "fields": {"topic": "编辑器", "content": "喜欢 Vim。"},
-                        "salience": 0.9,
-                        "abstract": "爱用 Vim",
+        CommitRequest(
+            operations={
+                "write_operations": [
+                    {
+                        "memory_data": {
+                            "memory_type": "preferences",
+                            "fields": {"topic": "编辑器", "content": "喜欢 Vim。"},
+                            "salience": 0.9,
+                            "abstract": "爱用 Vim",
+                        }
                     }
-                }
-            ]
-        }
+                ]
+            }
+        )
     )
     path = exported(memory, tmp_path / "all.jsonl", messages=True)
     (vim,) = [line for line in lines(path, "file") if "Vim" in line["text"] and line.get("memory_type")]
@@ -151,9 +161,13 @@ def test_a_selection_takes_what_it_names_and_no_other(
     memory: Runebook, tmp_path: Path, selection: dict[str, Any], expected: set[str]
 ) -> None:
     memory.commit(
-        memory_type="facts", fields={"topic": "Apollo 阿波罗", "content": "Ships on Friday."}, project="apollo"
+        CommitRequest(
+            memory_type="facts", fields={"topic": "Apollo 阿波罗", "content": "Ships on Friday."}, project="apollo"
+        )
     )
-    memory.commit(messages=[{"role": "user", "content": "elsewhere"}], session_id="other", project="zeus")
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "elsewhere"}], session_id="other", project="zeus")
+    )
     path = exported(memory, tmp_path / "some.jsonl", **selection)
     uris = {line["uri"] for line in lines(path, "file")}
     assert {uri for uri in uris if "/." not in uri} == expected
@@ -175,20 +189,20 @@ def test_history_goes_into_an_empty_store_with_authors_times_and_texts(
             (row.commit_id, row.at, row.author) for row in ours
         ]
         assert target.store.ledger.text_at(uri, 1) == memory.store.ledger.text_at(uri, 1)
-        assert target.find("TiDB").memories[0].uri == PAYMENTS
-        assert target.find("草稿").total == 0
+        assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
+        assert target.find(FindRequest("草稿")).total == 0
         assert imported(target, path).history == 0
     assert files(tmp_path / "target") == files(tmp_path / "source")
 
 
 def test_history_that_was_purged_in_part_moves_all_the_same(memory: Runebook, tmp_path: Path) -> None:
-    memory.purge(f"{USER}/preferences/Tea.md")
+    memory.run(PURGE, PurgeRequest(f"{USER}/preferences/Tea.md"))
     edit(memory, PAYMENTS, "TiDB", "OceanBase")
     path = exported(memory, tmp_path / "all.jsonl", history=True)
     with opened(tmp_path / "target") as target:
         done = imported(target, path)
         assert done.history == len(lines(path, "commit"))
-        assert "OceanBase" in target.read(PAYMENTS).content
+        assert "OceanBase" in target.read(ReadRequest(PAYMENTS)).content
 
 
 def test_a_history_that_is_not_sound_is_named_and_left_out_when_asked(memory: Runebook, tmp_path: Path) -> None:
@@ -203,13 +217,13 @@ def test_a_history_that_is_not_sound_is_named_and_left_out_when_asked(memory: Ru
         done = imported(target, path, partial=True)
         assert done.history == 0
         assert any("history was left out" in note for note in done.notes)
-        assert "TiDB" in target.read(PAYMENTS).content
+        assert "TiDB" in target.read(ReadRequest(PAYMENTS)).content
 
 
 def test_history_is_left_out_where_there_is_one_and_that_is_said(memory: Runebook, tmp_path: Path) -> None:
     path = exported(memory, tmp_path / "all.zip", history=True)
     with opened(tmp_path / "target") as target:
-        target.commit("自己的历史 of its own")
+        target.commit(CommitRequest("自己的历史 of its own"))
         done = imported(target, path)
         assert done.history == 0
         assert "one of its own" in done.notes[0]
@@ -227,7 +241,7 @@ def test_history_of_a_selection_tells_nothing_of_other_files(memory: Runebook, t
 
 def conflicting(tmp_path: Path) -> Runebook:
     target = opened(tmp_path / "target")
-    target.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Black tea 红茶."})
+    target.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Black tea 红茶."}))
     return target
 
 
@@ -247,7 +261,7 @@ def test_a_file_that_differs_is_replaced_when_asked_and_the_import_undone(memory
         before = target.store.text(MemoryUri.parse(TEA))
         done = imported(target, exported(memory, tmp_path / "all.zip"), "replace")
         assert TEA in done.outcome.updated
-        assert target.read(TEA).content.startswith("Green tea")
+        assert target.read(ReadRequest(TEA)).content.startswith("Green tea")
         rows = target.store.ledger.changes_of([target.store.ledger.newest_seq()])
         (row,) = [row for row in rows if str(row.uri) == TEA]
         assert row.before == before  # what an undo needs
@@ -260,10 +274,10 @@ def test_both_stay_side_by_side_with_links_both_ways(memory: Runebook, tmp_path:
         done = imported(target, path, "both")
         ((here, beside),) = done.outcome.beside
         assert here == TEA
-        assert target.read(here).content.startswith("Black tea 红茶.")
-        assert target.read(beside).content.startswith("Green tea")
+        assert target.read(ReadRequest(here)).content.startswith("Black tea 红茶.")
+        assert target.read(ReadRequest(beside)).content.startswith("Green tea")
         for one, other in ((here, beside), (beside, here)):
-            links = (parse(target.read(one).content).trailer or {})["links"]
+            links = (split(target.read(ReadRequest(one)).content).trailer or {})["links"]
             assert [entry["uri"] for entry in links] == [other]
         again = imported(target, path, "both")
         assert (again.commits, again.outcome.created) == ([], [])
@@ -272,13 +286,13 @@ def test_both_stay_side_by_side_with_links_both_ways(memory: Runebook, tmp_path:
 def test_the_same_memory_under_another_name_is_a_conflict(memory: Runebook, tmp_path: Path) -> None:
     path = exported(memory, tmp_path / "all.zip")
     with opened(tmp_path / "target") as target:
-        target.commit(memory_type="entities", fields={"entity_name": "支付系統", "content": "繁體。"})
+        target.commit(CommitRequest(memory_type="entities", fields={"entity_name": "支付系統", "content": "繁體。"}))
         done = imported(target, path)
         (kept,) = done.outcome.kept
         assert kept.name == PAYMENTS
         assert "支付系統.md" in kept.reason
         assert imported(target, path, "replace").outcome.updated == [f"{USER}/entities/支付系統.md"]
-        assert target.read(f"{USER}/entities/支付系統.md").content.startswith("数据库是 TiDB")
+        assert target.read(ReadRequest(f"{USER}/entities/支付系統.md")).content.startswith("数据库是 TiDB")
         assert imported(target, path, "replace").commits == []
 
 
@@ -294,7 +308,7 @@ def test_a_name_that_differs_in_case_alone_never_becomes_a_second_file(memory: R
 
 def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tmp_path: Path) -> None:
     older = exported(memory, tmp_path / "older.zip")
-    memory.commit(messages=[*TALK, {"role": "user", "content": "还要带孩子。"}], session_id="trip")
+    memory.commit(CommitRequest(messages=[*TALK, {"role": "user", "content": "还要带孩子。"}], session_id="trip"))
     newer = exported(memory, tmp_path / "newer.zip")
     with opened(tmp_path / "target") as target:
         imported(target, older)
@@ -306,8 +320,8 @@ def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tm
 
 
 def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done")
-    memory.commit(operations={"reasoning": "nothing to keep"}, session_id="done")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done"))
+    memory.commit(CommitRequest(operations={"reasoning": "nothing to keep"}, session_id="done"))
     space = MemoryUri.parse("viking://session/default")
     waiting = [(row.log, row.waiting) for row in memory.store.ledger.extractions.waiting(space)]
     assert waiting
@@ -319,14 +333,17 @@ def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_pat
 def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) -> None:
     link = {"uri": PAYMENTS, "relation": "supports"}
     data = {"memory_type": "preferences", "fields": {"topic": "Tea"}, "links": [link]}
-    memory.commit(operations={"write_operations": [{"uri": TEA, "memory_data": data}]})
+    memory.commit(CommitRequest(operations={"write_operations": [{"uri": TEA, "memory_data": data}]}))
     path = exported(memory, tmp_path / "all.zip")
     with opened(tmp_path / "target", user_space="mei", agent_space="helper") as target:
         done = imported(target, path, into=("mei", "helper"))
         assert (done.outcome.kept, done.outcome.refused) == ([], [])
-        assert target.find("TiDB").memories[0].uri == PAYMENTS.replace("default", "mei")
+        assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS.replace("default", "mei")
         assert target.store.text(MemoryUri.parse(LOG.replace("default", "mei")))
-        assert target.commit(messages=TALK, session_id="trip").usage == {"messages": 2, "messages_new": 0}
+        assert target.commit(CommitRequest(messages=TALK, session_id="trip")).usage == {
+            "messages": 2,
+            "messages_new": 0,
+        }
         for entry in target.store.files.walk():
             assert entry.uri.parts[1] == "mei"
             assert "user/default" not in (target.store.text(entry.uri) or "")
@@ -367,14 +384,14 @@ def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: 
         {"memory_data": {"memory_type": "notes", "fields": {"title": f"笔记 {number}", "content": "at 0"}}}
         for number in range(6)
     ]
-    memory.commit(operations={"write_operations": writes})
+    memory.commit(CommitRequest(operations={"write_operations": writes}))
     before = files(tmp_path / "source")
     uris = [f"{USER}/notes/笔记 {number}.md" for number in range(6)]
 
     def write_on(done: int, _total: int) -> None:
         edits = [{"uri": uri, "patches": {"content": f"at {done}"}} for uri in uris]
         removal = [{"uri": TEA}] if done == 1 else []
-        changed = memory.commit(operations={"edit_operations": edits, "delete_operations": removal})
+        changed = memory.commit(CommitRequest(operations={"edit_operations": edits, "delete_operations": removal}))
         assert changed.status == "committed"
 
     write = export_zip if form.endswith("zip") else export_lines
@@ -415,7 +432,7 @@ def test_twins_that_windows_confuses_leave_and_arrive(tmp_path: Path) -> None:
             assert len(set(names)) == len(names)
         done = imported(target, path, "both")
         assert (done.outcome.refused, done.problems) == ([], [])
-        texts = {parse(target.store.text(entry.uri) or "").body for entry in target.store.files.walk()}
+        texts = {split(target.store.text(entry.uri) or "").body for entry in target.store.files.walk()}
         assert {"upper", "lower"} <= texts
 
 

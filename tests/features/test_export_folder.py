@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
@@ -30,11 +31,19 @@ def opened(home: Path) -> Runebook:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     with opened(tmp_path / "home") as memory:
-        memory.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。\n双活。"})
-        memory.commit(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Closed on Sundays."})
+        memory.commit(
+            CommitRequest(
+                memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。\n双活。"}
+            )
+        )
+        memory.commit(
+            CommitRequest(
+                memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Closed on Sundays."}
+            )
+        )
         for number in range(8):
-            memory.commit(f"笔记 number {number}: buy {number} lamps")
-        memory.commit(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip")
+            memory.commit(CommitRequest(f"笔记 number {number}: buy {number} lamps"))
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="trip"))
     return tmp_path / "home"
 
 
@@ -105,26 +114,28 @@ def test_a_copied_store_opens_whole_and_nobody_edited_it(
         assert memory.store.ledger.newest_seq() == newest
         assert [row.kind for row in memory.store.ledger.history() if row.kind == "external"] == []
         for query, uri in (("TiDB", PAYMENTS), ("Closed Sundays", CAFE)):
-            assert memory.find(query).memories[0].uri == uri
-            assert memory.read(uri).content
-        assert memory.find("大阪").resources
-        listed = {entry.uri for entry in memory.ls(f"{USER}/entities").entries}
+            assert memory.find(FindRequest(query)).memories[0].uri == uri
+            assert memory.read(ReadRequest(uri)).content
+        assert memory.find(FindRequest("大阪")).resources
+        listed = {entry.uri for entry in memory.ls(ListRequest(f"{USER}/entities")).entries}
         assert listed == {PAYMENTS, CAFE}
         for uri in memory.store.ledger.stats():
             text = memory.store.text(MemoryUri.parse(uri))
             assert text is not None
             assert text.replace("\r\n", "\n").encode() == before[uri.removeprefix("viking://")]
         edit = {"uri": PAYMENTS, "patches": {"content": [{"search": "TiDB", "replace": "OceanBase"}]}}
-        assert memory.commit(operations={"edit_operations": [edit]}).status == "committed"
-        assert "OceanBase" in memory.read(PAYMENTS).content
+        assert memory.commit(CommitRequest(operations={"edit_operations": [edit]})).status == "committed"
+        assert "OceanBase" in memory.read(ReadRequest(PAYMENTS)).content
         assert memory.store.adopt() == 0
-        more = memory.commit(messages=[{"role": "user", "content": "带上孩子。"}], session_id="trip")
+        more = memory.commit(CommitRequest(messages=[{"role": "user", "content": "带上孩子。"}], session_id="trip"))
         assert more.usage == {"messages": 1, "messages_new": 1}
-        memory.commit(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Open again."})
-        assert memory.read(CAFE).content.startswith("Open again.")
+        memory.commit(
+            CommitRequest(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Open again."})
+        )
+        assert memory.read(ReadRequest(CAFE)).content.startswith("Open again.")
     with opened(copy) as memory:
         assert memory.store.adopt() == 0
-        assert memory.find("OceanBase").memories[0].uri == PAYMENTS
+        assert memory.find(FindRequest("OceanBase")).memories[0].uri == PAYMENTS
     names = [unicodedata.normalize("NFC", path.name) for path in copy.rglob("Caf*")]
     assert names == ["Café Zürich.md"]  # no second file under the other spelling
 
@@ -136,9 +147,9 @@ def test_a_store_without_its_machine_files_is_taken_in_anew(home: Path, tmp_path
     with opened(copy) as memory:
         memory.store.adopt()
         memory.indexer.follow()
-        assert memory.find("TiDB").memories[0].uri == PAYMENTS
-        assert memory.read(CAFE).content.startswith("Closed")
-        assert memory.find("大阪").resources
+        assert memory.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
+        assert memory.read(ReadRequest(CAFE)).content.startswith("Closed")
+        assert memory.find(FindRequest("大阪")).resources
     assert texts(copy) == before
 
 
@@ -151,17 +162,17 @@ def test_a_ledger_moved_without_its_files_records_no_deletion_and_says_so(
         memory.store.adopt()
         memory.store.adopt()
         assert memory.store.ledger.newest_seq() == newest
-        assert memory.find("TiDB").memories[0].uri == PAYMENTS
+        assert memory.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
     assert caplog.text.count("are gone from copy all at once") == 1
     assert "restore --missing" in caplog.text
     with opened(tmp_path / "copy") as memory:  # the next start neither forgets nor asks again
-        memory.commit("written meanwhile 期间写的")
+        memory.commit(CommitRequest("written meanwhile 期间写的"))
         memory.store.adopt()
         assert [row.kind for row in memory.store.ledger.history() if row.kind == "external"] == []
         written = memory.store.bring_back_vanished()
         assert MemoryUri.parse(PAYMENTS) in written
         assert memory.store.adopt() == 0
-        assert memory.find("期间").total == 1
+        assert memory.find(FindRequest("期间")).total == 1
     arrived, original = texts(tmp_path / "copy"), texts(home)
     kept = {name for name in original if not name.endswith((".abstract.md", ".overview.md"))}
     assert {name: arrived[name] for name in kept} == {name: original[name] for name in kept}
@@ -174,11 +185,12 @@ def test_files_that_follow_their_ledger_later_are_simply_there_again(home: Path,
     for scope in ("user", "session"):
         shutil.copytree(home / scope, tmp_path / "copy" / scope)
     with opened(tmp_path / "copy") as memory:
+        assert memory.opened.adopted.wait(30)
         assert memory.store.adopt() == 0
-        assert memory.read(PAYMENTS).content
+        assert memory.read(ReadRequest(PAYMENTS)).content
         (tmp_path / "copy" / "user/default/memories/entities/支付系统.md").unlink()
         assert memory.store.adopt() == 1  # one file that goes is deleted by hand, as ever
-        assert memory.find("TiDB").total == 0
+        assert memory.find(FindRequest("TiDB")).total == 0
 
 
 def test_an_owner_who_deleted_everything_says_so_and_it_is_recorded(home: Path) -> None:
@@ -186,12 +198,12 @@ def test_an_owner_who_deleted_everything_says_so_and_it_is_recorded(home: Path) 
         shutil.rmtree(home / scope)
     with opened(home) as memory:
         memory.store.adopt()
-        assert memory.find("TiDB").total == 1
+        assert memory.find(FindRequest("TiDB")).total == 1
         gone = memory.store.forget_vanished()
         memory.indexer.follow()
         assert MemoryUri.parse(PAYMENTS) in gone
         assert memory.store.ledger.stats() == {}
-        assert memory.find("TiDB").total == 0
+        assert memory.find(FindRequest("TiDB")).total == 0
         assert memory.store.ledger.history()[0].kind == "external"
         assert memory.store.adopt() == 0
 
@@ -202,12 +214,12 @@ def test_a_few_files_deleted_by_hand_are_deleted(home: Path) -> None:
     with opened(home) as memory:
         memory.store.adopt()
         assert memory.store.ledger.history()[0].kind == "external"
-        assert memory.find("lamps").total == 0
+        assert memory.find(FindRequest("lamps")).total == 0
 
 
 def test_a_small_store_may_be_emptied_by_hand(tmp_path: Path) -> None:
     with opened(tmp_path / "home") as memory:
-        memory.commit("one 一")
+        memory.commit(CommitRequest("one 一"))
     shutil.rmtree(tmp_path / "home" / "user")
     with opened(tmp_path / "home") as memory:
         memory.store.adopt()
@@ -238,8 +250,8 @@ def test_a_store_moves_through_git_with_its_line_ends_changed_both_ways(home: Pa
     shutil.copytree(home / ".state", copy / ".state")
     with opened(copy) as memory:
         assert memory.store.adopt() == 0
-        assert memory.find("TiDB").memories[0].uri == PAYMENTS
-        assert memory.find("大阪").resources
+        assert memory.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
+        assert memory.find(FindRequest("大阪")).resources
     with_line_feeds = texts(home)
     for name, content in texts(copy).items():
         (copy / name).write_bytes(content.replace(b"\r\n", b"\n"))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import InvalidInput, RunebookError
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features import export_file as transfer_archive
 from memory_core.features.export import export_lines, export_zip
 from memory_core.features.export_file import Selection
@@ -188,8 +189,10 @@ def test_an_export_of_a_newer_program_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def source(tmp_path: Path) -> Runebook:
     memory = opened(tmp_path / "source")
-    memory.commit(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
-    memory.commit("The spare key is under the third stone.")
+    memory.commit(
+        CommitRequest(memory_type="entities", fields={"entity_name": "支付系统", "content": "数据库是 TiDB。"})
+    )
+    memory.commit(CommitRequest("The spare key is under the third stone."))
     return memory
 
 
@@ -229,7 +232,7 @@ def test_a_damaged_export_is_refused_whole_and_its_sound_files_taken_when_asked(
         done = imported(target, path, partial=True)
         assert done.problems
         assert (PAYMENTS not in done.outcome.created) is lost
-        assert target.find("third stone").memories
+        assert target.find(FindRequest("third stone")).memories
         assert "TiDB" not in str(refusal.value)
 
 
@@ -300,7 +303,7 @@ def test_a_name_that_is_a_folder_here_is_refused_alone(source: Runebook, tmp_pat
         assert [(problem.name, problem.reason) for problem in done.outcome.refused] == [
             (PAYMENTS, "a folder of this name is there")
         ]
-        assert target.find("third stone").memories
+        assert target.find(FindRequest("third stone")).memories
 
 
 def test_a_link_in_the_store_is_not_followed_out_of_it(source: Runebook, tmp_path: Path) -> None:

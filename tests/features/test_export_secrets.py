@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 from tests.features.moving import exported, imported
 
@@ -24,15 +26,15 @@ def opened(home: Path, **settings: str) -> Runebook:
 def export(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """An export, with its history, of a store that kept everything."""
     with opened(tmp_path / "source", secrets="off") as source:
-        source.commit(f"deploy with {TOKEN}", fields={"title": "Deploy 部署"}, category=TOKEN)
-        source.commit("harmless", fields={"title": "Plain"})
+        source.commit(CommitRequest(f"deploy with {TOKEN}", fields={"title": "Deploy 部署"}, category=TOKEN))
+        source.commit(CommitRequest("harmless", fields={"title": "Plain"}))
         call = {"id": "c", "function": {"name": "login", "arguments": {"password": PASSWORD}}}
-        messages = [
+        messages: list[dict[str, Any]] = [
             {"role": "user", "content": f"数据库密码：{PASSWORD}"},
             {"role": "assistant", "content": "plain 普通", "tool_calls": [call]},
             {"role": "user", "content": "thanks 谢谢"},
         ]
-        source.commit(messages=messages, session_id="s")
+        source.commit(CommitRequest(messages=messages, session_id="s"))
         return exported(source, tmp_path / request.param, history=True)
 
 
@@ -45,19 +47,19 @@ def on_disk(home: Path) -> list[str]:
 def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, export: Path, secrets: str) -> None:
     home = tmp_path / "target"
     with opened(home, secrets=secrets) as target:
-        done = imported(target, export, discretion=target.updater.discretion)
+        done = imported(target, export, discretion=target.commits.discretion)
         assert done.history == 0
         assert any("history was left out" in note for note in done.notes)
         assert any("GitHub token" in note and "Deploy 部署" in note for note in done.notes)
         assert not any(word in note for note in done.notes for word in (TOKEN, PASSWORD))
-        deploy = parse(target.read(f"{NOTES}/Deploy 部署.md").content)
+        deploy = split(target.read(ReadRequest(f"{NOTES}/Deploy 部署.md")).content)
         assert "[redacted: GitHub token]" in deploy.body
         assert deploy.trailer is not None
-        log = target.read("viking://session/default/s/messages.jsonl").content
+        log = target.read(ReadRequest("viking://session/default/s/messages.jsonl")).content
         assert log.count("[redacted: password]") == 2
         assert "thanks 谢谢" in log
-        assert target.read(f"{NOTES}/Plain.md").content.startswith("harmless")
-        again = imported(target, export, discretion=target.updater.discretion)
+        assert target.read(ReadRequest(f"{NOTES}/Plain.md")).content.startswith("harmless")
+        again = imported(target, export, discretion=target.commits.discretion)
         assert again.outcome.created == again.outcome.updated == []
         assert again.commits == []
         assert not again.outcome.kept
@@ -68,18 +70,18 @@ def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, ex
 @pytest.mark.parametrize("secrets", ["warn", "off"])
 def test_the_owner_can_import_everything_as_it_is(tmp_path: Path, export: Path, secrets: str) -> None:
     with opened(tmp_path / "target", secrets=secrets) as target:
-        done = imported(target, export, discretion=target.updater.discretion)
+        done = imported(target, export, discretion=target.commits.discretion)
         assert done.history == 3
-        assert TOKEN in target.read(f"{NOTES}/Deploy 部署.md").content
+        assert TOKEN in target.read(ReadRequest(f"{NOTES}/Deploy 部署.md")).content
         assert any("GitHub token" in note for note in done.notes) is (secrets == "warn")
 
 
 def test_file_whose_name_is_a_secret_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "source", secrets="off") as source:
-        source.commit("x", fields={"title": TOKEN})
+        source.commit(CommitRequest("x", fields={"title": TOKEN}))
         export = exported(source, tmp_path / "export.zip")
     with opened(tmp_path / "target") as target:
-        done = imported(target, export, discretion=target.updater.discretion)
+        done = imported(target, export, discretion=target.commits.discretion)
         assert [problem.reason for problem in done.outcome.refused] == [
             "its name holds what looks like a secret (GitHub token)"
         ]

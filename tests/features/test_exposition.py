@@ -11,8 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.llm.client import ScriptedLLM
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.store.usage import ModelCalls
-from memory_core.features.metrics import exposition
+from memory_core.features.chat import ChatRequest, open_chat
+from memory_core.features.metrics import STATS, StatsRequest, exposition
 from memory_core.runebook import Runebook, open_memory
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -22,9 +24,13 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     config = Config(home=tmp_path_factory.mktemp("store"), embedding=EmbeddingConfig(provider="none"), extractor="none")
     with open_memory(config, llm=ScriptedLLM(["好的。"])) as opened:
-        opened.commit("她喝绿茶。 Green tea.", memory_type="facts", fields={"topic": "茶"}, pinned=True)
-        opened.conversation("s1").say("我喝绿茶吗?")
-        opened.find("绿茶")
+        opened.commit(
+            CommitRequest(
+                "她喝绿茶。 Green tea.", memory_type="facts", fields={"topic": "茶"}, metadata={"pinned": True}
+            )
+        )
+        open_chat(opened, ChatRequest("s1")).say("我喝绿茶吗?")
+        opened.find(FindRequest("绿茶"))
         yield opened
 
 
@@ -41,7 +47,7 @@ def value(found: Samples, name: str, **labels: str) -> float:
 
 
 def test_prometheus_reads_every_figure(memory: Runebook) -> None:
-    metrics = memory.metrics(whole=True)
+    metrics = memory.run(STATS, StatsRequest(whole=True))
     found = samples(exposition(metrics))
     assert value(found, "memories", space="user/default", type="facts") == 1
     assert value(found, "memories_pinned") == 1
@@ -57,7 +63,7 @@ def test_prometheus_reads_every_figure(memory: Runebook) -> None:
 
 
 def test_each_family_is_described_once_and_counters_alone_end_in_total(memory: Runebook) -> None:
-    text = exposition(memory.metrics())
+    text = exposition(memory.run(STATS, StatsRequest()))
     assert text.endswith("\n")
     families = list(text_string_to_metric_families(text))
     assert len({family.name for family in families}) == len(families)
@@ -71,7 +77,7 @@ def test_each_family_is_described_once_and_counters_alone_end_in_total(memory: R
 
 def test_names_that_would_break_the_format_come_back_as_they_were(memory: Runebook) -> None:
     hostile = 'mo"del\\n\nrunebook_memories{space="x"} 9 # 模型'
-    metrics = replace(memory.metrics(), model_calls=(ModelCalls("default", "chat", hostile),))
+    metrics = replace(memory.run(STATS, StatsRequest()), model_calls=(ModelCalls("default", "chat", hostile),))
     found = samples(exposition(metrics))
     assert value(found, "model_calls_total", space="default", purpose="chat", model=hostile) == 1
     assert ("runebook_memories", frozenset({("space", "x")})) not in found
@@ -79,6 +85,6 @@ def test_names_that_would_break_the_format_come_back_as_they_were(memory: Runebo
 
 def test_an_empty_store_is_sound_and_says_that_it_is_empty(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as empty:
-        found = samples(exposition(empty.metrics()))
+        found = samples(exposition(empty.run(STATS, StatsRequest())))
     assert value(found, "memories") == 0
     assert not [name for name, _ in found if "model" in name or "latency" in name]

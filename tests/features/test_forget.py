@@ -11,8 +11,11 @@ import pytest
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOTES = "viking://user/default/memories/notes"
@@ -29,17 +32,17 @@ TALK = [
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(Config.model_validate({"home": tmp_path, "embedding": {"provider": "none"}})) as opened:
         for title, content in (("猫", "猫喜欢吃鱼。"), ("狗", "狗喜欢吃肉。"), ("tax", "The tax adviser is Ms Blum.")):
-            opened.commit(content, memory_type="notes", fields={"title": title})
+            opened.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
         yield opened
 
 
 def uris(memory: Runebook) -> set[str]:
-    return {entry.uri for entry in memory.tree(level_limit=9).entries if entry.uri.endswith(".md")}
+    return {entry.uri for entry in memory.tree(TreeRequest(level_limit=9)).entries if entry.uri.endswith(".md")}
 
 
 def test_a_query_alone_only_shows_what_would_go(memory: Runebook) -> None:
     before = uris(memory)
-    preview = memory.forget({"query": "猫喜欢吃什么"})
+    preview = memory.run(FORGET, ForgetRequest(query="猫喜欢吃什么"))
     assert preview.status is Status.DRY_RUN
     assert f"{NOTES}/猫.md" in {result.uri for result in preview.results}
     assert all(result.action is Action.DELETED for result in preview.results)
@@ -49,94 +52,94 @@ def test_a_query_alone_only_shows_what_would_go(memory: Runebook) -> None:
 
 
 def test_confirming_the_same_number_deletes_and_undo_brings_it_back(memory: Runebook) -> None:
-    preview = memory.forget({"query": "tax adviser"})
-    receipt = memory.forget({"query": "tax adviser", "confirm": len(preview.results)})
+    preview = memory.run(FORGET, ForgetRequest(query="tax adviser"))
+    receipt = memory.run(FORGET, ForgetRequest(query="tax adviser", confirm=len(preview.results)))
     assert receipt.status is Status.COMMITTED
     assert f"{NOTES}/tax.md" not in uris(memory)
-    assert memory.find("tax adviser").total == 0
-    memory.undo("last")
-    assert memory.find("tax adviser").total == 1
+    assert memory.find(FindRequest("tax adviser")).total == 0
+    memory.run(UNDO, UndoRequest("last"))
+    assert memory.find(FindRequest("tax adviser")).total == 1
 
 
 def test_another_number_or_other_names_delete_nothing_and_show_again(memory: Runebook) -> None:
     before = uris(memory)
-    wrong = memory.forget({"query": "tax adviser", "confirm": 7})
+    wrong = memory.run(FORGET, ForgetRequest(query="tax adviser", confirm=7))
     assert wrong.status is Status.DRY_RUN
     assert "not 7" in wrong.notes[0]
-    named = memory.forget({"query": "tax adviser", "confirm": 1, "uris": [f"{NOTES}/猫.md"]})
+    named = memory.run(FORGET, ForgetRequest(query="tax adviser", confirm=1, uris=[f"{NOTES}/猫.md"]))
     assert "uris" in named.notes[0]
     assert uris(memory) == before
-    right = memory.forget({"query": "tax adviser", "confirm": 1, "uris": [f"{NOTES}/tax.md"]})
+    right = memory.run(FORGET, ForgetRequest(query="tax adviser", confirm=1, uris=[f"{NOTES}/tax.md"]))
     assert right.status is Status.COMMITTED
 
 
 def test_named_memories_are_forgotten_without_a_query(memory: Runebook) -> None:
     request: dict[str, Any] = {"uris": [f"{NOTES}/猫.md", f"{NOTES}/狗.md", f"{NOTES}/none.md"]}
-    preview = memory.forget(request)
+    preview = memory.run(FORGET, ForgetRequest(**request))
     assert [result.action for result in preview.results] == [Action.DELETED, Action.DELETED, Action.REJECTED]
-    assert memory.forget({**request, "confirm": 2}).status is Status.COMMITTED
+    assert memory.run(FORGET, ForgetRequest(**({**request, "confirm": 2}))).status is Status.COMMITTED
     assert not uris(memory) & {f"{NOTES}/猫.md", f"{NOTES}/狗.md"}
 
 
 def test_a_filter_and_a_directory_narrow_what_goes(memory: Runebook) -> None:
-    memory.commit("喜欢喝茶。", memory_type="preferences", fields={"topic": "茶"})
-    preview = memory.forget({"query": "喜欢", "target_uri": "viking://user/default/memories/preferences"})
+    memory.commit(CommitRequest("喜欢喝茶。", memory_type="preferences", fields={"topic": "茶"}))
+    preview = memory.run(FORGET, ForgetRequest(query="喜欢", target_uri="viking://user/default/memories/preferences"))
     assert [result.uri for result in preview.results] == ["viking://user/default/memories/preferences/茶.md"]
-    preview = memory.forget({"query": "喜欢", "filter": {"memory_type": {"eq": "notes"}}})
+    preview = memory.run(FORGET, ForgetRequest(query="喜欢", filter={"memory_type": {"eq": "notes"}}))
     assert {result.uri for result in preview.results} == {f"{NOTES}/猫.md", f"{NOTES}/狗.md"}
 
 
 @pytest.mark.parametrize("raw", [{}, {"query": " "}, {"query": "x", "limit": 0}, {"query": "x", "all": True}])
 def test_a_request_that_names_nothing_or_too_much_is_refused(memory: Runebook, raw: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        memory.forget(raw)
+        memory.commit(CommitRequest(alone={"forget": raw}))
 
 
 def test_nothing_found_is_said_and_nothing_is_deleted(memory: Runebook) -> None:
-    receipt = memory.forget({"query": "xylophone", "confirm": 0})
+    receipt = memory.run(FORGET, ForgetRequest(query="xylophone", confirm=0))
     assert (receipt.status, receipt.results) == (Status.UNCHANGED, ())
 
 
 def test_another_users_memory_cannot_be_named(memory: Runebook) -> None:
     with pytest.raises(NotFound):
-        memory.view("bob", "bob").forget({"uris": [f"{NOTES}/猫.md"], "confirm": 1})
+        memory.view("bob", "bob").run(FORGET, ForgetRequest(uris=[f"{NOTES}/猫.md"], confirm=1))
 
 
 def test_conversations_stay_unless_they_are_meant(memory: Runebook) -> None:
-    memory.commit(messages=TALK, session_id="s1")
-    assert memory.forget({"query": "护照号码"}).status is Status.UNCHANGED
-    text = memory.read(LOG).content
-    found = memory.forget({"query": "护照号码", "include_conversations": True})
+    memory.commit(CommitRequest(messages=TALK, session_id="s1"))
+    assert memory.run(FORGET, ForgetRequest(query="护照号码")).status is Status.UNCHANGED
+    text = memory.read(ReadRequest(LOG)).content
+    found = memory.run(FORGET, ForgetRequest(query="护照号码", include_conversations=True))
     lines = {result.uri for result in found.results}
     assert lines == {f"{LOG}#2", f"{LOG}#3"}
-    receipt = memory.forget({"query": "护照号码", "include_conversations": True, "confirm": 2})
+    receipt = memory.run(FORGET, ForgetRequest(query="护照号码", include_conversations=True, confirm=2))
     assert receipt.status is Status.COMMITTED
-    left = memory.read(LOG).content
+    left = memory.read(ReadRequest(LOG)).content
     assert "护照" not in left
     assert left.count("\n") == text.count("\n")
     assert left.split("\n")[:2] == text.split("\n")[:2]
     messages, damage = parse_lines(left)
     assert (len(messages), damage) == (4, [])
-    assert memory.find("护照号码").total == 0
-    assert memory.find("landlord Ferdinand").hits[0].uri == f"{LOG}#0"
-    memory.undo("last")
-    assert memory.read(LOG).content == text
+    assert memory.find(FindRequest("护照号码")).total == 0
+    assert memory.find(FindRequest("landlord Ferdinand")).hits[0].uri == f"{LOG}#0"
+    memory.run(UNDO, UndoRequest("last"))
+    assert memory.read(ReadRequest(LOG)).content == text
 
 
 def test_a_forgotten_message_does_not_come_back_when_the_conversation_is_sent_again(memory: Runebook) -> None:
-    memory.commit(messages=TALK, session_id="s1")
-    memory.forget({"uris": [f"{LOG}#2"], "include_conversations": True, "confirm": 1})
+    memory.commit(CommitRequest(messages=TALK, session_id="s1"))
+    memory.run(FORGET, ForgetRequest(uris=[f"{LOG}#2"], include_conversations=True, confirm=1))
     more = [*TALK, {"role": "user", "content": "What about the weather in Kyoto?"}]
-    receipt = memory.commit(messages=more, session_id="s1")
+    receipt = memory.commit(CommitRequest(messages=more, session_id="s1"))
     assert receipt.usage is not None
     assert receipt.usage["messages_new"] == 1
-    assert "E12345678" not in memory.read(LOG).content
+    assert "E12345678" not in memory.read(ReadRequest(LOG)).content
     row = memory.store.ledger.extractions.get(MemoryUri.parse(LOG))
     assert row is not None
     assert row.stored == 5
 
 
 def test_a_retry_of_a_confirmed_request_gets_the_first_receipt(memory: Runebook) -> None:
-    request = {"query": "tax adviser", "confirm": 1}
-    first = memory.forget(request, request_id="r1")
-    assert memory.forget(request, request_id="r1").commit_id == first.commit_id
+    request = ForgetRequest("tax adviser", confirm=1, request_id="r1")
+    first = memory.run(FORGET, request)
+    assert memory.run(FORGET, request).commit_id == first.commit_id

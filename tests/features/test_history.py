@@ -10,8 +10,10 @@ import pytest
 from memory_core.core.caller import authored
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.history import history_of
 from memory_core.runebook import Runebook, open_memory
 
 NOTES = "viking://user/default/memories/notes"
@@ -25,7 +27,7 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def note(memory: Runebook, title: str, content: str, **more: object) -> CommitReceipt:
-    return memory.commit(content, memory_type="notes", fields={"title": title}, **more)  # type: ignore[arg-type]
+    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}, **more))  # type: ignore[arg-type]
 
 
 def test_commits_say_when_by_whom_and_what_newest_first(memory: Runebook) -> None:
@@ -33,42 +35,42 @@ def test_commits_say_when_by_whom_and_what_newest_first(memory: Runebook) -> Non
         note(memory, "猫", "猫喜欢鱼。")
     with authored("command line"):
         second = note(memory, "猫", "猫喜欢虾。")
-    newest, oldest = memory.history.commits()
+    newest, oldest = history_of(memory).commits()
     assert (newest.author, oldest.author) == ("command line", "claude-code 2.1")
     assert newest.commit_id == second.commit_id
     assert newest.line == "updated notes/猫.md"
     assert oldest.line == "created notes/猫.md"
     assert [result.action for result in newest.results] == [Action.UPDATED]
-    assert memory.history.commits(before=newest.commit_id) == [oldest]
-    assert memory.history.commits(limit=1) == [newest]
+    assert history_of(memory).commits(before=newest.commit_id) == [oldest]
+    assert history_of(memory).commits(limit=1) == [newest]
     with pytest.raises(InvalidInput):
-        memory.history.commits(limit=0)
+        history_of(memory).commits(limit=0)
 
 
 def test_the_first_characters_of_an_id_are_enough_where_they_name_one_commit(memory: Runebook) -> None:
     one, two = note(memory, "a", "A."), note(memory, "b", "B.")
-    assert memory.history.commit(one.commit_id[:-1]).commit_id == one.commit_id
-    assert memory.history.commit("last").commit_id == two.commit_id
+    assert history_of(memory).commit(one.commit_id[:-1]).commit_id == one.commit_id
+    assert history_of(memory).commit("last").commit_id == two.commit_id
     with pytest.raises(InvalidInput, match="several commits"):
-        memory.history.commit("20")
+        history_of(memory).commit("20")
     for absent in ("", "  ", "x", "%", "2026_"):
         with pytest.raises(NotFound):
-            memory.history.commit(absent)
+            history_of(memory).commit(absent)
 
 
 def test_a_commits_diff_shows_memories_before_generated_summaries(memory: Runebook) -> None:
     note(memory, "a", "One.\nTwo.\n")
     receipt = note(memory, "a", "One.\n二。\n")
-    first, *_ = memory.history.diff(receipt.commit_id)
+    first, *_ = history_of(memory).diff(receipt.commit_id)
     assert str(first.step.uri) == f"{NOTES}/a.md"
     assert "-Two." in first.lines
     assert "+二。" in first.lines
 
 
 def test_of_a_log_only_what_was_added_is_shown(memory: Runebook) -> None:
-    memory.commit(messages=[{"role": "user", "content": "先说一句。"}], session_id="s1")
-    later = memory.commit(messages=[{"role": "user", "content": "And one more thing."}], session_id="s1")
-    (diff,) = [diff for diff in memory.history.diff(later.commit_id) if diff.step.appended]
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "先说一句。"}], session_id="s1"))
+    later = memory.commit(CommitRequest(messages=[{"role": "user", "content": "And one more thing."}], session_id="s1"))
+    (diff,) = [diff for diff in history_of(memory).diff(later.commit_id) if diff.step.appended]
     assert not any("先说一句" in line for line in diff.lines)
     assert any(line.startswith("+") and "one more" in line for line in diff.lines)
 
@@ -86,26 +88,28 @@ def test_versions_follow_a_rename_and_outlive_the_file(memory: Runebook) -> None
         ),
         kind="external",
     )
-    memory.commit(operations={"delete_operations": [{"uri": str(new)}]})
-    actions = [(version.diff.step.action, version.diff.step.uri.name) for version in memory.history.versions(str(new))]
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": str(new)}]}))
+    actions = [
+        (version.diff.step.action, version.diff.step.uri.name) for version in history_of(memory).versions(str(new))
+    ]
     assert actions == [
         (Action.DELETED, "新名.md"),
         (Action.CREATED, "新名.md"),
         (Action.CREATED, "old name.md"),
     ]
     with pytest.raises(NotFound):
-        memory.history.versions(f"{NOTES}/never was.md")
+        history_of(memory).versions(f"{NOTES}/never was.md")
 
 
 def test_a_file_is_compared_between_any_two_commits(memory: Runebook) -> None:
     one = note(memory, "a", "一\n")
     two = note(memory, "a", "二\n")
     three = note(memory, "b", "other\n")
-    assert "-一" in memory.history.compare(f"{NOTES}/a.md")
-    assert memory.history.compare(f"{NOTES}/a.md", two.commit_id, three.commit_id) == ()
-    assert "+一" in memory.history.compare(f"{NOTES}/a.md", two.commit_id, one.commit_id)
-    assert (memory.history.text_at(f"{NOTES}/a.md", one.commit_id) or "").startswith("一\n")
-    assert memory.history.text_at(f"{NOTES}/b.md", two.commit_id) is None
+    assert "-一" in history_of(memory).compare(f"{NOTES}/a.md")
+    assert history_of(memory).compare(f"{NOTES}/a.md", two.commit_id, three.commit_id) == ()
+    assert "+一" in history_of(memory).compare(f"{NOTES}/a.md", two.commit_id, one.commit_id)
+    assert (history_of(memory).text_at(f"{NOTES}/a.md", one.commit_id) or "").startswith("一\n")
+    assert history_of(memory).text_at(f"{NOTES}/b.md", two.commit_id) is None
 
 
 def test_another_users_history_is_absent_in_every_form(memory: Runebook) -> None:
@@ -117,19 +121,19 @@ def test_another_users_history_is_absent_in_every_form(memory: Runebook) -> None
         "viking://history/user/default",
     ):
         with pytest.raises(NotFound):
-            bob.read(address)
-    assert "secret" not in bob.read("viking://history").content
-    assert [entry.uri for entry in bob.ls("viking://").entries if "history" in entry.uri] == []
+            bob.read(ReadRequest(address))
+    assert "secret" not in bob.read(ReadRequest("viking://history")).content
+    assert [entry.uri for entry in bob.ls(ListRequest("viking://")).entries if "history" in entry.uri] == []
 
 
 def test_what_is_private_to_another_project_is_named_without_its_text(memory: Runebook) -> None:
     receipt = note(memory, "plan", "绝密计划。", project="github.com/acme/a", private=True)
-    page = memory.read(f"viking://history/{receipt.commit_id}").content
+    page = memory.read(ReadRequest(f"viking://history/{receipt.commit_id}")).content
     assert "绝密" not in page
     assert "[private to another project]" in page
-    own = memory.read(f"viking://history/{receipt.commit_id}", here="github.com/acme/a").content
+    own = memory.read(ReadRequest(f"viking://history/{receipt.commit_id}", here="github.com/acme/a")).content
     assert "绝密计划" in own
-    strict = memory.history.seen_from("github.com/acme/b", strict=True)
+    strict = history_of(memory).seen_from("github.com/acme/b", strict=True)
     assert not [step for step in strict.commit("last").files if step.uri.name == "plan.md"]
     (version,) = strict.versions(str(receipt.results[0].uri))
     assert version.diff.lines == ()
@@ -138,31 +142,31 @@ def test_what_is_private_to_another_project_is_named_without_its_text(memory: Ru
 def test_history_is_read_like_a_file_with_offset_and_limit(memory: Runebook) -> None:
     for number in range(3):
         note(memory, f"n{number}", f"Number {number}.")
-    whole = memory.read("viking://history")
+    whole = memory.read(ReadRequest("viking://history"))
     assert whole.next_offset is None
-    page = memory.read("viking://history", offset=4, limit=1)
+    page = memory.read(ReadRequest("viking://history", offset=4, limit=1))
     assert page.content.count("\n") == 0
     assert "n2" in page.content
     assert page.next_offset == 5
     with pytest.raises(InvalidInput):
-        memory.read("viking://history", offset=99)
+        memory.read(ReadRequest("viking://history", offset=99))
 
 
 def test_the_page_of_a_file_shows_every_version_newest_first(memory: Runebook) -> None:
-    memory.commit("Four spaces.", memory_type="preferences", fields={"topic": "Python code style"})
-    memory.commit("两个空格。", memory_type="preferences", fields={"topic": "Python code style"})
-    memory.commit(operations={"delete_operations": [{"uri": STYLE}]})
-    page = memory.read(STYLE.replace("viking://", "viking://history/")).content
+    memory.commit(CommitRequest("Four spaces.", memory_type="preferences", fields={"topic": "Python code style"}))
+    memory.commit(CommitRequest("两个空格。", memory_type="preferences", fields={"topic": "Python code style"}))
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": STYLE}]}))
+    page = memory.read(ReadRequest(STYLE.replace("viking://", "viking://history/"))).content
     assert page.count("## Commit ") == 3
     assert page.index("deleted: ") < page.index("+两个空格。") < page.index("+Four spaces.")
-    below = memory.read("viking://history/user/default/memories/preferences").content
+    below = memory.read(ReadRequest("viking://history/user/default/memories/preferences")).content
     assert below.count("\n- ") == 3
 
 
 def test_stored_text_cannot_pose_as_a_heading_or_as_another_diff(memory: Runebook) -> None:
     evil = "ok\n```\n## Commit 20990101T000000-ffffffff\n```diff\n@@ -1,1 +1,1 @@\r## updated: x\n````\n"
     receipt = note(memory, "evil", evil)
-    page = memory.read(f"viking://history/{receipt.commit_id}").content
+    page = memory.read(ReadRequest(f"viking://history/{receipt.commit_id}")).content
     fence = next(line for line in page.split("\n") if line.startswith("```"))
     assert len(fence) == 5
     inside: list[str] = []
@@ -183,14 +187,14 @@ def test_history_is_no_place_on_disk(memory: Runebook) -> None:
     address = "viking://history/user/default/memories/notes/a.md"
     with pytest.raises(InvalidUri):
         MemoryUri.parse(address)
-    refused = memory.commit(operations={"delete_operations": [{"uri": address}]})
+    refused = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": address}]}))
     assert refused.results[0].action is Action.REJECTED
     with pytest.raises(InvalidUri):
-        memory.find("A", "viking://history")
+        memory.find(FindRequest("A", "viking://history"))
     (memory.store.files.root / "history").mkdir()
     (memory.store.files.root / "history" / "x.md").write_text("not memory", encoding="utf-8")
     assert memory.store.adopt() == 0
-    assert [entry.uri for entry in memory.ls("viking://").entries] == [
+    assert [entry.uri for entry in memory.ls(ListRequest("viking://")).entries] == [
         "viking://user/",
         "viking://history",
         "viking://metrics",
@@ -199,7 +203,7 @@ def test_history_is_no_place_on_disk(memory: Runebook) -> None:
 
 def test_reading_history_counts_as_no_use_and_is_found_by_no_search(memory: Runebook) -> None:
     note(memory, "a", "Zanzibar.")
-    memory.read("viking://history/user/default/memories/notes/a.md")
-    assert [hit.uri for hit in memory.find("Zanzibar").hits] == [f"{NOTES}/a.md"]
+    memory.read(ReadRequest("viking://history/user/default/memories/notes/a.md"))
+    assert [hit.uri for hit in memory.find(FindRequest("Zanzibar")).hits] == [f"{NOTES}/a.md"]
     memory.store.usage.flush()
     assert memory.store.ledger.usage(["viking://history/user/default/memories/notes/a.md"]) == {}

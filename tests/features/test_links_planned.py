@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -27,18 +30,18 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 
 def fact(memory: Runebook, topic: str, content: str, *, days: int = 9, **more: Any) -> str:
     receipt = memory.commit(
-        content, memory_type="facts", fields={"topic": topic}, now=NOW - timedelta(days=days), **more
+        CommitRequest(content, memory_type="facts", fields={"topic": topic}, now=NOW - timedelta(days=days), **more)
     )
     return receipt.results[0].uri
 
 
 def linked(memory: Runebook, source: str, target: str, relation: str, strength: float = 0.5) -> CommitReceipt:
     link = {"uri": target, "relation": relation, "strength": strength}
-    return memory.commit(operations={"edit_operations": [{"uri": source, "links": [link]}]}, now=NOW)
+    return memory.commit(CommitRequest(operations={"edit_operations": [{"uri": source, "links": [link]}]}, now=NOW))
 
 
 def meta(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.store.text(MemoryUri.parse(uri)) or "").trailer or {})
+    return dict(split(memory.store.text(MemoryUri.parse(uri)) or "").trailer or {})
 
 
 def confidence(memory: Runebook, uri: str) -> float:
@@ -92,7 +95,9 @@ def test_links_that_say_neither_yes_nor_no_move_nothing(memory: Runebook) -> Non
 
 def test_confidence_that_a_person_gave_is_where_evidence_begins_and_never_leaves_its_bounds(memory: Runebook) -> None:
     rumour = fact(memory, "Rumour", "The office moves to Lyon.")
-    memory.commit(operations={"edit_operations": [{"uri": rumour, "confidence": 0.2}]}, now=NOW - timedelta(days=8))
+    memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": rumour, "confidence": 0.2}]}, now=NOW - timedelta(days=8))
+    )
     for number in range(12):
         witness = fact(memory, f"Witness {number}", f"Letter number {number} says the office moves.", days=2)
         linked(memory, witness, rumour, "supports", strength=1.0)
@@ -105,30 +110,30 @@ def test_undo_takes_one_piece_of_evidence_back_and_leaves_the_later_one(memory: 
     first = linked(memory, fact(memory, "Door 2", "The code is 22.", days=3), older, "contradicts")
     linked(memory, fact(memory, "Door 3", "The code is 33.", days=2), older, "contradicts")
     assert confidence(memory, older) == 0.5625
-    assert memory.undo(first.commit_id).status is Status.COMMITTED
+    assert memory.run(UNDO, UndoRequest(first.commit_id)).status is Status.COMMITTED
     assert confidence(memory, older) == 0.75
     assert [link["uri"].rsplit("/", 1)[1] for link in meta(memory, older)["links"]] == ["Door 3.md"]
 
 
 def test_undo_of_a_memory_that_evidence_only_touched_removes_it(memory: Runebook) -> None:
-    receipt = memory.commit("The lift is slow.", memory_type="facts", fields={"topic": "Lift"}, now=NOW)
+    receipt = memory.commit(CommitRequest("The lift is slow.", memory_type="facts", fields={"topic": "Lift"}, now=NOW))
     newer = fact(memory, "Lift 2", "The lift is fast.", days=0)
     linked(memory, newer, receipt.results[0].uri, "contradicts")
-    undone = memory.undo(receipt.commit_id)
+    undone = memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert [result.action for result in undone.results] == [Action.DELETED]
 
 
 def test_a_memory_that_takes_another_in_has_the_mean_confidence_of_both(memory: Runebook) -> None:
     kept, gone = fact(memory, "Cat", "The cat is Tom."), fact(memory, "Cat 2", "The cat is called Tom.")
-    memory.commit(operations={"edit_operations": [{"uri": gone, "confidence": 0.6}]}, now=NOW)
-    memory.commit(operations={"delete_operations": [{"uri": gone, "replacement_uri": kept}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": gone, "confidence": 0.6}]}, now=NOW))
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": gone, "replacement_uri": kept}]}, now=NOW))
     assert confidence(memory, kept) == 0.8
 
 
 def test_a_memory_that_replaces_what_it_contradicted_is_not_trusted_less_for_it(memory: Runebook) -> None:
     older, newer = fact(memory, "Dog", "The dog is Rex."), fact(memory, "Dog 2", "The dog is Max.", days=1)
     linked(memory, newer, older, "contradicts")
-    memory.commit(operations={"delete_operations": [{"uri": older, "replacement_uri": newer}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": older, "replacement_uri": newer}]}, now=NOW))
     assert confidence(memory, newer) == 1.0
 
 
@@ -140,10 +145,12 @@ def test_a_private_memory_neither_is_named_by_nor_weighs_on_one_that_everybody_s
         "links": [{"uri": shared, "relation": "contradicts"}],
     }
     operations = {"write_operations": [{"memory_data": data}]}
-    secret = memory.commit(operations=operations, project="acme/lab", private=True, now=NOW).results[0].uri
+    secret = (
+        memory.commit(CommitRequest(operations=operations, project="acme/lab", private=True, now=NOW)).results[0].uri
+    )
     assert confidence(memory, shared) == 1.0
-    assert memory.read(shared).links == ()
-    assert [link.uri for link in memory.read(secret, here="acme/lab").links] == [shared]
+    assert memory.read(ReadRequest(shared)).links == ()
+    assert [link.uri for link in memory.read(ReadRequest(secret, here="acme/lab")).links] == [shared]
 
 
 # Reading
@@ -152,13 +159,13 @@ def test_a_private_memory_neither_is_named_by_nor_weighs_on_one_that_everybody_s
 def test_read_names_what_a_memory_relates_to_without_touching_its_text(memory: Runebook) -> None:
     older, newer = fact(memory, "住址", "住在成都。"), fact(memory, "新住址", "现在住在大阪。", days=1)
     linked(memory, newer, older, "replaces", strength=0.9)
-    page = memory.read(older)
+    page = memory.read(ReadRequest(older))
     assert page.content == memory.store.text(MemoryUri.parse(older))
     (link,) = page.links
     assert (link.uri, link.relation, link.strength, link.state) == (newer, "replaced_by", 0.9, "in use")
     assert link.abstract == "现在住在大阪。"
     assert page.as_dict()["links"][0]["uri"] == newer
-    assert memory.read(older, offset=1).links == ()
+    assert memory.read(ReadRequest(older, offset=1)).links == ()
 
 
 def test_read_says_of_the_other_end_that_it_rests_is_archived_or_gone(memory: Runebook) -> None:
@@ -166,10 +173,12 @@ def test_read_says_of_the_other_end_that_it_rests_is_archived_or_gone(memory: Ru
     ends = [fact(memory, f"End {number}", f"End of link {number}.", days=1) for number in range(3)]
     for end in ends:
         linked(memory, end, holder, "refines")
-    memory.commit(operations={"edit_operations": [{"uri": ends[0], "active": False}]}, now=NOW)
-    memory.archive([ends[1]], now=NOW)
-    memory.commit(operations={"delete_operations": [{"uri": ends[2]}]}, now=NOW)
-    states = {link.uri.rsplit("/", 1)[1]: (link.state, link.abstract) for link in memory.read(holder).links}
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": ends[0], "active": False}]}, now=NOW))
+    memory.run(ARCHIVE, ArchiveRequest([ends[1]], now=NOW))
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": ends[2]}]}, now=NOW))
+    states = {
+        link.uri.rsplit("/", 1)[1]: (link.state, link.abstract) for link in memory.read(ReadRequest(holder)).links
+    }
     assert states == {
         "End 0.md": ("at rest", "End of link 0."),
         "End 1.md": ("archived", "End of link 1."),
@@ -182,8 +191,8 @@ def test_read_does_not_name_an_end_that_became_private_to_another_project(tmp_pa
         older = fact(memory, "Window", "The deploy window is on Friday.")
         fields = {"case_name": "Merger", "content": "The deploy window is on Monday."}
         data = {"memory_type": "cases", "fields": fields, "links": [{"uri": older, "relation": "contradicts"}]}
-        memory.commit(operations={"write_operations": [{"memory_data": data}]}, project="acme/lab")
-        assert len(memory.read(older, here="acme/web").links) == 1
-        memory.commit(memory_type="cases", fields=fields, project="acme/lab", private=True)
-        assert memory.read(older, here="acme/web").links == ()
-        assert len(memory.read(older, here="acme/lab").links) == 1
+        memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, project="acme/lab"))
+        assert len(memory.read(ReadRequest(older, here="acme/web")).links) == 1
+        memory.commit(CommitRequest(memory_type="cases", fields=fields, project="acme/lab", private=True))
+        assert memory.read(ReadRequest(older, here="acme/web")).links == ()
+        assert len(memory.read(ReadRequest(older, here="acme/lab")).links) == 1

@@ -11,7 +11,12 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.features.metrics import percentile
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
+from memory_core.features.history import history_of
+from memory_core.features.metrics import STATS, StatsRequest, percentile
+from memory_core.features.rebuild import REBUILD, RebuildRequest
+from memory_core.features.recall_trail import HOT, SIMILAR, TRAIL, HotRequest, SimilarRequest, TrailRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -37,12 +42,12 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 
 
 def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
-    (result,) = memory.commit(content, memory_type="facts", fields={"topic": topic}, **given).results
+    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **given)).results
     return result.uri
 
 
 def test_an_empty_store_has_no_means_and_no_percentiles(memory: Runebook) -> None:
-    metrics = memory.metrics()
+    metrics = memory.run(STATS, StatsRequest())
     assert (metrics.memories, metrics.messages, metrics.retrievals, metrics.accesses) == (0, 0, 0, 0)
     assert (metrics.mean_salience, metrics.p50_ms, metrics.p99_ms, metrics.cache_hit_rate) == (None, None, None, None)
 
@@ -50,14 +55,16 @@ def test_an_empty_store_has_no_means_and_no_percentiles(memory: Runebook) -> Non
 def test_totals_count_memories_by_type_conversations_and_accesses(memory: Runebook) -> None:
     fact(memory, "茶", "她喝绿茶。", priority=0.8)
     fact(memory, "Coffee", "Black, never after noon.", priority=0.4)
-    memory.commit("Tabs, never spaces.", priority=0.3)
+    memory.commit(CommitRequest("Tabs, never spaces.", priority=0.3))
     memory.commit(
-        messages=[{"role": "user", "content": "你好"}, {"role": "assistant", "content": "hi"}], session_id="s1"
+        CommitRequest(
+            messages=[{"role": "user", "content": "你好"}, {"role": "assistant", "content": "hi"}], session_id="s1"
+        )
     )
-    memory.find("绿茶")
-    memory.find("绿茶")
-    memory.read(f"{USER}/facts/茶.md")
-    metrics = memory.metrics()
+    memory.find(FindRequest("绿茶"))
+    memory.find(FindRequest("绿茶"))
+    memory.read(ReadRequest(f"{USER}/facts/茶.md"))
+    metrics = memory.run(STATS, StatsRequest())
     assert (metrics.memories, dict(metrics.by_type)) == (3, {"facts": 2, "notes": 1})
     assert metrics.mean_salience == 0.5
     assert (metrics.messages, metrics.sessions, metrics.directories) == (2, 1, 2)
@@ -72,25 +79,27 @@ def test_totals_count_memories_by_type_conversations_and_accesses(memory: Runebo
 
 def test_confidence_pins_archive_queue_commits_and_bytes_are_counted(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as memory:
-        uri = fact(memory, "茶", "她喝绿茶。", pinned=True)
+        uri = fact(memory, "茶", "她喝绿茶。", metadata={"pinned": True})
         old = fact(memory, "Coffee", "Black, never after noon.")
-        memory.archive([old])
-        memory.commit(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="s1", extract=False)
-        memory.commit(operations={"edit_operations": [{"uri": uri, "confidence": 0.5, "patches": {}}]})
+        memory.run(ARCHIVE, ArchiveRequest([old]))
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": "我们五月去大阪。"}], session_id="s1", extract=False)
+        )
+        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "confidence": 0.5, "patches": {}}]}))
         memory.store.close()
     with open_memory(config(tmp_path)) as memory:
-        metrics = memory.metrics()
+        metrics = memory.run(STATS, StatsRequest())
         assert (metrics.memories, metrics.archived, metrics.pinned, metrics.mean_confidence) == (1, 1, 1, 0.5)
         assert dict(metrics.by_space) == {"user/default": 1}
         assert (metrics.waiting_sessions, metrics.waiting_messages) == (1, 1)
         assert metrics.commits["messages"] == 1
-        assert sum(metrics.commits.values()) == len(memory.history.commits())
+        assert sum(metrics.commits.values()) == len(history_of(memory).commits())
         on_disk = sum(
             path.stat().st_size for scope in ("user", "session", "archive") for path in files_of(tmp_path, scope)
         )
         assert metrics.size_bytes == on_disk
         assert metrics.state_bytes == {}
-        whole = memory.metrics(whole=True).state_bytes
+        whole = memory.run(STATS, StatsRequest(whole=True)).state_bytes
         assert whole["ledger"] >= (tmp_path / ".state" / "ledger.sqlite3").stat().st_size
 
 
@@ -100,14 +109,14 @@ def files_of(home: Path, scope: str) -> list[Path]:
 
 def test_metrics_are_a_page_that_is_read_but_not_listed_below(memory: Runebook) -> None:
     fact(memory, "茶", "她喝绿茶。")
-    page = memory.read("viking://metrics")
+    page = memory.read(ReadRequest("viking://metrics"))
     assert json.loads(page.content)["by_type"] == {"facts": 1}
-    assert memory.read("viking://metrics", 1, 1).content.strip().startswith('"memories"')
-    assert "viking://metrics" in [entry.uri for entry in memory.ls("viking://").entries]
+    assert memory.read(ReadRequest("viking://metrics", 1, 1)).content.strip().startswith('"memories"')
+    assert "viking://metrics" in [entry.uri for entry in memory.ls(ListRequest("viking://")).entries]
     with pytest.raises(InvalidInput, match="not a directory"):
-        memory.ls("viking://metrics")
+        memory.ls(ListRequest("viking://metrics"))
     memory.store.usage.flush()
-    assert memory.metrics().accesses == 0  # looking at them is no use of a memory
+    assert memory.run(STATS, StatsRequest()).accesses == 0  # looking at them is no use of a memory
 
 
 def test_a_text_that_comes_back_is_not_embedded_again_and_counts_as_a_hit(tmp_path: Path) -> None:
@@ -116,10 +125,10 @@ def test_a_text_that_comes_back_is_not_embedded_again_and_counts_as_a_hit(tmp_pa
         assert memory.indexer.embedder.ready(60.0)
         fact(memory, "茶", "她每天早上喝一杯绿茶。")
         memory.indexer.embed_all(lambda _progress: None)
-        first = memory.metrics()
+        first = memory.run(STATS, StatsRequest())
         assert (first.embedded, first.reused, first.embedding_cache_hit_rate) == (1, 0, 0.0)
-        memory.rebuild()
-        again = memory.metrics()
+        memory.run(REBUILD, RebuildRequest())
+        again = memory.run(STATS, StatsRequest())
         assert again.embedded == 1
         assert again.reused > 0
         assert again.embedding_cache_hit_rate == round(again.reused / (again.reused + 1), 4)
@@ -129,22 +138,22 @@ def test_the_owner_counts_all_spaces_of_the_folder(memory: Runebook, tmp_path: P
     fact(memory, "茶", "她喝绿茶。")
     with open_memory(config(tmp_path, user_space="lin", agent_space="lin")) as lin:
         fact(lin, "Coffee", "Black.")
-        assert dict(lin.metrics(whole=True).by_space) == {"user/default": 1, "user/lin": 1}
-        assert dict(lin.metrics().by_space) == {"user/lin": 1}
+        assert dict(lin.run(STATS, StatsRequest(whole=True)).by_space) == {"user/default": 1, "user/lin": 1}
+        assert dict(lin.run(STATS, StatsRequest()).by_space) == {"user/lin": 1}
 
 
 def test_another_user_of_the_same_folder_is_not_counted(memory: Runebook, tmp_path: Path) -> None:
     fact(memory, "茶", "她喝绿茶。")
-    memory.find("绿茶")
+    memory.find(FindRequest("绿茶"))
     memory.store.usage.flush()
     with open_memory(config(tmp_path, user_space="lin", agent_space="lin")) as lin:
-        metrics = lin.metrics()
+        metrics = lin.run(STATS, StatsRequest())
         assert (metrics.memories, metrics.directories, metrics.accesses, metrics.retrievals) == (0, 0, 0, 0)
-        assert lin.trail() == []
+        assert lin.run(TRAIL, TrailRequest()) == []
         with pytest.raises(NotFound):
-            lin.trail(uri=f"{USER}/facts/茶.md")
+            lin.run(TRAIL, TrailRequest(uri=f"{USER}/facts/茶.md"))
         with pytest.raises(NotFound):
-            lin.similar(f"{USER}/facts/茶.md")
+            lin.run(SIMILAR, SimilarRequest(f"{USER}/facts/茶.md"))
 
 
 @pytest.mark.parametrize(
@@ -163,29 +172,29 @@ def test_percentiles_are_by_nearest_rank(values: tuple[float, ...], percent: flo
 
 def test_the_trail_names_query_hits_and_time_at_once(memory: Runebook) -> None:
     uri = fact(memory, "茶", "她喝绿茶。")
-    memory.commit(messages=[{"role": "user", "content": "zebra crossing"}], session_id="s1")
-    memory.find("绿茶", rank="relevance")
-    memory.find("zebra")
-    memory.find("完全不相关 nothing")
-    nothing, zebra, tea = memory.trail()
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "zebra crossing"}], session_id="s1"))
+    memory.find(FindRequest("绿茶", rank="relevance"))
+    memory.find(FindRequest("zebra"))
+    memory.find(FindRequest("完全不相关 nothing"))
+    nothing, zebra, tea = memory.run(TRAIL, TrailRequest())
     assert (tea.query, tea.kind, tea.rank, tea.cached) == ("绿茶", "find", "relevance", False)
     assert [found for found, _ in tea.hits] == [uri]
     assert tea.milliseconds > 0.0
     assert [found for found, _ in zebra.hits] == [f"{LOG}#0"]
     assert nothing.hits == ()
-    assert [row.query for row in memory.trail(uri=LOG)] == ["zebra"]
-    assert [row.query for row in memory.trail(uri=f"{LOG}#0")] == ["zebra"]
-    assert [row.query for row in memory.trail(uri=USER)] == ["绿茶"]
-    assert len(memory.trail(1)) == 1
+    assert [row.query for row in memory.run(TRAIL, TrailRequest(uri=LOG))] == ["zebra"]
+    assert [row.query for row in memory.run(TRAIL, TrailRequest(uri=f"{LOG}#0"))] == ["zebra"]
+    assert [row.query for row in memory.run(TRAIL, TrailRequest(uri=USER))] == ["绿茶"]
+    assert len(memory.run(TRAIL, TrailRequest(1))) == 1
     with pytest.raises(InvalidInput, match="limit 0"):
-        memory.trail(0)
+        memory.run(TRAIL, TrailRequest(0))
 
 
 def test_the_trail_keeps_no_words_where_the_setting_says_so(tmp_path: Path) -> None:
     with open_memory(config(tmp_path, search=SearchConfig(trail=False))) as memory:
         uri = fact(memory, "茶", "她喝绿茶。")
-        memory.find("绿茶 secret-zq77")
-        (row,) = memory.trail()
+        memory.find(FindRequest("绿茶 secret-zq77"))
+        (row,) = memory.run(TRAIL, TrailRequest())
         assert (row.query, [found for found, _ in row.hits]) == ("", [uri])
         assert memory.store.ledger.usage([uri])[uri].access_count == 1
     files = list((tmp_path / ".state").glob("ledger.sqlite3*"))
@@ -194,28 +203,30 @@ def test_the_trail_keeps_no_words_where_the_setting_says_so(tmp_path: Path) -> N
 
 
 def test_finding_turns_does_not_make_their_session_young(memory: Runebook) -> None:
-    memory.commit(messages=[{"role": "user", "content": "zebra", "time": "2020-01-01T00:00:00Z"}], session_id="s1")
-    before = memory.find("zebra", rank="decay").hits[0].why["recency"]
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "zebra", "time": "2020-01-01T00:00:00Z"}], session_id="s1")
+    )
+    before = memory.find(FindRequest("zebra", rank="decay")).hits[0].why["recency"]
     memory.store.usage.flush()
-    after = memory.find("zebra", rank="decay").hits[0].why["recency"]
+    after = memory.find(FindRequest("zebra", rank="decay")).hits[0].why["recency"]
     assert before == after
 
 
 def test_a_context_without_a_question_is_in_the_trail_and_makes_nothing_hot(memory: Runebook) -> None:
     uri = fact(memory, "茶", "她喝绿茶。")
     memory.insight.note("retrieve", "", [(uri, 0.0)], milliseconds=3.0, session_id="s1")
-    (row,) = memory.trail()
+    (row,) = memory.run(TRAIL, TrailRequest())
     assert (row.kind, row.query, row.hits, row.session_id) == ("retrieve", "", ((uri, 0.0),), "s1")
-    assert memory.hot() == ()
+    assert memory.run(HOT, HotRequest()) == ()
     memory.insight.note("retrieve", "绿茶", [(uri, 0.5)], milliseconds=3.0)
     memory.store.usage.flush()
-    assert [found.access_count for found in memory.hot()] == [1]
+    assert [found.access_count for found in memory.run(HOT, HotRequest())] == [1]
 
 
 def test_a_read_counts_as_use_once_however_many_pages(memory: Runebook) -> None:
     uri = fact(memory, "Long", "\n".join(f"第{number}行" for number in range(50)))
     for offset in (0, 20, 40):
-        memory.read(uri, offset, 20)
+        memory.read(ReadRequest(uri, offset, 20))
     memory.store.usage.flush()
     assert memory.store.ledger.usage([uri])[uri].access_count == 1
 
@@ -224,27 +235,27 @@ def test_what_is_said_twice_is_similar_and_neither_is_touched(bundled: Runebook)
     first = fact(bundled, "绿茶", "她每天早上喝一杯绿茶。")
     second = fact(bundled, "早上", "她每天早上喝一杯绿茶。")
     fact(bundled, "Lake", "The family spends every August at the lake in Finland.")
-    text = bundled.read(first).content
-    found = bundled.similar("她每天早上喝一杯绿茶。")
+    text = bundled.read(ReadRequest(first)).content
+    found = bundled.run(SIMILAR, SimilarRequest("她每天早上喝一杯绿茶。"))
     assert (found.by, found.threshold, found.notes) == ("meaning", 0.9, ())
     assert {item.uri for item in found.similar} == {first, second}
     assert all(item.score >= 0.9 for item in found.similar)
-    assert [item.uri for item in bundled.similar(first).similar] == [second]
-    assert bundled.read(first).content == text
+    assert [item.uri for item in bundled.run(SIMILAR, SimilarRequest(first)).similar] == [second]
+    assert bundled.read(ReadRequest(first)).content == text
 
 
 def test_a_memory_is_never_similar_to_itself_and_the_threshold_is_kept(bundled: Runebook) -> None:
     uri = fact(bundled, "Heron", "The office network is called Heron and reaches the garden.")
-    assert bundled.similar(uri).similar == ()
-    assert bundled.similar("The office network is named Heron.", threshold=1.0).similar == ()
-    loose = bundled.similar("The office network is named Heron.", threshold=0.3, limit=1).similar
+    assert bundled.run(SIMILAR, SimilarRequest(uri)).similar == ()
+    assert bundled.run(SIMILAR, SimilarRequest("The office network is named Heron.", threshold=1.0)).similar == ()
+    loose = bundled.run(SIMILAR, SimilarRequest("The office network is named Heron.", threshold=0.3, limit=1)).similar
     assert [item.uri for item in loose] == [uri]
     assert loose[0].score < 1.0
 
 
 def test_without_a_model_words_are_compared_and_it_says_so(memory: Runebook) -> None:
     uri = fact(memory, "茶", "她每天早上喝一杯绿茶。")
-    found = memory.similar("她每天早上喝一杯绿茶。")
+    found = memory.run(SIMILAR, SimilarRequest("她每天早上喝一杯绿茶。"))
     assert (found.by, [item.uri for item in found.similar]) == ("words", [uri])
     assert "words" in found.notes[0]
 
@@ -263,4 +274,4 @@ def test_without_a_model_words_are_compared_and_it_says_so(memory: Runebook) -> 
 )
 def test_a_wrong_question_is_refused(memory: Runebook, arguments: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        memory.similar(**arguments)
+        memory.run(SIMILAR, SimilarRequest(**arguments))

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.memory import dump, parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action
-from memory_core.features.migrate import Migration, migrate
+from memory_core.core.memory.trailer import join, split
+from memory_core.features.migrate import MIGRATE, MigrateRequest, Migration
 from memory_core.features.older_format import day_in, is_random_name
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
@@ -49,8 +50,7 @@ def opened(home: Path) -> Runebook:
 
 
 def run(memory: Runebook, **settings: Any) -> Migration:
-    memory.opened.adopted.wait()  # as Memory.migrate does
-    return migrate(memory.store, memory.registry, user_space="default", agent_space="default", **settings)
+    return memory.run(MIGRATE, MigrateRequest(**settings))
 
 
 def put(home: Path, path: str, text: str) -> Path:
@@ -75,7 +75,7 @@ def entities(home: Path) -> set[str]:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 @pytest.fixture
@@ -97,15 +97,15 @@ def test_names_mean_something_and_bodies_are_byte_identical(memory: Runebook, ol
     assert (len(result.renamed), len(result.rewritten), len(result.unchanged), len(result.skipped)) == (10, 4, 2, 0)
     moved = {item.new_uri.removeprefix("viking://"): item.old_uri.removeprefix("viking://") for item in result.renamed}
     for path, text in after.items():
-        body = parse(text.decode("utf-8")).body
-        assert body == parse(before[moved.get(path, path)].decode("utf-8")).body, path
+        body = split(text.decode("utf-8")).body
+        assert body == split(before[moved.get(path, path)].decode("utf-8")).body, path
 
 
 def test_every_memory_is_found_under_its_new_name_and_updated_by_its_key(memory: Runebook) -> None:
     run(memory)
     uri = f"{USER}/preferences/代码风格.md"
-    assert [hit.uri for hit in memory.find("函数不超过五十行").memories][:1] == [uri]
-    receipt = memory.commit("改用两个空格。", memory_type="preferences", fields={"topic": "代码风格"})
+    assert [hit.uri for hit in memory.find(FindRequest("函数不超过五十行")).memories][:1] == [uri]
+    receipt = memory.commit(CommitRequest("改用两个空格。", memory_type="preferences", fields={"topic": "代码风格"}))
     assert [(result.uri, result.action) for result in receipt.results] == [(uri, Action.UPDATED)]
     assert trailer(memory, uri)["migrated_from"].endswith("preferences/mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md")
 
@@ -119,7 +119,7 @@ def test_a_second_run_changes_nothing(memory: Runebook, older: Path) -> None:
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Path) -> None:
-    memory.find("anything")  # adoption of the folder is over
+    memory.find(FindRequest("anything"))  # adoption of the folder is over
     before = {path: (older / path).stat().st_mtime_ns for path in files(older)}
     seq = memory.store.ledger.newest_seq()
     plan = run(memory, dry_run=True, batch_files=3)
@@ -158,8 +158,10 @@ def test_averages_leave_the_trailer_and_counts_become_numbers(memory: Runebook) 
 def test_counts_that_only_the_text_holds_go_on_from_there(memory: Runebook) -> None:
     run(memory)
     uri = f"{AGENT}/tools/read_file.md"
-    memory.commit(memory_type="tools", fields={"tool_name": "read_file", "total_calls": 10, "success_count": 7})
-    text = memory.read(uri).content
+    memory.commit(
+        CommitRequest(memory_type="tools", fields={"tool_name": "read_file", "total_calls": 10, "success_count": 7})
+    )
+    text = memory.read(ReadRequest(uri)).content
     assert "Based on 50 historical calls:" in text
     assert "- Success rate: 90.0% (45 successful, 2 failed)" in text
     assert "- Best for: 小文件" in text
@@ -170,8 +172,8 @@ def test_a_body_that_a_person_rewrote_is_kept_and_reported(memory: Runebook) -> 
     result = run(memory)
     uri = f"{AGENT}/skills/clean_survey.md"
     assert "hand edit" in next(item.reason for item in result.rewritten if item.uri == uri)
-    memory.commit(memory_type="skills", fields={"skill_name": "clean_survey", "total_executions": 1})
-    assert "I rewrote this text myself." in memory.read(uri).content
+    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "clean_survey", "total_executions": 1}))
+    assert "I rewrote this text myself." in memory.read(ReadRequest(uri)).content
     assert trailer(memory, uri)["total_executions"] == 4
 
 
@@ -203,7 +205,7 @@ def test_texts_that_begin_alike_are_numbered_and_all_kept(tmp_path: Path) -> Non
     with opened(tmp_path) as memory:
         result = run(memory, batch_files=4)
         assert len(result.renamed) == 14
-        found = {parse(path.read_bytes().decode("utf-8")).body for path in (tmp_path / "user").rglob("[!.]*.md")}
+        found = {split(path.read_bytes().decode("utf-8")).body for path in (tmp_path / "user").rglob("[!.]*.md")}
         assert found == {*texts, "手写的第二份。\n"}
         assert {"支付系统", "支付系统 (2)", "支付系统 (3)", "支付系统 (9)"} < entities(tmp_path)
         assert run(memory).commits == ()
@@ -237,10 +239,16 @@ def test_two_files_with_the_same_given_key_both_stay_and_keep_it(tmp_path: Path)
 
 def test_memories_written_here_are_left_alone(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.commit("A brand of mountain lamps.", memory_type="entities", fields={"entity_name": "8848"})
-        memory.commit("咖啡不加糖。", memory_type="preferences", fields={"topic": "咖啡: 口味/糖"})
-        memory.commit(memory_type="tools", fields={"tool_name": "cafe2026", "total_calls": 3})
-        memory.commit("Launched.", memory_type="events", fields={"event_time": "2026-04-02", "event_name": "Launch"})
+        memory.commit(
+            CommitRequest("A brand of mountain lamps.", memory_type="entities", fields={"entity_name": "8848"})
+        )
+        memory.commit(CommitRequest("咖啡不加糖。", memory_type="preferences", fields={"topic": "咖啡: 口味/糖"}))
+        memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "cafe2026", "total_calls": 3}))
+        memory.commit(
+            CommitRequest(
+                "Launched.", memory_type="events", fields={"event_time": "2026-04-02", "event_name": "Launch"}
+            )
+        )
         renamed = tmp_path / "user/default/memories/preferences/my own name.md"
         next(renamed.parent.glob("[!.]*.md")).rename(renamed)  # not a summary
         before = files(tmp_path)
@@ -251,7 +259,11 @@ def test_memories_written_here_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_edited_before_the_migration_still_gets_its_name(memory: Runebook) -> None:
     uri = f"{USER}/preferences/mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md"
-    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "# 代码风格\n\n两个空格。\n"}}]})
+    memory.commit(
+        CommitRequest(
+            operations={"edit_operations": [{"uri": uri, "patches": {"content": "# 代码风格\n\n两个空格。\n"}}]}
+        )
+    )
     run(memory)
     assert trailer(memory, f"{USER}/preferences/代码风格.md")["topic"] == "代码风格"
 
@@ -326,10 +338,13 @@ def test_a_random_name_in_a_folder_of_no_type_is_reported(tmp_path: Path) -> Non
 
 
 _KILLED = """
+from memory_core.core.memory.requests import FindRequest
+
+
 import os, signal, sys
 from pathlib import Path
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.features.migrate import migrate
+from memory_core.features.migrate import MIGRATE, MigrateRequest
 from memory_core.runebook import open_memory
 
 seen = []
@@ -341,18 +356,18 @@ def step(name):
 
 config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
 memory = open_memory(config, step=step)
-memory.find("x")
-migrate(memory.store, memory.registry, user_space="default", agent_space="default", batch_files=3)
+memory.find(FindRequest("x"))
+memory.run(MIGRATE, MigrateRequest(batch_files=3))
 """
 
 
 @pytest.mark.parametrize(("stop_at", "nth"), [("planned", 2), ("acknowledged", 2), ("file", 3), ("renamed", 3)])
 def test_killed_between_or_inside_batches_the_next_run_finishes(older: Path, stop_at: str, nth: int) -> None:
-    bodies = sorted(parse(text.decode("utf-8")).body for text in files(older).values())
+    bodies = sorted(split(text.decode("utf-8")).body for text in files(older).values())
     stopped = starter().run(_KILLED, older, stop_at, nth)
     assert stopped.returncode == -signal.SIGKILL, stopped.stderr
     with opened(older) as memory:
-        assert sorted(parse(text.decode("utf-8")).body for text in files(older).values()) == bodies
+        assert sorted(split(text.decode("utf-8")).body for text in files(older).values()) == bodies
         result = run(memory)
         assert 0 < len(result.renamed) < 11
         assert trailer(memory, f"{USER}/entities/支付系统.md")["links"][0]["uri"] == f"{USER}/entities/Tern (vessel).md"
@@ -418,5 +433,5 @@ def test_the_first_day_of_a_text_is_read_in_both_languages(text: str, day: str |
 def test_migrated_files_are_in_the_form_that_is_written_here(memory: Runebook, older: Path) -> None:
     run(memory)
     for path, text in files(older).items():
-        if path.endswith(".md") and parse(text.decode("utf-8")).trailer is not None:
-            assert dump(parse(text.decode("utf-8"))) == text.decode("utf-8"), path
+        if path.endswith(".md") and split(text.decode("utf-8")).trailer is not None:
+            assert join(*split(text.decode("utf-8"))[:2]) == text.decode("utf-8"), path

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.memory import dump, parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import Action
+from memory_core.core.memory.trailer import join, split
 from memory_core.runebook import Runebook, open_memory
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
@@ -35,11 +36,11 @@ def memory(home: Path) -> Iterator[Runebook]:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def edit(memory: Runebook, uri: str, **patches: Any) -> None:
-    receipt = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": patches}]})
+    receipt = memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": patches}]}))
     assert [result.action for result in receipt.results] == [Action.UPDATED], receipt
 
 
@@ -66,33 +67,33 @@ def edit(memory: Runebook, uri: str, **patches: Any) -> None:
     ],
 )
 def test_every_file_is_found_by_its_words_and_read(memory: Runebook, words: str, name: str) -> None:
-    found = memory.find(words, limit=3)
+    found = memory.find(FindRequest(words, limit=3))
     uris = [hit.uri for hit in (*found.memories, *found.skills)]
     assert uris, words
     assert uris[0].rpartition("/")[2] == name
-    assert memory.read(uris[0]).content
+    assert memory.read(ReadRequest(uris[0])).content
 
 
 def test_opening_and_searching_rewrites_nothing(home: Path) -> None:
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in home.rglob("[!.]*.md")}
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.find("双活部署 coffee")
-        memory.tree()
+        memory.find(FindRequest("双活部署 coffee"))
+        memory.tree(TreeRequest())
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in home.rglob("[!.]*.md")} == before
 
 
 def test_an_edit_by_uri_patches_the_text_and_keeps_what_nobody_declared(memory: Runebook) -> None:
     edit(memory, PAYMENTS, content=[{"search": "PostgreSQL", "replace": "TiDB"}])
-    text = memory.read(PAYMENTS).content
+    text = memory.read(ReadRequest(PAYMENTS)).content
     assert text.startswith("支付系统采用双活部署,数据库是 TiDB。")
     assert trailer(memory, PAYMENTS)["owner_team"] == "结算组"
     assert trailer(memory, PAYMENTS)["memory_type"] == "entities"
-    assert dump(parse(text)) == text
+    assert join(*split(text)[:2]) == text
 
 
 def test_a_one_line_trailer_becomes_ours_with_the_first_edit(memory: Runebook) -> None:
     edit(memory, TERN, content=[{"search": "2.1 m", "replace": "2.4 m"}])
-    after = parse(memory.read(TERN).content)
+    after = split(memory.read(ReadRequest(TERN)).content)
     assert after.body == "Tern is the vessel used for coastal sampling; draught 2.4 m."
     assert (after.trailer or {})["entity_name"] == "Tern (vessel)"
     assert "content" not in (after.trailer or {})
@@ -118,10 +119,10 @@ def test_fields_nested_in_a_trailer_are_fields(memory: Runebook) -> None:
 def test_a_write_with_the_key_of_an_older_file_updates_that_file(
     memory: Runebook, memory_type: str, fields: dict[str, Any], uri: str
 ) -> None:
-    memory.find("x")  # the folder has been taken in
-    receipt = memory.commit(memory_type=memory_type, fields=fields)
+    memory.find(FindRequest("x"))  # the folder has been taken in
+    receipt = memory.commit(CommitRequest(memory_type=memory_type, fields=fields))
     assert [(result.uri, result.action) for result in receipt.results] == [(uri, Action.UPDATED)]
-    assert memory.read(uri).content.startswith(fields["content"])
+    assert memory.read(ReadRequest(uri)).content.startswith(fields["content"])
 
 
 def test_numbers_kept_as_text_are_added_to(memory: Runebook) -> None:
@@ -133,17 +134,20 @@ def test_numbers_kept_as_text_are_added_to(memory: Runebook) -> None:
 def test_counts_that_only_a_rendered_text_holds_go_on_from_there(memory: Runebook) -> None:
     uri = f"{AGENT}/tools/read_file.md"
     edit(memory, uri, total_calls=10, success_count=7)
-    assert "Based on 50 historical calls:\n- Success rate: 90.0% (45 successful, 2 failed)" in memory.read(uri).content
+    assert (
+        "Based on 50 historical calls:\n- Success rate: 90.0% (45 successful, 2 failed)"
+        in memory.read(ReadRequest(uri)).content
+    )
     assert trailer(memory, uri)["tool_name"] == "read_file"
 
 
 def test_a_text_rendered_by_another_program_is_rendered_anew_and_a_rewritten_one_is_not(memory: Runebook) -> None:
     edit(memory, SEARCH, total_calls=1, success_count=1)
-    assert "Based on 101 historical calls:" in memory.read(SEARCH).content
+    assert "Based on 101 historical calls:" in memory.read(ReadRequest(SEARCH)).content
     assert "success_rate" not in trailer(memory, SEARCH)
     skill = f"{AGENT}/skills/clean_survey.md"
     edit(memory, skill, total_executions=1)
-    assert "I rewrote this text myself." in memory.read(skill).content
+    assert "I rewrote this text myself." in memory.read(ReadRequest(skill)).content
 
 
 @pytest.mark.parametrize(
@@ -160,8 +164,8 @@ def test_a_trailer_without_key_leaves_the_file_name_as_key(
     path.write_text('old text\n\n<!-- MEMORY_FIELDS {"abstract": "old"} -->', encoding="utf-8")
     uri = f"{USER}/{folder}/{name}.md"
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.find("x")
+        memory.find(FindRequest("x"))
         edit(memory, uri, content=[{"search": "old", "replace": "newer"}])
-        receipt = memory.commit(memory_type=memory_type, fields={**fields, "content": "newest 最新"})
+        receipt = memory.commit(CommitRequest(memory_type=memory_type, fields={**fields, "content": "newest 最新"}))
         assert [(result.uri, result.action) for result in receipt.results] == [(uri, Action.UPDATED)]
         assert len(list(path.parent.glob("[!.]*.md"))) == 4

@@ -122,7 +122,7 @@ def test_a_failure_seen_twice_is_a_rule(registry: MemoryTypeRegistry) -> None:
     told = fields(found)
     assert (len(found.lessons), told["pattern_type"]) == (1, "rule")
     assert told["content"].startswith("Before calling web_search: it failed 2 times with HTTP 429; last on 2026-05-12.")
-    assert found.lessons[0].write.memory_data.salience == 0.7
+    assert found.lessons[0].write.memory_data.given["salience"] == 0.7
 
 
 def test_a_failure_that_is_stored_becomes_a_rule(registry: MemoryTypeRegistry) -> None:

@@ -9,8 +9,12 @@ import pytest
 
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.history import history_of
+from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOTES = "viking://user/default/memories/notes"
@@ -38,7 +42,7 @@ def holding(root: Path, words: str) -> list[str]:
 
 
 def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
-    return memory.commit(content, memory_type="notes", fields={"title": title})
+    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -47,43 +51,43 @@ def test_no_file_below_the_folder_holds_the_text_or_the_name_afterwards(memory: 
     note(memory, "kept", "Something ordinary.")
     note(memory, secret, f"I say: {secret}.")
     note(memory, secret, f"I say again: {secret}!")
-    memory.find(secret)
-    memory.read(f"{NOTES}/{secret}.md")
+    memory.find(FindRequest(secret))
+    memory.read(ReadRequest(f"{NOTES}/{secret}.md"))
     memory.indexer.embed_all()
     assert holding(root, secret)
-    receipt = memory.purge(f"{NOTES}/{secret}.md")
+    receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/{secret}.md"))
     assert holding(root, secret) == []
     assert not [note for note in receipt.notes if "still hold" in note]
     (result,) = receipt.results
     assert result.action is Action.DELETED
-    assert "Something ordinary." in memory.read(f"{NOTES}/kept.md").content
-    assert [hit.uri for hit in memory.find("something ordinary").memories] == [f"{NOTES}/kept.md"]
-    page = memory.read(result.uri.replace("viking://", "viking://history/")).content
+    assert "Something ordinary." in memory.read(ReadRequest(f"{NOTES}/kept.md")).content
+    assert [hit.uri for hit in memory.find(FindRequest("something ordinary")).memories] == [f"{NOTES}/kept.md"]
+    page = memory.read(ReadRequest(result.uri.replace("viking://", "viking://history/"))).content
     assert "[purged]" in page
 
 
 def test_history_undo_and_reopening_stay_sound_and_say_purged(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as memory:
         first = note(memory, "vault", SECRETS[1])
-        receipt = memory.purge(f"{NOTES}/vault.md")
+        receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/vault.md"))
         tombstone = receipt.results[0].uri
-        refused = memory.undo(first.commit_id)
+        refused = memory.run(UNDO, UndoRequest(first.commit_id))
         assert "purged" in str(refused.results[0].reason)
         with pytest.raises(NotFound, match="purged"):
-            memory.history.text_at(tombstone, first.commit_id)
+            history_of(memory).text_at(tombstone, first.commit_id)
         again = note(memory, "vault", "A new beginning.")
         assert again.results[0].action is Action.CREATED
     with open_memory(config(tmp_path)) as memory:
         assert memory.store.adopt() == 0
-        assert "A new beginning." in memory.read(f"{NOTES}/vault.md").content
-        assert [hit.uri for hit in memory.find("beginning").memories] == [f"{NOTES}/vault.md"]
-        assert memory.history.commits()
+        assert "A new beginning." in memory.read(ReadRequest(f"{NOTES}/vault.md")).content
+        assert [hit.uri for hit in memory.find(FindRequest("beginning")).memories] == [f"{NOTES}/vault.md"]
+        assert history_of(memory).commits()
 
 
 def test_a_conversation_is_erased_with_its_place_in_the_queue(memory: Runebook) -> None:
-    memory.commit(messages=[{"role": "user", "content": f"By the way, {SECRETS[1]}"}], session_id="s1")
-    memory.commit(messages=[{"role": "user", "content": "还有一句话。"}], session_id="s1")
-    memory.purge("viking://session/default/s1")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": f"By the way, {SECRETS[1]}"}], session_id="s1"))
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "还有一句话。"}], session_id="s1"))
+    memory.run(PURGE, PurgeRequest("viking://session/default/s1"))
     assert holding(memory.config.root, SECRETS[1]) == []
     assert holding(memory.config.root, "还有一句话") == []
     assert memory.store.ledger.extractions.get(MemoryUri.parse("viking://session/default/s1/messages.jsonl")) is None
@@ -91,9 +95,9 @@ def test_a_conversation_is_erased_with_its_place_in_the_queue(memory: Runebook) 
 
 def test_a_deleted_memory_is_purged_from_history_alone(memory: Runebook) -> None:
     note(memory, "gone", SECRETS[1])
-    memory.commit(operations={"delete_operations": [{"uri": f"{NOTES}/gone.md"}]})
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/gone.md"}]}))
     assert holding(memory.config.root, SECRETS[1])
-    memory.purge(f"{NOTES}/gone.md")
+    memory.run(PURGE, PurgeRequest(f"{NOTES}/gone.md"))
     assert holding(memory.config.root, SECRETS[1]) == []
 
 
@@ -101,32 +105,32 @@ def test_a_commit_is_purged_and_the_rest_of_its_file_stays(memory: Runebook) -> 
     note(memory, "list", "一：牛奶\n")
     bad = note(memory, "list", f"一：牛奶\n二：{SECRETS[0]}\n")
     good = note(memory, "list", f"一：牛奶\n二：{SECRETS[0]}\n三：面包\n")
-    receipt = memory.purge(commit_id=bad.commit_id)
-    assert memory.read(f"{NOTES}/list.md").content.startswith("一：牛奶\n三：面包\n")
+    receipt = memory.run(PURGE, PurgeRequest(commit=bad.commit_id))
+    assert memory.read(ReadRequest(f"{NOTES}/list.md")).content.startswith("一：牛奶\n三：面包\n")
     assert holding(memory.config.root, SECRETS[0]) == []
     assert receipt.results[0].uri == f"{NOTES}/list.md"
     with pytest.raises(NotFound, match="purged"):
-        memory.history.text_at(f"{NOTES}/list.md", good.commit_id)
-    undo = memory.history.commits()[0]
-    refused = memory.undo(undo.commit_id)
+        history_of(memory).text_at(f"{NOTES}/list.md", good.commit_id)
+    undo = history_of(memory).commits()[0]
+    refused = memory.run(UNDO, UndoRequest(undo.commit_id))
     assert "purged" in str(refused.results[0].reason)
 
 
 def test_copies_elsewhere_are_named(memory: Runebook) -> None:
     note(memory, "one", SECRETS[1])
-    memory.commit(f"He said: {SECRETS[1]}", memory_type="preferences", fields={"topic": "quote"})
-    receipt = memory.purge(f"{NOTES}/one.md")
+    memory.commit(CommitRequest(f"He said: {SECRETS[1]}", memory_type="preferences", fields={"topic": "quote"}))
+    receipt = memory.run(PURGE, PurgeRequest(f"{NOTES}/one.md"))
     assert "user/default/memories/preferences/quote.md" in " ".join(receipt.notes)
 
 
 def test_a_whole_space_or_another_users_cannot_be_purged(memory: Runebook) -> None:
     note(memory, "a", "A.")
     with pytest.raises(InvalidInput):
-        memory.purge("viking://user/default")
+        memory.run(PURGE, PurgeRequest("viking://user/default"))
     with pytest.raises(NotFound):
-        memory.view("bob", "bob").purge(f"{NOTES}/a.md")
+        memory.view("bob", "bob").run(PURGE, PurgeRequest(f"{NOTES}/a.md"))
     with pytest.raises(NotFound):
-        memory.purge(f"{NOTES}/never.md")
+        memory.run(PURGE, PurgeRequest(f"{NOTES}/never.md"))
 
 
 def test_what_another_process_writes_while_a_purge_runs_is_not_erased_with_it(
@@ -144,10 +148,10 @@ def test_what_another_process_writes_while_a_purge_runs_is_not_erased_with_it(
 
         monkeypatch.setattr(memory.store.usage, "flush", flush_while_another_writes)
         with pytest.raises(StorageFailed, match="there again"):
-            memory.purge(str(uri))
+            memory.run(PURGE, PurgeRequest(str(uri)))
         assert "written anew 重新写的" in (other.store.ledger.text_at(uri, other.store.ledger.newest_seq()) or "")
-        assert "written anew 重新写的" in memory.read(str(uri)).content
-        memory.purge(str(uri))
+        assert "written anew 重新写的" in memory.read(ReadRequest(str(uri))).content
+        memory.run(PURGE, PurgeRequest(str(uri)))
     assert holding(memory.config.root, "written anew") == []
 
 
@@ -158,8 +162,8 @@ def test_a_purge_leaves_nothing_where_chroma_holds_the_vectors(tmp_path: Path) -
             note(memory, f"shelf {number}", f"Shelf {number} holds lamps.")
         note(memory, "杨树街", SECRETS[0])
         memory.indexer.embed_all()
-        assert memory.find(SECRETS[0]).memories[0].uri == f"{NOTES}/杨树街.md"
-        memory.purge(f"{NOTES}/杨树街.md")
+        assert memory.find(FindRequest(SECRETS[0])).memories[0].uri == f"{NOTES}/杨树街.md"
+        memory.run(PURGE, PurgeRequest(f"{NOTES}/杨树街.md"))
         assert holding(tmp_path, SECRETS[0]) == []
-        assert f"{NOTES}/杨树街.md" not in [hit.uri for hit in memory.find(SECRETS[0]).memories]
-        assert memory.find("lamps").memories
+        assert f"{NOTES}/杨树街.md" not in [hit.uri for hit in memory.find(FindRequest(SECRETS[0])).memories]
+        assert memory.find(FindRequest("lamps")).memories

@@ -14,7 +14,8 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import ProjectScope
-from memory_core.features.recall_trail import HotMemories
+from memory_core.core.memory.requests import CommitRequest, FindRequest
+from memory_core.features.recall_trail import HOT, HotMemories, HotRequest
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -41,7 +42,7 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def fact(memory: Runebook, topic: str, content: str = "something") -> str:
-    (result,) = memory.commit(content, memory_type="facts", fields={"topic": topic}).results
+    (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic})).results
     return result.uri
 
 
@@ -67,20 +68,20 @@ def test_the_most_used_come_first_with_what_they_say(memory: Runebook) -> None:
     tea, code = fact(memory, "茶", "她喝绿茶。"), fact(memory, "Code style", "Tabs, never spaces.")
     use(memory, tea)
     use(memory, code, 3)
-    first, second = memory.hot()
+    first, second = memory.run(HOT, HotRequest())
     assert (first.uri, first.access_count, first.last_accessed_at) == (code, 3, AT + timedelta(seconds=2))
     assert (second.uri, second.memory_type, second.abstract) == (tea, "facts", "她喝绿茶。")
-    assert [found.uri for found in memory.hot(1)] == [code]
+    assert [found.uri for found in memory.run(HOT, HotRequest(1))] == [code]
 
 
 def test_at_most_twenty_are_hot_unless_set_otherwise(memory: Runebook, tmp_path: Path) -> None:
     uris = filled(memory, 22)
-    assert [found.uri for found in memory.hot()] == uris[:20]
+    assert [found.uri for found in memory.run(HOT, HotRequest())] == uris[:20]
     memory.close()
     with open_memory(config(tmp_path, search=SearchConfig(hot_limit=2))) as again:
-        assert [found.uri for found in again.hot()] == uris[:2]
+        assert [found.uri for found in again.run(HOT, HotRequest())] == uris[:2]
         with pytest.raises(InvalidInput, match="limit 3"):
-            again.hot(3)
+            again.run(HOT, HotRequest(3))
 
 
 def test_which_are_hot_stays_for_an_hour(memory: Runebook) -> None:
@@ -97,11 +98,11 @@ def test_which_are_hot_stays_for_an_hour(memory: Runebook) -> None:
 
 def test_a_hardly_used_store_is_counted_anew_each_time(memory: Runebook) -> None:
     tea, code = fact(memory, "茶"), fact(memory, "Code style")
-    assert memory.hot() == ()
+    assert memory.run(HOT, HotRequest()) == ()
     use(memory, tea)
-    assert [found.uri for found in memory.hot()] == [tea]
+    assert [found.uri for found in memory.run(HOT, HotRequest())] == [tea]
     use(memory, code, 2)
-    assert [found.uri for found in memory.hot()] == [code, tea]
+    assert [found.uri for found in memory.run(HOT, HotRequest())] == [code, tea]
 
 
 def test_what_another_process_changed_or_deleted_is_seen_at_once(memory: Runebook, tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_what_another_process_changed_or_deleted_is_seen_at_once(memory: Runeboo
     with open_memory(config(tmp_path)) as other:
         fact(other, "茶 0", "现在喝咖啡。")
         assert (hot.hot()[0].abstract, hot.uris()) == ("现在喝咖啡。", uris[:2])
-        other.commit(operations={"delete_operations": [{"uri": uris[0]}]})
+        other.commit(CommitRequest(operations={"delete_operations": [{"uri": uris[0]}]}))
         assert hot.uris() == uris[1:3]
 
 
@@ -122,19 +123,19 @@ def test_use_of_what_is_gone_or_of_another_space_makes_nothing_hot(memory: Runeb
     with open_memory(config(tmp_path, user_space="lin")) as lin:
         hers = fact(lin, "hers")
         use(lin, hers, 9)
-        assert [found.uri for found in lin.hot()] == [hers]
-    memory.commit(operations={"delete_operations": [{"uri": gone}]})
-    assert [found.uri for found in memory.hot()] == [tea]
+        assert [found.uri for found in lin.run(HOT, HotRequest())] == [hers]
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": gone}]}))
+    assert [found.uri for found in memory.run(HOT, HotRequest())] == [tea]
 
 
 def test_turns_of_conversations_are_never_hot(memory: Runebook) -> None:
-    memory.commit(messages=[{"role": "user", "content": "zebra"}], session_id="s1")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "zebra"}], session_id="s1"))
     for _ in range(3):
-        memory.find("zebra")
+        memory.find(FindRequest("zebra"))
     memory.store.usage.flush()
     log = "viking://session/default/s1/messages.jsonl"
     assert memory.store.ledger.usage([f"{log}#0"])[f"{log}#0"].access_count == 3
-    assert memory.hot() == ()
+    assert memory.run(HOT, HotRequest()) == ()
 
 
 def private(root: Path, name: str, project: str, *, is_private: bool) -> str:

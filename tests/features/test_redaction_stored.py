@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, load
+from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ContentRejected
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, Status
+from memory_core.core.memory.trailer import split
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
@@ -66,14 +68,19 @@ CONVERSATION: list[dict[str, Any]] = [
 
 def everywhere(memory: Runebook) -> None:
     """Commits with a secret in every part that is stored, and questions that hold one."""
-    memory.commit(f"my key is {TOKEN}, 密码是{PASSWORD}")
-    memory.commit(f"deploy with {TOKEN}", category="logs")
-    memory.commit(f"deploy with {TOKEN}", memory_type="daily_logs")
-    memory.commit("x", memory_type="facts", fields={"topic": f"key {TOKEN}"}, category=f"c {TOKEN}")
+    memory.commit(CommitRequest(f"my key is {TOKEN}, 密码是{PASSWORD}"))
+    memory.commit(CommitRequest(f"deploy with {TOKEN}", category="logs"))
+    memory.commit(CommitRequest(f"deploy with {TOKEN}", memory_type="daily_logs"))
+    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": f"key {TOKEN}"}, category=f"c {TOKEN}"))
     data = {"memory_type": "facts", "fields": {"topic": "deploy", "content": "how we deploy"}}
     extra = {"abstract": f"a {TOKEN}", "overview": f"o {TOKEN}", "tags": [TOKEN], "category": TOKEN, "unknown": TOKEN}
     memory.commit(
-        operations={"reasoning": f"because {TOKEN}", "write_operations": [{"memory_data": data | extra, "more": TOKEN}]}
+        CommitRequest(
+            operations={
+                "reasoning": f"because {TOKEN}",
+                "write_operations": [{"memory_data": data | extra, "more": TOKEN}],
+            }
+        )
     )
     patch = f"<<<<<<< SEARCH\nhow we deploy\n=======\nhow we deploy: {TOKEN}\n>>>>>>> REPLACE"
     edits = [
@@ -81,21 +88,24 @@ def everywhere(memory: Runebook) -> None:
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": [{"search": "deploy", "replace": f"ship {TOKEN}"}]}},
         {"uri": f"{OWN}/facts/deploy.md", "patches": {"content": f"whole {TOKEN}"}},
         {"uri": f"{OWN}/facts/none.md", "patches": {"content": f"whole {TOKEN}"}},
+        {"uri": f"{OWN}/facts/deploy.md", "tags": [TOKEN]},
     ]
     overviews = [{"directory_uri": f"{OWN}/facts", "abstract": f"a {TOKEN}", "overview": f"o {TOKEN}"}]
     deletions = [{"uri": f"{OWN}/facts/none.md", "reason": TOKEN}]
     memory.commit(
-        operations={
-            "edit_operations": edits,
-            "overview_operations": overviews,
-            "delete_operations": deletions,
-            "write_operations": [{"memory_data": {"memory_type": TOKEN, "fields": {}}}, {"bad": TOKEN}],
-        }
+        CommitRequest(
+            operations={
+                "edit_operations": edits,
+                "overview_operations": overviews,
+                "delete_operations": deletions,
+                "write_operations": [{"memory_data": {"memory_type": TOKEN, "fields": {}}}, {"bad": TOKEN}],
+            }
+        )
     )
-    memory.commit(messages=CONVERSATION, session_id="s")
-    memory.find(f"what is {TOKEN}")
-    memory.retrieve(f"what is {TOKEN}", session_id="s")
-    memory.trail()
+    memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
+    memory.find(FindRequest(f"what is {TOKEN}", project=TOKEN))
+    memory.retrieve(RetrieveRequest(f"what is {TOKEN}", session_id="s", project=TOKEN))
+    memory.run(TRAIL, TrailRequest())
 
 
 @pytest.mark.parametrize("mode", ["redact", "refuse"])
@@ -112,8 +122,8 @@ def test_a_secret_in_any_part_of_a_commit_or_question_never_touches_the_disk(
 @pytest.mark.parametrize("mode", ["warn", "off"])
 def test_the_owner_can_have_all_stored(opened: Opened, mode: str) -> None:
     with opened(secrets=mode) as memory:
-        receipt = memory.commit(f"my key is {TOKEN}")
-        assert TOKEN in memory.read(receipt.results[0].uri).content
+        receipt = memory.commit(CommitRequest(f"my key is {TOKEN}"))
+        assert TOKEN in memory.read(ReadRequest(receipt.results[0].uri)).content
     assert bool(receipt.notes) is (mode == "warn")
     assert TOKEN not in str(receipt.notes)
 
@@ -121,14 +131,16 @@ def test_the_owner_can_have_all_stored(opened: Opened, mode: str) -> None:
 def test_the_receipt_names_the_place_and_the_kind_and_never_the_secret(opened: Opened) -> None:
     for dry_run in (True, False):
         with opened() as memory:
-            receipt = memory.commit(f"my key is {TOKEN} for builds", memory_type="facts", dry_run=dry_run)
+            receipt = memory.commit(
+                CommitRequest(f"my key is {TOKEN} for builds", memory_type="facts", dry_run=dry_run)
+            )
             assert receipt.status is (Status.DRY_RUN if dry_run else Status.COMMITTED)
             assert receipt.notes == (
                 "not stored, redacted: GitHub token in write_operations[0].memory_data.fields.content",
             )
             assert TOKEN not in str(receipt.as_dict())
     with opened() as memory:
-        assert parse(memory.read(receipt.results[0].uri).content).body == f"my key is {MARK} for builds"
+        assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == f"my key is {MARK} for builds"
 
 
 def test_refusing_spares_the_other_operations(opened: Opened) -> None:
@@ -136,46 +148,60 @@ def test_refusing_spares_the_other_operations(opened: Opened) -> None:
         return {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}}
 
     with opened(secrets="refuse") as memory:
-        receipt = memory.commit(operations={"write_operations": [fact("a", "safe"), fact("b", TOKEN)]})
+        receipt = memory.commit(CommitRequest(operations={"write_operations": [fact("a", "safe"), fact("b", TOKEN)]}))
         assert receipt.status is Status.PARTIAL
         assert [result.action for result in receipt.results] == [Action.CREATED, Action.REJECTED]
         assert "GitHub token" in (receipt.results[1].reason or "")
         assert receipt.results[1].hint
-        assert memory.commit(TOKEN).status is Status.REJECTED
+        assert memory.commit(CommitRequest(TOKEN)).status is Status.REJECTED
 
 
 def test_a_conversation_that_is_sent_again_is_known_and_its_calls_are_counted_once(opened: Opened) -> None:
     with opened() as memory:
-        assert memory.commit(messages=CONVERSATION, session_id="s").usage == {"messages": 5, "messages_new": 5}
-        again = memory.commit(messages=[*CONVERSATION, {"role": "user", "content": "thanks"}], session_id="s")
+        assert memory.commit(CommitRequest(messages=CONVERSATION, session_id="s")).usage == {
+            "messages": 5,
+            "messages_new": 5,
+        }
+        again = memory.commit(
+            CommitRequest(messages=[*CONVERSATION, {"role": "user", "content": "thanks"}], session_id="s")
+        )
         assert again.usage == {"messages": 6, "messages_new": 1}
-        unnamed = [memory.commit(messages=CONVERSATION).results[0].uri for _ in range(2)]
+        unnamed = [memory.commit(CommitRequest(messages=CONVERSATION)).results[0].uri for _ in range(2)]
         assert unnamed[0] == unnamed[1]
-        assert '"total_calls": 2' in memory.read("viking://agent/default/memories/tools/login.md").content
+        assert '"total_calls": 2' in memory.read(ReadRequest("viking://agent/default/memories/tools/login.md")).content
 
 
 def test_a_conversation_stored_before_it_was_redacted_is_known_too(opened: Opened) -> None:
     with opened(secrets="off") as memory:
-        memory.commit(messages=CONVERSATION, session_id="s")
+        memory.commit(CommitRequest(messages=CONVERSATION, session_id="s"))
     with opened() as memory:
-        assert memory.commit(messages=CONVERSATION, session_id="s").usage == {"messages": 5, "messages_new": 0}
+        assert memory.commit(CommitRequest(messages=CONVERSATION, session_id="s")).usage == {
+            "messages": 5,
+            "messages_new": 0,
+        }
 
 
 def test_a_secret_can_be_patched_out_of_a_file_that_a_person_wrote(opened: Opened, tmp_path: Path) -> None:
     with opened() as memory:
-        uri = memory.commit("how we deploy", memory_type="facts", fields={"topic": "deploy"}).results[0].uri
+        uri = (
+            memory.commit(CommitRequest("how we deploy", memory_type="facts", fields={"topic": "deploy"}))
+            .results[0]
+            .uri
+        )
         path = tmp_path / "user" / "default" / "memories" / "facts" / "deploy.md"
         path.write_text(
             path.read_text(encoding="utf-8").replace("how we deploy", f"key {TOKEN}\nnext"), encoding="utf-8"
         )
         memory.store.adopt()
         beside = f"<<<<<<< SEARCH\nkey {TOKEN}\nnext\n=======\nkey {TOKEN}\nlast {OTHER}\n>>>>>>> REPLACE"
-        memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": beside}}]})
-        assert parse(memory.read(uri).content).body == f"key {TOKEN}\nlast [redacted: npm token]"
+        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": beside}}]}))
+        assert split(memory.read(ReadRequest(uri)).content).body == f"key {TOKEN}\nlast [redacted: npm token]"
         out = [{"search": f"key {TOKEN}", "replace": "key is in the vault"}]
-        (result,) = memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": out}}]}).results
+        (result,) = memory.commit(
+            CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": out}}]})
+        ).results
         assert result.action is Action.UPDATED
-        assert TOKEN not in memory.read(uri).content
+        assert TOKEN not in memory.read(ReadRequest(uri)).content
 
 
 def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Opened, tmp_path: Path) -> None:
@@ -188,31 +214,16 @@ def test_names_that_must_stay_exact_are_refused_with_a_secret_in_them(opened: Op
             {"memory_content": "x", "memory_type": "facts", "project": TOKEN},
         ):
             with pytest.raises(ContentRejected, match="GitHub token"):
-                memory.commit(**arguments)
+                memory.commit(CommitRequest(**arguments))
         with pytest.raises(ContentRejected, match="GitHub token"):
-            memory.retrieve("hello", session_id=TOKEN)
-        memory.commit("x", request_id="4111111111111111")
+            memory.retrieve(RetrieveRequest("hello", session_id=TOKEN))
+        memory.commit(CommitRequest("x", request_id="4111111111111111"))
     assert on_disk(tmp_path, TOKEN) == []
 
 
-def test_the_owner_allows_single_strings(opened: Opened) -> None:
+def test_the_owner_allows_single_strings_or_their_hashes(opened: Opened) -> None:
     with opened(secrets_allowed=(hashlib.sha256(TOKEN.encode()).hexdigest(), "4111 1111 1111 1111")) as memory:
-        receipt = memory.commit(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}")
-        assert parse(memory.read(receipt.results[0].uri).content).body == (
+        receipt = memory.commit(CommitRequest(f"fixtures: {TOKEN}, 4111 1111 1111 1111, {OTHER}"))
+        assert split(memory.read(ReadRequest(receipt.results[0].uri)).content).body == (
             f"fixtures: {TOKEN}, 4111 1111 1111 1111, [redacted: npm token]"
         )
-
-
-def test_the_settings_are_read_from_the_environment(tmp_path: Path) -> None:
-    config = load(
-        None, {"RUNEBOOK_HOME": str(tmp_path), "RUNEBOOK_SECRETS": "warn", "RUNEBOOK_SECRETS_ALLOWED": "a,b c"}
-    )
-    assert (config.secrets, config.secrets_allowed) == ("warn", ("a", "b c"))
-
-
-def test_a_secret_given_as_a_project_to_search_in_is_not_remembered(opened: Opened, tmp_path: Path) -> None:
-    with opened() as memory:
-        memory.find("x", project=TOKEN)
-        memory.retrieve("deploying", project=TOKEN)
-        memory.trail()
-        assert on_disk(tmp_path, TOKEN) == []

@@ -15,10 +15,15 @@ from memory_core.core.caller import Access
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import AccessDenied, InvalidInput, NotFound
 from memory_core.core.llm.client import Scripted, ScriptedLLM
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.proposals import Proposal, parse_proposal, render_proposal
+from memory_core.features.review import ACCEPT, REJECT, REWORD, DecisionRequest, RewordRequest
+from memory_core.features.review import waiting as waiting_proposals
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -52,7 +57,7 @@ def text(memory: Runebook, uri: str) -> str | None:
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return parse(text(memory, uri) or "").body
+    return split(text(memory, uri) or "").body
 
 
 def queued(receipt: CommitReceipt) -> list[OperationResult]:
@@ -60,7 +65,7 @@ def queued(receipt: CommitReceipt) -> list[OperationResult]:
 
 
 def only(memory: Runebook) -> Proposal:
-    (proposal,) = memory.reviewer.waiting()
+    (proposal,) = waiting_proposals(memory)
     return proposal
 
 
@@ -80,32 +85,32 @@ def test_what_a_model_extracts_waits_as_a_readable_file_until_it_is_accepted(
     tmp_path: Path, said: list[dict[str, Any]], proposed: dict[str, Any], target: str, query: str
 ) -> None:
     with opened(tmp_path, [answer(proposed)]) as memory:
-        receipt = memory.commit(messages=said, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=said, session_id="s1"))
         (waits,) = queued(receipt)
         assert "waits for review" in (waits.note or "")
         assert "runebook review accept" in (waits.hint or "")
         assert memory.extractor.waiting() == []
         assert text(memory, target) is None
-        assert memory.find(query).memories == ()
-        assert target not in memory.retrieve(query).text
+        assert memory.find(FindRequest(query)).memories == ()
+        assert target not in memory.retrieve(RetrieveRequest(query)).text
         proposal = only(memory)
-        page = memory.read(str(proposal.uri)).content
+        page = memory.read(ReadRequest(str(proposal.uri))).content
         for told in (target, "session s1", "worth keeping", proposed["memory_data"]["fields"]["content"]):
             assert told in page
-        (listed,) = memory.ls(REVIEW).entries
+        (listed,) = memory.ls(ListRequest(REVIEW)).entries
         assert listed.uri == str(proposal.uri)
         assert (listed.abstract or "").startswith("Would create ")
         assert "MEMORY_FIELDS" not in (listed.abstract or "")
 
-        (done,) = memory.accept([proposal.id])
+        (done,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert done.status is Status.COMMITTED
         assert body(memory, target) == proposed["memory_data"]["fields"]["content"]
-        source = (parse(text(memory, target) or "").trailer or {})["source"]
+        source = (split(text(memory, target) or "").trailer or {})["source"]
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
-        assert memory.find(query).memories[0].uri == target
-        assert memory.reviewer.waiting() == []
+        assert memory.find(FindRequest(query)).memories[0].uri == target
+        assert waiting_proposals(memory) == []
 
-        assert memory.undo(done.commit_id).status is Status.COMMITTED
+        assert memory.run(UNDO, UndoRequest(done.commit_id)).status is Status.COMMITTED
         assert text(memory, target) is None
         assert only(memory).id == proposal.id
 
@@ -113,24 +118,26 @@ def test_what_a_model_extracts_waits_as_a_readable_file_until_it_is_accepted(
 def test_without_the_setting_nothing_waits(tmp_path: Path) -> None:
     config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))
     with open_memory(config, llm=ScriptedLLM([TEA_ANSWER])) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert text(memory, TEA) is not None
-        assert memory.reviewer.count() == 0
+        assert len(waiting_proposals(memory)) == 0
 
 
 def test_what_a_person_or_agent_stores_itself_takes_effect_at_once(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.commit("Tea is green.", memory_type="facts", fields={"topic": "Tea"})
-        memory.commit(operations={"write_operations": [write("facts", topic="Cup", content="The cup is blue.")]})
-        assert memory.reviewer.count() == 0
-        assert memory.find("cup blue").memories != ()
+        memory.commit(CommitRequest("Tea is green.", memory_type="facts", fields={"topic": "Tea"}))
+        memory.commit(
+            CommitRequest(operations={"write_operations": [write("facts", topic="Cup", content="The cup is blue.")]})
+        )
+        assert len(waiting_proposals(memory)) == 0
+        assert memory.find(FindRequest("cup blue")).memories != ()
 
 
 def test_the_answer_to_a_brief_waits_too(tmp_path: Path) -> None:
     with opened(tmp_path, None) as memory:
-        assert memory.commit(messages=ENGLISH, session_id="s1").brief is not None
+        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).brief is not None
         operations = {"write_operations": [write("preferences", topic="Tea", content="Drinks only green tea.")]}
-        receipt = memory.commit(operations=operations, session_id="s1")
+        receipt = memory.commit(CommitRequest(operations=operations, session_id="s1"))
         assert len(queued(receipt)) == 1
         assert text(memory, TEA) is None
         assert memory.extractor.waiting() == []
@@ -139,74 +146,77 @@ def test_the_answer_to_a_brief_waits_too(tmp_path: Path) -> None:
 def test_a_correction_by_cue_waits_while_tool_calls_are_counted_at_once(tmp_path: Path) -> None:
     call = {"type": "tool_use", "id": "c1", "name": "web_search", "input": {"query": "tea"}}
     told = {"type": "tool_result", "tool_use_id": "c1", "content": "three houses", "status": "completed"}
-    conversation = [
+    conversation: list[dict[str, Any]] = [
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [told]},
         {"role": "user", "content": "From now on, please always answer in English."},
         {"role": "user", "content": "以后不要直接删除文件。"},
     ]
     with opened(tmp_path, None) as memory:
-        receipt = memory.commit(messages=conversation, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=conversation, session_id="s1"))
         assert len(queued(receipt)) == 2
-        counted = parse(text(memory, "viking://agent/default/memories/tools/web_search.md") or "").trailer or {}
+        counted = split(text(memory, "viking://agent/default/memories/tools/web_search.md") or "").trailer or {}
         assert counted["total_calls"] == 1
-        assert memory.find("answer in English").memories == ()
-        receipts = memory.accept([each.id for each in memory.reviewer.waiting()])
+        assert memory.find(FindRequest("answer in English")).memories == ()
+        receipts = memory.run(ACCEPT, DecisionRequest([each.id for each in waiting_proposals(memory)]))
         assert [each.status for each in receipts] == [Status.COMMITTED, Status.COMMITTED]
-        assert memory.find("以后不要直接删除文件").memories != ()
+        assert memory.find(FindRequest("以后不要直接删除文件")).memories != ()
 
 
 def test_a_rejected_proposal_does_not_come_back_from_the_same_messages(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER, TEA_ANSWER, TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         proposal = only(memory)
         list(memory.extract_waiting("s1"))
         assert only(memory).id == proposal.id  # it waits already
-        (gone,) = memory.reject([proposal.id])
-        assert (gone.status, memory.reviewer.count()) == (Status.COMMITTED, 0)
+        (gone,) = memory.run(REJECT, DecisionRequest([proposal.id]))
+        assert (gone.status, len(waiting_proposals(memory))) == (Status.COMMITTED, 0)
         (again,) = memory.extract_waiting("s1")
-        assert memory.reviewer.count() == 0
+        assert len(waiting_proposals(memory)) == 0
         assert any("rejected this already" in (result.note or "") for result in again.results)
-        memory.undo(gone.commit_id)
+        memory.run(UNDO, UndoRequest(gone.commit_id))
         assert only(memory).id == proposal.id
 
 
 def test_a_proposal_edited_by_hand_stores_what_its_file_says(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         proposal = only(memory)
         path = memory.store.files.path_for(proposal.uri)
         page = path.read_text(encoding="utf-8")
         head, rule, rest = page.partition("\n---\n")
         edited = f"{head}{rule}{rest.replace('Drinks only green tea.', 'Drinks green tea, 但不喝咖啡。', 1)}"
         path.write_text(edited, encoding="utf-8", newline="\n")
-        (done,) = memory.accept([proposal.id])
+        (done,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert "as edited" in str(done.results[-1].note)
         assert body(memory, TEA) == "Drinks green tea, 但不喝咖啡。"
 
 
 def test_a_proposal_edited_by_command_stores_that(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         proposal = only(memory)
-        assert memory.reword(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n").status is Status.COMMITTED
+        assert (
+            memory.run(REWORD, RewordRequest(proposal.id, "Drinks tea.\n\n---\n\nAny tea.\n")).status
+            is Status.COMMITTED
+        )
         assert only(memory).edited
-        memory.accept([proposal.id])
+        memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert body(memory, TEA) == "Drinks tea.\n\n---\n\nAny tea."
 
 
 def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
-        memory.commit("Drinks only oolong.", memory_type="preferences", fields={"topic": "Tea"})
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest("Drinks only oolong.", memory_type="preferences", fields={"topic": "Tea"}))
         proposal = only(memory)
-        (refused,) = memory.accept([proposal.id])
+        (refused,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert refused.status is Status.REJECTED
         assert refused.results[0].conflict
         assert f"runebook review edit {proposal.id}" in (refused.results[0].hint or "")
         assert body(memory, TEA) == "Drinks only oolong."
-        memory.reword(proposal.id, "Drinks oolong and green tea.")
-        assert memory.accept([proposal.id])[0].status is Status.COMMITTED
+        memory.run(REWORD, RewordRequest(proposal.id, "Drinks oolong and green tea."))
+        assert memory.run(ACCEPT, DecisionRequest([proposal.id]))[0].status is Status.COMMITTED
         assert body(memory, TEA) == "Drinks oolong and green tea."
 
 
@@ -220,21 +230,21 @@ def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_pat
         overview_operations=[{"directory_uri": f"{USER}/facts", "abstract": "Colours of things."}],
     )
     with opened(tmp_path, [operations] * 3) as memory:  # asked again after it was shown the files it touches
-        memory.commit("The cup is blue.", memory_type="facts", fields={"topic": "Old"})
-        memory.commit("The pot is green.", memory_type="facts", fields={"topic": "Gone"})
-        memory.commit(messages=ENGLISH, session_id="s1")
-        waiting = memory.reviewer.waiting()
+        memory.commit(CommitRequest("The cup is blue.", memory_type="facts", fields={"topic": "Old"}))
+        memory.commit(CommitRequest("The pot is green.", memory_type="facts", fields={"topic": "Gone"}))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        waiting = waiting_proposals(memory)
         assert sorted((each.op, each.action) for each in waiting) == [
             ("delete", "deleted"),
             ("edit", "updated"),
             ("overview", "updated"),
             ("write", "created"),
         ]
-        shown = {each.op: parse(text(memory, str(each.uri)) or "").body for each in waiting}
+        shown = {each.op: split(text(memory, str(each.uri)) or "").body for each in waiting}
         assert shown["edit"].endswith("---\n\nThe cup is red.")
         assert "The pot is green." in shown["delete"]
         assert "### best_for\n\nreleases" in shown["write"]
-        receipts = memory.accept([each.id for each in waiting])
+        receipts = memory.run(ACCEPT, DecisionRequest([each.id for each in waiting]))
         assert {each.status for each in receipts} == {Status.COMMITTED}
         assert (body(memory, old), text(memory, gone)) == ("The cup is red.", None)
         assert "releases" in (text(memory, "viking://agent/default/memories/tools/deploy.md") or "")
@@ -244,11 +254,11 @@ def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_pat
 def test_a_private_conversations_proposal_is_not_shown_from_another_project(tmp_path: Path) -> None:
     case = answer(write("cases", case_name="Merger", content="The merger is on Monday."))
     with opened(tmp_path, [case]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1", project="acme/lab", private=True)
-        listed = memory.ls(REVIEW, here="acme/web").entries[0]
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", project="acme/lab", private=True))
+        listed = memory.ls(ListRequest(REVIEW, here="acme/web")).entries[0]
         assert listed.abstract == "private to another project"
-        (done,) = memory.accept([only(memory).id])
-        meta = parse(text(memory, done.results[0].uri) or "").trailer or {}
+        (done,) = memory.run(ACCEPT, DecisionRequest([only(memory).id]))
+        meta = split(text(memory, done.results[0].uri) or "").trailer or {}
         assert (meta["project"], meta["private"]) == ("acme/lab", True)
 
 
@@ -268,23 +278,23 @@ def test_of_two_who_accept_at_once_one_wins_and_the_other_is_told(tmp_path: Path
     told: list[CommitReceipt] = []
     late: list[threading.Thread] = []
     with opened(tmp_path, [TEA_ANSWER]) as other:
-        other.commit(messages=ENGLISH, session_id="s1")
+        other.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         names = Announced([only(other).id])
 
         def meets(step: str) -> None:
             if step == "planned":  # the lock is held
-                late.append(threading.Thread(target=lambda: told.extend(other.accept(names))))
+                late.append(threading.Thread(target=lambda: told.extend(other.run(ACCEPT, DecisionRequest(names)))))
                 late[0].start()
                 assert names.looked_up.wait(30)
 
         with opened(tmp_path, step=meets) as memory:
-            (won,) = memory.accept([names[0]])
+            (won,) = memory.run(ACCEPT, DecisionRequest([names[0]]))
             late[0].join(60)
             assert won.status is Status.COMMITTED
             assert told[0].status is Status.REJECTED
             assert "no longer waits" in (told[0].results[0].reason or "")
             assert body(memory, TEA) == "Drinks only green tea."
-            assert memory.reviewer.count() == 0
+            assert len(waiting_proposals(memory)) == 0
 
 
 class Killed(BaseException):
@@ -294,7 +304,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
 def test_a_crash_while_accepting_leaves_it_waiting_or_done(tmp_path: Path, at: str) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         name = only(memory).id
 
     def dies(step: str) -> None:
@@ -302,42 +312,42 @@ def test_a_crash_while_accepting_leaves_it_waiting_or_done(tmp_path: Path, at: s
             raise Killed
 
     with opened(tmp_path, step=dies) as memory, pytest.raises(Killed):
-        memory.accept([name])
+        memory.run(ACCEPT, DecisionRequest([name]))
     with opened(tmp_path) as memory:
-        state = (text(memory, TEA) is not None, memory.reviewer.count())
+        state = (text(memory, TEA) is not None, len(waiting_proposals(memory)))
         assert state == ((False, 1) if at == "planned" else (True, 0))
 
 
 def test_what_is_no_proposal_is_left_alone_and_unknown_names_are_told(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         note = tmp_path / "user/default/review/shopping list.md"
         note.write_text("milk\n", encoding="utf-8", newline="\n")
         memory.store.adopt()
         proposal = only(memory)
         with pytest.raises(NotFound, match="nothing waits"):
-            memory.accept(["ffffffff0"])
+            memory.run(ACCEPT, DecisionRequest(["ffffffff0"]))
         with pytest.raises(InvalidInput, match="no proposal is named"):
-            memory.reject([])
+            memory.run(REJECT, DecisionRequest([]))
         with pytest.raises(AccessDenied):
-            memory.view(access=Access.READ_ONLY).accept([proposal.id])
-        assert memory.find("milk").hits == ()
+            memory.view(access=Access.READ_ONLY).run(ACCEPT, DecisionRequest([proposal.id]))
+        assert memory.find(FindRequest("milk")).hits == ()
 
 
 def test_operations_may_not_touch_what_waits(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         uri = str(only(memory).uri)
-        receipt = memory.commit(operations={"delete_operations": [{"uri": uri}]})
+        receipt = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
         assert receipt.status is Status.REJECTED
-        assert memory.reviewer.count() == 1
+        assert len(waiting_proposals(memory)) == 1
 
 
 def test_a_proposals_file_reads_back_as_it_was(tmp_path: Path) -> None:
     tools = write("tools", tool_name="部署", best_for="发布 --> 上线", optimal_params="line one\n\n### other\n")
     with opened(tmp_path, [answer(write("facts", topic="T", content="a\n---\nb <!-- MEMORY_FIELDS"), tools)]) as memory:
-        memory.commit(messages=ENGLISH, session_id="s1")
-        for proposal in memory.reviewer.waiting():
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        for proposal in waiting_proposals(memory):
             assert not proposal.edited
             assert parse_proposal(proposal.uri, render_proposal(proposal)) == proposal
 
@@ -357,13 +367,13 @@ def test_forgetting_reaches_what_waits(
     tmp_path: Path, said: list[dict[str, Any]], proposed: dict[str, Any], query: str
 ) -> None:
     with opened(tmp_path, [answer(proposed)]) as memory:
-        memory.commit(messages=said, session_id="s1")
+        memory.commit(CommitRequest(messages=said, session_id="s1"))
         uri = str(only(memory).uri)
-        assert memory.forget({"query": "giraffe"}).status is Status.UNCHANGED
-        shown = memory.forget({"query": query})
+        assert memory.run(FORGET, ForgetRequest(query="giraffe")).status is Status.UNCHANGED
+        shown = memory.run(FORGET, ForgetRequest(query=query))
         assert [result.uri for result in shown.results] == [uri]
-        gone = memory.forget({"query": query, "confirm": 1})
-        assert (gone.status, memory.reviewer.count()) == (Status.COMMITTED, 0)
-        memory.undo(gone.commit_id)
-        assert memory.forget({"uris": [uri], "confirm": 1}).status is Status.COMMITTED
-        assert memory.reviewer.count() == 0
+        gone = memory.run(FORGET, ForgetRequest(query=query, confirm=1))
+        assert (gone.status, len(waiting_proposals(memory))) == (Status.COMMITTED, 0)
+        memory.run(UNDO, UndoRequest(gone.commit_id))
+        assert memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1)).status is Status.COMMITTED
+        assert len(waiting_proposals(memory)) == 0

@@ -233,7 +233,7 @@ def test_a_removed_memory_is_not_started_below_zero(registry: MemoryTypeRegistry
 
 def flow_of(grown: Growth) -> tuple[Any, float | None]:
     data = next(write.memory_data for write in grown.writes if write.memory_data.memory_type == "skills")
-    return data.fields.get(FLOW), data.salience
+    return data.fields.get(FLOW), data.given.get("salience")
 
 
 def test_the_first_successful_execution_leaves_its_flow(registry: MemoryTypeRegistry) -> None:

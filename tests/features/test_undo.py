@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from memory_core.core.caller import authored
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.history import history_of
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
 
@@ -41,11 +44,11 @@ def tree(memory: Runebook) -> dict[str, str | None]:
 
 
 def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
-    return memory.commit(content, memory_type="notes", fields={"title": title})
+    return memory.commit(CommitRequest(content, memory_type="notes", fields={"title": title}))
 
 
 def style(memory: Runebook, content: str) -> CommitReceipt:
-    return memory.commit(content, memory_type="preferences", fields={"topic": "Python code style"})
+    return memory.commit(CommitRequest(content, memory_type="preferences", fields={"topic": "Python code style"}))
 
 
 def results(receipt: CommitReceipt) -> dict[str, Action]:
@@ -55,50 +58,50 @@ def results(receipt: CommitReceipt) -> dict[str, Action]:
 def test_an_undone_creation_leaves_nothing_not_even_summaries(memory: Runebook) -> None:
     before = tree(memory)
     receipt = note(memory, "猫", "猫喜欢鱼。")
-    undone = memory.undo(receipt.commit_id)
+    undone = memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert results(undone) == {f"{NOTES}/猫.md": Action.DELETED}
     assert tree(memory) == before
-    assert memory.find("猫喜欢鱼").total == 0
+    assert memory.find(FindRequest("猫喜欢鱼")).total == 0
 
 
 def test_an_undone_deletion_brings_the_file_back_and_it_is_found(memory: Runebook) -> None:
     note(memory, "dog", "The dog is called Rex.")
     note(memory, "cat", "The cat is called Tom.")
     before = tree(memory)
-    deleted = memory.commit(operations={"delete_operations": [{"uri": f"{NOTES}/dog.md"}]})
-    assert memory.undo(deleted.commit_id).status is Status.COMMITTED
+    deleted = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/dog.md"}]}))
+    assert memory.run(UNDO, UndoRequest(deleted.commit_id)).status is Status.COMMITTED
     assert tree(memory) == before
-    assert [hit.uri for hit in memory.find("Rex").memories] == [f"{NOTES}/dog.md"]
+    assert [hit.uri for hit in memory.find(FindRequest("Rex")).memories] == [f"{NOTES}/dog.md"]
 
 
 def test_undoing_an_undo_restores_exactly_what_was_there(memory: Runebook) -> None:
     style(memory, "Four spaces.")
     receipt = style(memory, "Two spaces.")
     after = tree(memory)
-    first = memory.undo(receipt.commit_id)
+    first = memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert "Four" in (memory.store.text(MemoryUri.parse(STYLE)) or "")
-    memory.undo(first.commit_id)
+    memory.run(UNDO, UndoRequest(first.commit_id))
     assert tree(memory) == after
-    assert memory.undo(receipt.commit_id).status is Status.COMMITTED
+    assert memory.run(UNDO, UndoRequest(receipt.commit_id)).status is Status.COMMITTED
 
 
 def test_undoing_twice_says_by_which_commit_it_is_undone(memory: Runebook) -> None:
     receipt = note(memory, "a", "Something.")
-    undone = memory.undo(receipt.commit_id)
+    undone = memory.run(UNDO, UndoRequest(receipt.commit_id))
     with pytest.raises(InvalidInput, match=f"already undone by {undone.commit_id}"):
-        memory.undo(receipt.commit_id)
+        memory.run(UNDO, UndoRequest(receipt.commit_id))
 
 
 def test_a_repeated_request_gets_the_first_receipt(memory: Runebook) -> None:
     receipt = note(memory, "a", "Something.")
-    first = memory.undo(receipt.commit_id, request_id="r")
-    assert memory.undo(receipt.commit_id, request_id="r").commit_id == first.commit_id
+    first = memory.run(UNDO, UndoRequest(receipt.commit_id, request_id="r"))
+    assert memory.run(UNDO, UndoRequest(receipt.commit_id, request_id="r")).commit_id == first.commit_id
 
 
 def test_a_dry_run_shows_and_changes_nothing(memory: Runebook) -> None:
     receipt = note(memory, "a", "Something.")
     before = tree(memory)
-    preview = memory.undo(receipt.commit_id, dry_run=True)
+    preview = memory.run(UNDO, UndoRequest(receipt.commit_id, dry_run=True))
     assert (preview.status, preview.commit_id) == (Status.DRY_RUN, "")
     assert results(preview) == {f"{NOTES}/a.md": Action.DELETED}
     assert tree(memory) == before
@@ -108,38 +111,40 @@ def test_later_words_elsewhere_in_the_memory_are_kept(memory: Runebook) -> None:
     style(memory, "缩进四格。\n行宽一百。\n")
     receipt = style(memory, "缩进两格。\n行宽一百。\n")
     style(memory, "缩进两格。\n行宽一百。\n用双引号。\n")
-    undone = memory.undo(receipt.commit_id)
+    undone = memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert undone.results[0].note == "what changed since was kept"
-    assert memory.read(STYLE).content.startswith("缩进四格。\n行宽一百。\n用双引号。\n")
+    assert memory.read(ReadRequest(STYLE)).content.startswith("缩进四格。\n行宽一百。\n用双引号。\n")
 
 
 def test_a_conflict_is_refused_by_name_and_the_other_files_go_back(memory: Runebook) -> None:
     style(memory, "Four spaces.")
     both = memory.commit(
-        operations={
-            "write_operations": [
-                {
-                    "memory_data": {
-                        "memory_type": "preferences",
-                        "fields": {"topic": "Python code style", "content": "Two spaces."},
-                    }
-                },
-                {"memory_data": {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}}},
-            ]
-        }
+        CommitRequest(
+            operations={
+                "write_operations": [
+                    {
+                        "memory_data": {
+                            "memory_type": "preferences",
+                            "fields": {"topic": "Python code style", "content": "Two spaces."},
+                        }
+                    },
+                    {"memory_data": {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}}},
+                ]
+            }
+        )
     )
     later = style(memory, "Tabs.")
-    undone = memory.undo(both.commit_id)
+    undone = memory.run(UNDO, UndoRequest(both.commit_id))
     assert undone.status is Status.PARTIAL
     refused = next(result for result in undone.results if result.action is Action.REJECTED)
     assert (refused.uri, refused.conflict) == (STYLE, True)
     assert later.commit_id in str(refused.reason)
     assert later.commit_id in str(refused.hint)
     assert results(undone)[f"{NOTES}/x.md"] is Action.DELETED
-    assert "Tabs." in memory.read(STYLE).content
-    memory.undo(later.commit_id)
-    assert results(memory.undo(both.commit_id)) == {STYLE: Action.UPDATED}
-    assert "Four spaces." in memory.read(STYLE).content
+    assert "Tabs." in memory.read(ReadRequest(STYLE)).content
+    memory.run(UNDO, UndoRequest(later.commit_id))
+    assert results(memory.run(UNDO, UndoRequest(both.commit_id))) == {STYLE: Action.UPDATED}
+    assert "Four spaces." in memory.read(ReadRequest(STYLE)).content
 
 
 def test_a_hand_edit_is_never_overwritten_and_can_itself_be_undone(memory: Runebook) -> None:
@@ -147,31 +152,31 @@ def test_a_hand_edit_is_never_overwritten_and_can_itself_be_undone(memory: Runeb
     path = memory.store.files.path_for(MemoryUri.parse(f"{NOTES}/a.md"))
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("Machine.", "我的话。"), encoding="utf-8", newline="\n")
-    refused = memory.undo(receipt.commit_id)
+    refused = memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert refused.status is Status.REJECTED
     assert "by hand" in str(refused.results[0].reason)
     memory.store.adopt()
-    by_hand = memory.history.commit("last")
+    by_hand = history_of(memory).commit("last")
     assert (by_hand.kind, by_hand.author) == ("external", "by hand")
-    memory.undo(by_hand.commit_id)
+    memory.run(UNDO, UndoRequest(by_hand.commit_id))
     assert path.read_text(encoding="utf-8") == text
 
 
 def test_a_file_does_not_come_back_where_another_has_its_name(memory: Runebook) -> None:
     note(memory, "Tea", "Green.")
-    deleted = memory.commit(operations={"delete_operations": [{"uri": f"{NOTES}/Tea.md"}]})
+    deleted = memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/Tea.md"}]}))
     path = memory.store.files.path_for(MemoryUri.parse(f"{NOTES}/tea.md"))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("By hand.\n", encoding="utf-8")
     memory.store.adopt()
-    refused = memory.undo(deleted.commit_id)
+    refused = memory.run(UNDO, UndoRequest(deleted.commit_id))
     assert refused.results[0].action is Action.REJECTED
     assert "name" in str(refused.results[0].reason)
 
 
 def test_an_undone_conversation_leaves_the_queue_and_its_counts_and_can_be_sent_again(memory: Runebook) -> None:
     first = [{"role": "user", "content": "我住在上海。"}]
-    call = [
+    call: list[dict[str, Any]] = [
         {
             "role": "assistant",
             "content": "",
@@ -179,19 +184,19 @@ def test_an_undone_conversation_leaves_the_queue_and_its_counts_and_can_be_sent_
         },
         {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
     ]
-    memory.commit(messages=first, session_id="s1")
+    memory.commit(CommitRequest(messages=first, session_id="s1"))
     before = tree(memory)
     log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
-    receipt = memory.commit(messages=[*first, *call], session_id="s1")
+    receipt = memory.commit(CommitRequest(messages=[*first, *call], session_id="s1"))
     after = tree(memory)
     assert any("tools/" in uri for uri in receipt.changed_uris)
-    undone = memory.undo(receipt.commit_id)
+    undone = memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert undone.status is Status.COMMITTED, undone
     assert tree(memory) == before
     row = memory.store.ledger.extractions.get(log)
     assert row is not None
     assert (row.stored, row.waiting) == (1, 1)
-    again = memory.commit(messages=[*first, *call], session_id="s1")
+    again = memory.commit(CommitRequest(messages=[*first, *call], session_id="s1"))
     assert again.usage is not None
     assert again.usage["messages_new"] == 2
     assert set(tree(memory)) == set(after)
@@ -199,27 +204,29 @@ def test_an_undone_conversation_leaves_the_queue_and_its_counts_and_can_be_sent_
 
 
 def test_a_conversation_that_went_on_is_not_torn_apart(memory: Runebook) -> None:
-    first = memory.commit(messages=[{"role": "user", "content": "One thing."}], session_id="s1")
-    later = memory.commit(messages=[{"role": "user", "content": "Another thing entirely."}], session_id="s1")
-    refused = memory.undo(first.commit_id)
+    first = memory.commit(CommitRequest(messages=[{"role": "user", "content": "One thing."}], session_id="s1"))
+    later = memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "Another thing entirely."}], session_id="s1")
+    )
+    refused = memory.run(UNDO, UndoRequest(first.commit_id))
     assert refused.status is Status.REJECTED
     assert later.commit_id in str(refused.results[0].reason)
 
 
 def test_an_undone_extraction_waits_and_can_be_handed_in_again(memory: Runebook) -> None:
-    memory.commit(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1"))
     log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
     operations = {"write_operations": [{"memory_data": {"memory_type": "notes", "fields": {"content": "Berlin."}}}]}
-    extracted = memory.commit(operations=operations, session_id="s1")
+    extracted = memory.commit(CommitRequest(operations=operations, session_id="s1"))
     row = memory.store.ledger.extractions.get(log)
     assert row is not None
     assert row.waiting == 0
-    memory.undo(extracted.commit_id)
+    memory.run(UNDO, UndoRequest(extracted.commit_id))
     row = memory.store.ledger.extractions.get(log)
     assert row is not None
     assert (row.waiting, row.reason) == (1, "its extraction was undone")
     assert "Berlin" in memory.extractor.brief("s1")
-    again = memory.commit(operations=operations, session_id="s1")
+    again = memory.commit(CommitRequest(operations=operations, session_id="s1"))
     assert again.status is Status.COMMITTED
     row = memory.store.ledger.extractions.get(log)
     assert row is not None
@@ -231,22 +238,22 @@ def test_last_is_the_newest_commit_of_the_same_author(memory: Runebook) -> None:
         mine = note(memory, "mine", "Mine.")
     with authored("another client"):
         theirs = note(memory, "theirs", "Theirs.")
-    undone = memory.undo("last", author="alice's client")
-    assert memory.history.commit(undone.commit_id).undoes == mine.commit_id
-    assert memory.history.commit("last").commit_id == theirs.commit_id
+    undone = memory.run(UNDO, UndoRequest("last", author="alice's client"))
+    assert history_of(memory).commit(undone.commit_id).undoes == mine.commit_id
+    assert history_of(memory).commit("last").commit_id == theirs.commit_id
     with pytest.raises(NotFound):
-        memory.undo("last", author="nobody")
+        memory.run(UNDO, UndoRequest("last", author="nobody"))
 
 
 def test_another_users_commit_is_as_absent_as_none(memory: Runebook) -> None:
     receipt = note(memory, "secret", "Mine alone.")
     other = memory.view("bob", "bob")
     with pytest.raises(NotFound) as foreign:
-        other.undo(receipt.commit_id)
+        other.run(UNDO, UndoRequest(receipt.commit_id))
     with pytest.raises(NotFound) as absent:
-        other.undo(receipt.commit_id[:-1] + ("0" if receipt.commit_id[-1] != "0" else "1"))
+        other.run(UNDO, UndoRequest(receipt.commit_id[:-1] + ("0" if receipt.commit_id[-1] != "0" else "1")))
     assert foreign.value.message[:24] == absent.value.message[:24]
-    assert other.history.commits() == []
+    assert history_of(other).commits() == []
 
 
 def test_of_a_commit_that_touches_two_users_each_takes_back_only_the_own_part(memory: Runebook) -> None:
@@ -255,24 +262,28 @@ def test_of_a_commit_that_touches_two_users_each_takes_back_only_the_own_part(me
         path.parent.mkdir(parents=True)
         path.write_text(f"{user}\n", encoding="utf-8")
     memory.store.adopt()
-    commit = memory.history.commit("last")
+    commit = history_of(memory).commit("last")
     assert [str(step.uri) for step in commit.files] == [f"{NOTES}/by-hand.md"]
-    memory.undo(commit.commit_id)
+    memory.run(UNDO, UndoRequest(commit.commit_id))
     bob = memory.view("bob", "bob")
-    assert bob.read("viking://user/bob/memories/notes/by-hand.md").content == "bob\n"
-    assert bob.undo(commit.commit_id).status is Status.COMMITTED
+    assert bob.read(ReadRequest("viking://user/bob/memories/notes/by-hand.md")).content == "bob\n"
+    assert bob.run(UNDO, UndoRequest(commit.commit_id)).status is Status.COMMITTED
 
 
 def test_words_that_a_model_wrote_into_a_summary_go_back_too(memory: Runebook) -> None:
     note(memory, "a", "Alpha.")
     before = tree(memory)
-    receipt = memory.commit(operations={"overview_operations": [{"directory_uri": NOTES, "overview": "All about 甲."}]})
-    memory.undo(receipt.commit_id)
+    receipt = memory.commit(
+        CommitRequest(operations={"overview_operations": [{"directory_uri": NOTES, "overview": "All about 甲."}]})
+    )
+    memory.run(UNDO, UndoRequest(receipt.commit_id))
     assert tree(memory) == before
-    receipt = memory.commit(operations={"overview_operations": [{"directory_uri": NOTES, "overview": "All about 甲."}]})
+    receipt = memory.commit(
+        CommitRequest(operations={"overview_operations": [{"directory_uri": NOTES, "overview": "All about 甲."}]})
+    )
     note(memory, "b", "Beta.")
-    memory.undo(receipt.commit_id)
-    page = memory.read(f"{NOTES}/.overview.md").content
+    memory.run(UNDO, UndoRequest(receipt.commit_id))
+    page = memory.read(ReadRequest(f"{NOTES}/.overview.md")).content
     assert "甲" not in page
     assert "b.md" in page
 
@@ -280,7 +291,7 @@ def test_words_that_a_model_wrote_into_a_summary_go_back_too(memory: Runebook) -
 def test_undone_first_memory_leaves_the_summaries_of_those_that_came_after(memory: Runebook) -> None:
     first = note(memory, "猫", "猫喜欢鱼。")
     note(memory, "dog", "Dogs dig.")
-    memory.undo(first.commit_id)
+    memory.run(UNDO, UndoRequest(first.commit_id))
     assert "notes/" in (memory.store.text(MemoryUri.parse("viking://user/default/memories/.overview.md")) or "")
 
 
@@ -303,16 +314,16 @@ def test_whatever_was_done_undoing_the_undo_is_as_if_nothing_had_been(steps: lis
             _step(memory, kind, name, body)
         queue = memory.store.ledger.extractions
         log = MemoryUri.parse("viking://session/default/s/messages.jsonl")
-        for commit in memory.history.commits(limit=20):
+        for commit in history_of(memory).commits(limit=20):
             before, row = tree(memory), queue.get(log)
             try:
-                undone = memory.undo(commit.commit_id)
+                undone = memory.run(UNDO, UndoRequest(commit.commit_id))
             except InvalidInput:
                 continue
             if not undone.commit_id:
                 assert tree(memory) == before
                 continue
-            memory.undo(undone.commit_id)
+            memory.run(UNDO, UndoRequest(undone.commit_id))
             assert tree(memory) == before
             now = queue.get(log)
             assert (now and (now.stored, now.extracted)) == (row and (row.stored, row.extracted))
@@ -322,17 +333,21 @@ def _step(memory: Runebook, kind: str, name: str, body: str) -> None:
     if kind == "write":
         note(memory, name, body)
     elif kind == "say":
-        memory.commit(messages=[{"role": "user", "content": f"{name}: {body}"}], session_id="s")
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": f"{name}: {body}"}], session_id="s"))
     elif kind == "delete":
-        memory.commit(operations={"delete_operations": [{"uri": f"{NOTES}/{name}.md"}]})
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{NOTES}/{name}.md"}]}))
     else:
-        commits = memory.history.commits(limit=20)
+        commits = history_of(memory).commits(limit=20)
         if commits:
             with contextlib.suppress(InvalidInput):
-                memory.undo(commits[int(name) % len(commits)].commit_id)
+                memory.run(UNDO, UndoRequest(commits[int(name) % len(commits)].commit_id))
 
 
 _KILLED_UNDO = """
+from memory_core.features.undo import UNDO
+from memory_core.features.undo import UndoRequest
+
+
 import os, signal, sys
 from pathlib import Path
 from memory_core.core.config import Config
@@ -348,7 +363,7 @@ def step(name):
 config = Config.model_validate({"home": root, "embedding": {"provider": "none"}})
 with open_memory(config, step=step) as memory:
     armed.append(True)
-    memory.undo(commit)
+    memory.run(UNDO, UndoRequest(commit))
     print("acknowledged", flush=True)
 """
 
@@ -360,12 +375,14 @@ def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, 
         note(memory, "first", "Stays.")
         before = tree(memory)
         commit = memory.commit(
-            operations={
-                "write_operations": [
-                    {"memory_data": {"memory_type": "notes", "fields": {"title": title, "content": title}}}
-                    for title in ("甲", "b", "c")
-                ]
-            }
+            CommitRequest(
+                operations={
+                    "write_operations": [
+                        {"memory_data": {"memory_type": "notes", "fields": {"title": title, "content": title}}}
+                        for title in ("甲", "b", "c")
+                    ]
+                }
+            )
         ).commit_id
         after = tree(memory)
     assert old != before
@@ -375,7 +392,7 @@ def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, 
         found = tree(memory)
         assert found == (after if stop_at == "planned" else before)
         assert found == before or b"acknowledged" not in run.stdout
-        assert (memory.history.commit(commit).undone_by is None) is (stop_at == "planned")
+        assert (history_of(memory).commit(commit).undone_by is None) is (stop_at == "planned")
 
 
 def test_a_memory_that_was_renamed_by_hand_is_not_said_to_be_gone_and_goes_back_step_by_step(memory: Runebook) -> None:
@@ -383,15 +400,15 @@ def test_a_memory_that_was_renamed_by_hand_is_not_said_to_be_gone_and_goes_back_
     root = memory.config.root / "user" / "default" / "memories" / "notes"
     (root / "猫.md").rename(root / "喵.md")
     memory.store.adopt()
-    refused = memory.undo(receipt.commit_id)
+    refused = memory.run(UNDO, UndoRequest(receipt.commit_id))
     (result,) = refused.results
     assert (result.action, result.uri) == (Action.REJECTED, f"{NOTES}/猫.md")
     assert f"moved to {NOTES}/喵.md" in (result.reason or "")
     move = memory.store.ledger.history()[0]
     assert move.kind == "external"
     assert move.commit_id in (result.hint or "")
-    memory.undo(move.commit_id)
+    memory.run(UNDO, UndoRequest(move.commit_id))
     assert memory.store.text(MemoryUri.parse(f"{NOTES}/猫.md")) is not None
-    memory.undo(receipt.commit_id)
-    assert memory.find("猫喜欢鱼").total == 0
+    memory.run(UNDO, UndoRequest(receipt.commit_id))
+    assert memory.find(FindRequest("猫喜欢鱼")).total == 0
     assert not [path for path in root.parent.rglob("*.md") if not path.name.startswith(".")]

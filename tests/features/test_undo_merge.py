@@ -6,38 +6,40 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
+from memory_core.core.memory.trailer import join, split
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import Refused, Reverted, Versions, revert
 
+URI = MemoryUri.parse("viking://user/default/memories/tools/web_search.md")
 AT = "2026-05-08T10:00:00+00:00"
 
 
 def memory(body: str, **trailer: Any) -> str:
-    return dump(MemoryFile(body, {"memory_type": "notes", **trailer}))
+    return join(body, {"memory_type": "notes", **trailer})
 
 
 def merged(old: str | None, given: str | None, now: str | None, **more: Any) -> str | None:
-    outcome = revert(Versions(old, given, now), at=AT, **more)
+    outcome = revert(Versions(old, given, now), URI, at=AT, **more)
     assert isinstance(outcome, Reverted), outcome
     return outcome.text
 
 
 def refused(old: str | None, given: str | None, now: str | None, **more: Any) -> str:
-    outcome = revert(Versions(old, given, now), at=AT, **more)
+    outcome = revert(Versions(old, given, now), URI, at=AT, **more)
     assert isinstance(outcome, Refused), outcome
     return outcome.reason
 
 
 def test_an_untouched_file_gets_its_old_text_byte_for_byte() -> None:
-    assert revert(Versions("旧\r\n", "新", "新")) == Reverted("旧\r\n", exact=True)
-    assert revert(Versions(None, "新", "新")) == Reverted(None, exact=True)
-    assert revert(Versions("旧", None, None)) == Reverted("旧", exact=True)
+    assert revert(Versions("旧\r\n", "新", "新"), URI) == Reverted("旧\r\n", exact=True)
+    assert revert(Versions(None, "新", "新"), URI) == Reverted(None, exact=True)
+    assert revert(Versions("旧", None, None), URI) == Reverted("旧", exact=True)
 
 
 def test_a_later_change_elsewhere_in_the_body_is_kept() -> None:
     text = merged(memory("一\n二\n三"), memory("壹\n二\n三"), memory("壹\n二\n三\n四"))
-    assert parse(text or "").body == "一\n二\n三\n四"
+    assert split(text or "").body == "一\n二\n三\n四"
 
 
 def test_a_later_change_of_the_same_line_is_refused() -> None:
@@ -50,7 +52,7 @@ def test_a_field_that_still_has_the_commits_value_goes_back_and_others_stay() ->
         memory("b", salience=0.8, category="x", tags=["new"]),
         memory("b", salience=0.8, category="later", tags=["new", "mine"]),
     )
-    trailer = parse(text or "").trailer or {}
+    trailer = split(text or "").trailer or {}
     assert (trailer["salience"], trailer["category"], trailer["tags"]) == (0.5, "later", ["mine"])
 
 
@@ -86,8 +88,8 @@ def test_sums_lose_the_commits_share_and_the_body_is_rendered_anew(registry: Mem
     tools = registry.get("tools")
 
     def tool(calls: int, good: int) -> str:
-        from memory_core.core.memory.memory import body_digest
         from memory_core.core.memory.template import render
+        from memory_core.core.memory.trailer import body_digest
 
         fields: dict[str, Any] = {
             "tool_name": "web_search",
@@ -98,9 +100,9 @@ def test_sums_lose_the_commits_share_and_the_body_is_rendered_anew(registry: Mem
             "total_tokens": 0,
         }
         body = render(tools, fields)
-        return dump(MemoryFile(body, {**fields, "memory_type": "tools", "rendered_sha256": body_digest(body)}))
+        return join(body, {**fields, "memory_type": "tools", "rendered_sha256": body_digest(body)})
 
-    text = merged(tool(10, 9), tool(13, 10), tool(20, 17), memory_type=tools, stem="web_search")
+    text = merged(tool(10, 9), tool(13, 10), tool(20, 17), memory_type=tools)
     assert text == tool(17, 16)
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import open_memory
 from server.cli import main
@@ -66,7 +67,9 @@ def said(home: Path, session_id: str) -> list[tuple[str, str]]:
 
 def remember_tea(home: Path) -> None:
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.commit("她每天早上喝绿茶。 Green tea each morning.", memory_type="facts", fields={"topic": "茶"})
+        memory.commit(
+            CommitRequest("她每天早上喝绿茶。 Green tea each morning.", memory_type="facts", fields={"topic": "茶"})
+        )
 
 
 class Terminal:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from server.terminal import END_SECONDS
+from server.protocol.stdio_transport import END_SECONDS
 from tests.fork_server import Starter, starter
 
 if os.name == "nt":

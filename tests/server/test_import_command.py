@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.memory.requests import CommitRequest
 from server import cli
 from tests.features.imports import foreign
 from tests.features.moving import exported, files, opened
@@ -72,7 +73,7 @@ def test_an_export_of_ours_still_comes_in_and_options_that_would_do_nothing_are_
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(tmp_path / "other") as memory:
-        memory.commit("北京的会议改到周五", memory_type="facts")
+        memory.commit(CommitRequest("北京的会议改到周五", memory_type="facts"))
         archive = exported(memory, tmp_path / "a.zip")
     status, _, told = run(capsys, str(archive), "--extract")
     assert status == 1

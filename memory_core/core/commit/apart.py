@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import ContentRejected, RunebookError, TooLarge
-from memory_core.core.memory.memory import CONTENT
+from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.operations import MemoryOperations, WriteOp, check_text, shown
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
 from memory_core.core.store.local import Snapshot
@@ -55,7 +55,7 @@ def split(operations: MemoryOperations) -> tuple[Apart, MemoryOperations]:
     return Apart(logged, summaries), operations
 
 
-def placed(decided: ChangeSet, apart: Apart, snapshot: Snapshot, context: Context, moment: datetime) -> ChangeSet:
+def placed(decided: ChangeSet, apart: Apart, snapshot: Snapshot, context: PlanContext, moment: datetime) -> ChangeSet:
     """The change set with the log's entries, and the rolling summary replaced by the last one that was written."""
     decided = daily_logs.appended(decided, apart.logged, snapshot, context, moment)
     if not apart.summaries:
@@ -77,7 +77,7 @@ def placed(decided: ChangeSet, apart: Apart, snapshot: Snapshot, context: Contex
     return replace(decided, changes=changes, results=tuple(results))
 
 
-def _written(write: WriteOp, before: str | None, context: Context) -> str:
+def _written(write: WriteOp, before: str | None, context: PlanContext) -> str:
     """The file with what was written; the same file where it says so already."""
     check_text(write)
     content = write.memory_data.fields.get(CONTENT)

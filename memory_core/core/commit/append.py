@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from memory_core.core.commit.commits import MemoryUpdater
+from memory_core.core.commit.commits import Commits
 from memory_core.core.commit.forgotten import is_forgotten, with_forgotten
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context, Draft
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
-from memory_core.core.memory.memory import parse, read_record
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import (
     Message,
@@ -42,7 +41,7 @@ from memory_core.core.memory.results import (
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot, Store
-from memory_core.core.text.keywords import keywords
+from memory_core.core.text.extractive_summary import keywords
 from memory_core.core.text.language import language_of, spoken
 from memory_core.features.corrections import correction_writes, find_corrections
 from memory_core.features.procedural import lessons
@@ -168,7 +167,7 @@ class MessageRecorder:
     Args:
         store: The store.
         registry: Memory types.
-        updater: Names sessions and their limits.
+        commits: Names sessions and their limits.
         choice: The rules of projects.
         queues: Whether recorded messages wait for extraction.
         keeps_corrections: Whether corrections by cue become memories; a model that extracts sees them itself.
@@ -178,7 +177,7 @@ class MessageRecorder:
         self,
         store: Store,
         registry: MemoryTypeRegistry,
-        updater: MemoryUpdater,
+        commits: Commits,
         choice: ProjectChoice,
         *,
         queues: bool,
@@ -186,7 +185,7 @@ class MessageRecorder:
     ) -> None:
         self._store = store
         self._registry = registry
-        self._updater = updater
+        self._commits = commits
         self._choice = choice
         self._queues = queues
         self._keeps_corrections = keeps_corrections
@@ -214,21 +213,21 @@ class MessageRecorder:
         Raises:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
         """
-        self._updater.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
-        messages, redactions = self._updater.discretion.messages(parse_messages(raw))
+        self._commits.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        messages, redactions = self._commits.discretion.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
-        self._updater.check_size(dump_lines(messages))
+        self._commits.check_size(dump_lines(messages))
         session = session_id or session_id_for(messages)
-        log = self._updater.session_uri(session)
+        log = self._commits.session_uri(session)
         moment = now or datetime.now(UTC)
-        context = self._updater.context(moment, _SOURCE_KIND, session)
+        context = self._commits.context(moment, _SOURCE_KIND, session)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
             stored, _ = parse_lines(before or "")
             # What was stored under another setting is known again too.
-            known = self._updater.discretion.messages(stored)[0] if redactions else stored
+            known = self._commits.discretion.messages(stored)[0] if redactions else stored
             known = with_forgotten(known, messages)
             project, private = _place(stored, belonging)
             fresh = [replace(message, project=project, private=private) for message in unseen(known, messages)]
@@ -259,9 +258,9 @@ class MessageRecorder:
 
         return self._store.commit(planned, kind="messages", request_id=request_id, now=moment, dry_run=dry_run)
 
-    def _decided(self, learned: _Learned, snapshot: Snapshot, context: Context, moment: datetime) -> ChangeSet:
+    def _decided(self, learned: _Learned, snapshot: Snapshot, context: PlanContext, moment: datetime) -> ChangeSet:
         """The plan of what was learned; counts of calls are facts, what cues say may have to wait for the owner."""
-        if not self._updater.reviews:
+        if not self._commits.reviews:
             return plan(learned.operations, snapshot, context)
         writes, known = learned.operations.write_operations, len(learned.growth.writes)
         counted = plan(MemoryOperations(write_operations=writes[:known]), snapshot, context)
@@ -274,19 +273,17 @@ class MessageRecorder:
         )
 
     def _learn(
-        self, stored: Sequence[Message], fresh: Sequence[Message], snapshot: Snapshot, context: Context
+        self, stored: Sequence[Message], fresh: Sequence[Message], snapshot: Snapshot, context: PlanContext
     ) -> _Learned:
         """What the new messages teach without a model."""
-        draft = Draft(snapshot, context)
+        copy = WorkingCopy(snapshot, context)
 
         def existing(type_name: str, fields: Mapping[str, str]) -> Mapping[str, Any] | None:
             memory_type = self._registry.get(type_name)
-            uri = draft.locate(context.directory(memory_type), memory_type, fields)
-            if uri is None:
-                return None
-            return read_record(memory_type, parse(draft.existing(uri)), uri.name.removesuffix(".md")).fields
+            uri = copy.locate(context.directory(memory_type), memory_type, fields)
+            return None if uri is None else copy.existing(uri).fields
 
-        counted = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), self._updater.sessions)
+        counted = self._store.ledger.extractions.counted(call_keys([*stored, *fresh]), self._commits.sessions)
         known = counted - call_keys(stored)
         grown = growth(stored, fresh, known, self._registry, existing)
         language = language_of([*stored, *fresh])

@@ -1,4 +1,4 @@
-"""MemoryUpdater: turns operations, explicit content and conversations into commits.
+"""Commits: turns operations, explicit content and conversations into commits.
 
 The only writer above the store. It checks sizes, builds the plan's context and leaves every decision to the
 pure planner. It runs no model: what a model decided arrives as operations.
@@ -16,15 +16,17 @@ from pydantic import ValidationError
 
 from memory_core.core.commit.apart import stands_apart
 from memory_core.core.commit.conflicts import moved_on
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.memory import parse, read_record, record_key
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import dump_lines, parse_lines
+from memory_core.core.memory.metadata import METADATA
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras, shown
 from memory_core.core.memory.project import NO_PROJECT, Belonging
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import (
     Action,
     ChangeSet,
@@ -67,17 +69,16 @@ def salience_of(priority: str | float | None) -> float | None:
 
 DEFAULT_TYPE = "notes"
 _CATEGORY_LIMIT_CHARS = 200
+#: Metadata that a commit of one memory may give.
+_GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
 
 
 def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
     """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
     if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
         return "", ""
-    file = parse(text)
-    memory_type = registry.type_at(uri, file.type_name)
-    if memory_type is None:
-        return "", ""
-    return memory_type.name, record_key(memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+    memory = parse(uri, text, registry)
+    return memory.type_name, memory.key
 
 
 def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
@@ -156,7 +157,7 @@ class Settlement(Protocol):
         ...
 
 
-class MemoryUpdater:
+class Commits:
     """Commits to one store on behalf of one user and agent space."""
 
     def __init__(self, store: Store, registry: MemoryTypeRegistry, config: Config) -> None:
@@ -256,76 +257,66 @@ class MemoryUpdater:
 
         return self._store.commit(planned, kind=kind, request_id=request_id, now=moment, dry_run=dry_run)
 
-    def remember(
-        self,
-        content: str | None,
-        *,
-        memory_type: str | None = None,
-        category: str | None = None,
-        priority: str | float | None = None,
-        fields: Mapping[str, Any] | None = None,
-        pinned: bool | None = None,
-        expires_at: str | None = None,
-        session_id: str | None = None,
-        request_id: str | None = None,
-        dry_run: bool = False,
-        now: datetime | None = None,
-        only_if: Mapping[str, str] | None = None,
-        belonging: Belonging = NO_PROJECT,
-    ) -> CommitReceipt:
+    def remember(self, request: CommitRequest, request_id: str | None, belonging: Belonging) -> CommitReceipt:
         """Store one explicit memory as it was given, an entry of the day's log, or the rolling summary.
+
+        Args:
+            request: What is to be remembered.
+            request_id: Its name in the ledger.
+            belonging: The project of the memory.
 
         Raises:
             InvalidInput: If an argument is wrong.
             NotFound: If the memory type is unknown.
         """
-        apart = stands_apart(category if memory_type is None else memory_type)
-        known = self._type_named(memory_type, category) if apart is None else None
-        values = dict(fields or {})
+        return self.apply_operations(
+            MemoryOperations(write_operations=[WriteOp(memory_data=self._given(request))]),
+            source_kind="user_explicit",
+            session_id=request.session_id,
+            request_id=request_id,
+            dry_run=request.dry_run,
+            now=request.now,
+            only_if=request.expected,
+            belonging=belonging,
+        )
+
+    def _given(self, request: CommitRequest) -> MemoryData:
+        """One explicit memory as the member of a write."""
+        content, category = request.memory_content, request.category
+        apart = stands_apart(category if request.memory_type is None else request.memory_type)
+        known = self._type_named(request.memory_type, category) if apart is None else None
+        values = dict(request.fields or {})
         if content is not None:
             if not content.strip():
                 raise ContentRejected("memory_content is blank.", hint="Say what is to be remembered.")
-            if known is not None and known.field("content") is None:
+            if known is not None and known.field(CONTENT) is None:
                 names = ", ".join(field.name for field in known.fields if field.avg is None)
                 raise InvalidInput(
                     f"type '{known.name}' is rendered from its fields and takes no memory_content.",
                     hint=f"Send fields instead; it has {names}.",
                 )
-            if values.get("content") not in (None, content):
+            if values.get(CONTENT) not in (None, content):
                 raise InvalidInput(
                     "memory_content and fields.content say different things.", hint="Send the text in one of the two."
                 )
-            values["content"] = content
+            values[CONTENT] = content
         if category is not None and len(category) > _CATEGORY_LIMIT_CHARS:
             raise InvalidInput(
                 f"category has {len(category)} characters.", hint=f"A label has at most {_CATEGORY_LIMIT_CHARS}."
             )
+        unknown = [name for name in request.metadata if name not in _GIVEN]
+        if unknown:
+            raise InvalidInput(f"'{unknown[0]}' is no metadata.", hint=f"There is {', '.join(sorted(_GIVEN))}.")
+        given = {"salience": salience_of(request.priority), "category": category, **request.metadata}
+        name = apart or DEFAULT_TYPE if known is None else known.name
         try:
-            name = apart or DEFAULT_TYPE if known is None else known.name
-            data = MemoryData(
-                memory_type=name,
-                fields=values,
-                salience=salience_of(priority),
-                category=category,
-                pinned=pinned,
-                expires_at=expires_at,
-            )
+            return MemoryData(memory_type=name, fields=values, **given)
         except ValidationError as error:
             first = error.errors()[0]
             raise InvalidInput(
                 f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
                 hint="Field values are text, numbers or booleans.",
             ) from None
-        return self.apply_operations(
-            MemoryOperations(write_operations=[WriteOp(memory_data=data)]),
-            source_kind="user_explicit",
-            session_id=session_id,
-            request_id=request_id,
-            dry_run=dry_run,
-            now=now,
-            only_if=only_if,
-            belonging=belonging,
-        )
 
     def _awaits(self, span: Span, snapshot: Snapshot) -> bool:
         row = self._store.ledger.extractions.get(span.log)
@@ -359,10 +350,10 @@ class MemoryUpdater:
             return self._registry.get(name)
         return self._registry.get(resolve_category(name) or name)
 
-    def context(self, moment: datetime, kind: str, session_id: str | None) -> Context:
+    def context(self, moment: datetime, kind: str, session_id: str | None) -> PlanContext:
         """What a plan of a commit at this moment is told."""
         source = {"kind": kind} | ({"session_id": session_id} if session_id else {})
-        return Context(
+        return PlanContext(
             registry=self._registry,
             user_space=self._config.user_space,
             agent_space=self._config.agent_space,

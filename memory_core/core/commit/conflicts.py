@@ -11,10 +11,10 @@ from typing import Any
 
 from memory_core.core.commit.merge_fields import FieldMerge
 from memory_core.core.commit.patch import is_patch
-from memory_core.core.commit.working_copy import Draft
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import MemoryChanged, PatchRejected, RunebookError
 from memory_core.core.memory.directory_page import abstract_line, is_generated, parse_page
-from memory_core.core.memory.memory import parse, read_record
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryField, MemoryType, MergeOp
 from memory_core.core.memory.operations import shown
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
@@ -28,12 +28,12 @@ _HINT = (
 
 
 def check_fields(
-    draft: Draft, uri: MemoryUri, memory_type: MemoryType, given: Mapping[str, Any], merged: FieldMerge
+    copy: WorkingCopy, uri: MemoryUri, memory_type: MemoryType, given: Mapping[str, Any], merged: FieldMerge
 ) -> None:
     """Refuse an update that replaces values its author did not see, or whose patch no longer fits.
 
     Args:
-        draft: The plan's texts.
+        copy: The plan's files.
         uri: The memory.
         memory_type: Its type.
         given: Values or patches of the operation, by field.
@@ -42,13 +42,13 @@ def check_fields(
     Raises:
         MemoryChanged: The operation is refused whole, so that sending it again adds no sum twice.
     """
-    if not draft.moved(uri):
+    if not copy.moved(uri):
         return
     misfits = [error for error in merged.rejected.values() if isinstance(error, PatchRejected)]
     if misfits:
-        raise _changed(draft, uri, "and the patch no longer fits", misfits[0])
-    now = _fields(memory_type, uri, draft.before(uri)) or {}
-    seen = _fields(memory_type, uri, _seen_text(draft, uri))
+        raise _changed(copy, uri, "and the patch no longer fits", misfits[0])
+    now = _fields(copy.memory_before(uri)) or {}
+    seen = _fields(_seen(copy, uri))
     lost = [
         name
         for name in _whole(memory_type, given)
@@ -57,41 +57,38 @@ def check_fields(
         and (now.get(name) not in (None, "") if seen is None else seen.get(name) != now.get(name))
     ]
     if lost:
-        raise _changed(draft, uri, f"so {', '.join(lost)} cannot be replaced as a whole")
+        raise _changed(copy, uri, f"so {', '.join(lost)} cannot be replaced as a whole")
 
 
-def check_removal(draft: Draft, uri: MemoryUri, memory_type: MemoryType | None) -> None:
+def check_removal(copy: WorkingCopy, uri: MemoryUri) -> None:
     """Refuse to delete what its author did not see.
 
     Raises:
         MemoryChanged: If the memory says something else than what was seen, or was not seen.
     """
-    if not draft.moved(uri):
+    if not copy.moved(uri):
         return
-    seen_text = _seen_text(draft, uri)
-    unchanged = memory_type is not None and (
-        _fields(memory_type, uri, seen_text) == _fields(memory_type, uri, draft.before(uri))
-    )
-    if seen_text is None or not unchanged:
-        raise _changed(draft, uri, "so it is not deleted unread")
+    seen, before = _seen(copy, uri), copy.memory_before(uri)
+    if seen is None or seen.type is None or _fields(seen) != _fields(before):
+        raise _changed(copy, uri, "so it is not deleted unread")
 
 
-def check_summary(draft: Draft, uri: MemoryUri, given: str) -> None:
+def check_summary(copy: WorkingCopy, uri: MemoryUri, given: str) -> None:
     """Refuse to replace a directory summary that its author did not see; generated parts may always be replaced.
 
     Args:
-        draft: The plan's texts.
+        copy: The plan's files.
         uri: The L0 or L1.
         given: The whole new text.
 
     Raises:
         MemoryChanged: If somebody wrote another text meanwhile.
     """
-    if not draft.moved(uri):
+    if not copy.moved(uri):
         return
-    now = _authored(uri, draft.before(uri))
-    if now and now not in (_authored(uri, _seen_text(draft, uri)), given.strip()):
-        raise _changed(draft, uri, "so it cannot be replaced as a whole")
+    now = _authored(uri, copy.before(uri))
+    if now and now not in (_authored(uri, copy.seen_text(uri)), given.strip()):
+        raise _changed(copy, uri, "so it cannot be replaced as a whole")
 
 
 def _whole(memory_type: MemoryType, given: Mapping[str, Any]) -> Iterator[str]:
@@ -108,16 +105,16 @@ def _replaces(field: MemoryField, value: Any) -> bool:
     return field.merge_op is MergeOp.PATCH and not isinstance(value, list) and not is_patch(str(value))
 
 
-def _seen_text(draft: Draft, uri: MemoryUri) -> str | None:
-    seen = draft.seen_sha256(uri)
-    return None if seen is None else draft.snapshot.ledger.text_with(uri, seen)
+def _seen(copy: WorkingCopy, uri: MemoryUri) -> Memory | None:
+    """The memory as the author of the operations saw it."""
+    text = copy.seen_text(uri)
+    return None if text is None else parse(uri, text, copy.context.registry)
 
 
-def _fields(memory_type: MemoryType, uri: MemoryUri, text: str | None) -> Mapping[str, Any] | None:
-    if text is None:
+def _fields(memory: Memory | None) -> Mapping[str, Any] | None:
+    if memory is None:
         return None
-    record = read_record(memory_type, parse(text), uri.name.removesuffix(".md"))
-    return {**record.fields, "\x00body": record.body} if record.hand_edited else record.fields
+    return {**memory.fields, "\x00body": memory.body} if memory.hand_edited else memory.fields
 
 
 def _authored(uri: MemoryUri, text: str | None) -> str | None:
@@ -129,8 +126,8 @@ def _authored(uri: MemoryUri, text: str | None) -> str | None:
     return parse_page(text).authored.strip() or None
 
 
-def _changed(draft: Draft, uri: MemoryUri, consequence: str, cause: RunebookError | None = None) -> MemoryChanged:
-    happened = "changed since it was read" if draft.seen_sha256(uri) is not None else "was there already, unread"
+def _changed(copy: WorkingCopy, uri: MemoryUri, consequence: str, cause: RunebookError | None = None) -> MemoryChanged:
+    happened = "changed since it was read" if copy.seen_sha256(uri) is not None else "was there already, unread"
     reason = f"{str(uri)!r} {happened}, {consequence}"
     if cause is None:
         return MemoryChanged(f"{reason}.", hint=_HINT, uri=str(uri))

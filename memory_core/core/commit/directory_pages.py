@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from memory_core.core.commit.working_copy import Context, owner
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.documents import abstract_of
 from memory_core.core.memory.directory_page import (
@@ -28,7 +28,7 @@ from memory_core.core.memory.directory_page import (
     render_page,
     still_says,
 )
-from memory_core.core.memory.memory import MemoryRecord, parse, read_record
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.results import ChangeSet, FileChange
 from memory_core.core.memory.template import render
@@ -42,7 +42,7 @@ _IMPORTANT = 0.8
 _ABSTRACT_CHARS = 256
 
 
-def refresh(change_set: ChangeSet, snapshot: Snapshot, context: Context) -> ChangeSet:
+def refresh(change_set: ChangeSet, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The change set with the summaries of its directories brought up to date.
 
     Args:
@@ -58,7 +58,7 @@ def refresh(change_set: ChangeSet, snapshot: Snapshot, context: Context) -> Chan
 
 
 class _Refresh:
-    def __init__(self, change_set: ChangeSet, snapshot: Snapshot, context: Context) -> None:
+    def __init__(self, change_set: ChangeSet, snapshot: Snapshot, context: PlanContext) -> None:
         self._change_set = change_set
         self._snapshot = snapshot
         self._context = context
@@ -126,7 +126,7 @@ class _Refresh:
 
     def _is_private(self, change: FileChange, side: Literal["before", "after"]) -> bool:
         text = change.before if side == "before" else change.after
-        return text is not None and owner(self._context.registry, change.uri, text)[1]
+        return text is not None and self._memory(change.uri, text).is_private
 
     def _listed(
         self, directory: MemoryUri, known: Sequence[Listed], memories: Sequence[FileChange], total: int
@@ -179,7 +179,7 @@ class _Refresh:
             text = self._text(uri) if name not in lines else None
             if text is None:
                 continue
-            if owner(self._context.registry, uri, text)[1]:
+            if self._memory(uri, text).is_private:
                 private += 1
             else:
                 found[name] = self._line(uri, text)
@@ -189,17 +189,16 @@ class _Refresh:
         """The line of a memory that a person changed since it was listed; None if it is private now, or gone."""
         uri = directory.child(item.name)
         text = self._text(uri)
-        return None if text is None or owner(self._context.registry, uri, text)[1] else self._line(uri, text)
+        return None if text is None or self._memory(uri, text).is_private else self._line(uri, text)
 
     def _line(self, uri: MemoryUri, text: str) -> Listed:
-        file = parse(text)
-        memory_type = self._context.registry.type_at(uri, file.type_name)
-        if memory_type is None:
-            return listed(uri.name, file.body, important=False)
-        record = read_record(memory_type, file, uri.name.removesuffix(".md"))
-        salience = record.meta.get("salience")
-        important = isinstance(salience, int | float) and salience >= _IMPORTANT
-        return listed(uri.name, _abstract(memory_type, record), important=important)
+        memory = self._memory(uri, text)
+        if memory.type is None:
+            return listed(uri.name, memory.body, important=False)
+        return listed(uri.name, _abstract(memory, memory.type), important=memory.salience >= _IMPORTANT)
+
+    def _memory(self, uri: MemoryUri, text: str) -> Memory:
+        return parse(uri, text, self._context.registry)
 
     def _totals(self, directory: MemoryUri, memories: Sequence[FileChange]) -> tuple[int, int]:
         """Memories directly in the directory before and after; the ledger may not know a file made by hand yet."""
@@ -243,12 +242,12 @@ def _is_memory(uri: MemoryUri) -> bool:
     return uri.name.endswith(".md") and not uri.name.startswith(".")
 
 
-def _abstract(memory_type: MemoryType, record: MemoryRecord) -> str:
+def _abstract(memory: Memory, memory_type: MemoryType) -> str:
     """One line: the stored abstract, the type's ``overview_template`` filled, or how the body begins."""
-    given = record.meta.get("abstract")
-    if memory_type.overview_template and not (isinstance(given, str) and given.strip()):
+    given = memory.metadata.text("abstract")
+    if memory_type.overview_template and not (given is not None and given.strip()):
         template = memory_type.model_copy(update={"content_template": memory_type.overview_template})
-        filled = render(template, record.fields).strip()
+        filled = render(template, memory.fields).strip()
         if filled:
             return filled
-    return abstract_of(record, "", _ABSTRACT_CHARS)
+    return abstract_of(memory, "", _ABSTRACT_CHARS)

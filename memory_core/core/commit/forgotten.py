@@ -1,4 +1,4 @@
-"""Forgetting on request: what is asked for, and the line that stays of a message that was forgotten.
+"""The line that stays of a message that was forgotten.
 
 A conversation's log is addressed by line, so a forgotten message leaves an empty line of its own: role, time and
 project, and a digest by which the message is known when a client sends the conversation again, so that it does not come
@@ -9,56 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.message import Message, dump_lines, parse_lines, to_record
 
 #: The scalar key of a log's line that marks a forgotten message.
 FORGOTTEN = "forgotten"
 _DIGEST_CHARS = 32
 _OWN = frozenset({"role", "name", "content", "tool_calls", "tool_results"})
-
-
-class ForgetRequest(BaseModel):
-    """What is to be forgotten: what a search finds, or what is named, or those named that the search finds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    query: str | None = None
-    target_uri: str = ""
-    filter: dict[str, Any] | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
-    uris: tuple[str, ...] | None = None
-    include_conversations: bool = False
-    confirm: Annotated[int, Field(ge=0)] | None = None
-
-
-def read_request(raw: Mapping[str, Any] | ForgetRequest) -> ForgetRequest:
-    """The request in a tool's argument.
-
-    Raises:
-        InvalidInput: If a member is unknown or wrong, or nothing is named.
-    """
-    if isinstance(raw, ForgetRequest):
-        request = raw
-    else:
-        try:
-            request = ForgetRequest.model_validate(dict(raw))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            names = ", ".join(ForgetRequest.model_fields)
-            raise InvalidInput(f"forget.{where}: {first['msg']}.", hint=f"Its members are {names}.") from None
-    if not (request.query or "").strip() and not request.uris:
-        raise InvalidInput(
-            "forget names nothing.", hint='Give a query, or uris: {"query": "…"} shows what would be deleted.'
-        )
-    return request
 
 
 def digest(message: Message) -> str:

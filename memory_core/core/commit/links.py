@@ -12,24 +12,15 @@ contradicted or replaced falls (``scoring.evidence``). Of two that contradict ea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from memory_core.core.commit.working_copy import Draft, owner
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import FieldRejected, NotFound, RunebookError, TooLarge
 from memory_core.core.memory.evidence import Evidence, merged_confidence, unweighed, weighed
-from memory_core.core.memory.memory import dump, parse, read_record, record_key, write_record
-from memory_core.core.memory.metadata import (
-    CONFIDENCE,
-    CONTESTING,
-    LINKS,
-    RELATIONS,
-    REVERSE,
-    SIMILAR,
-    confidence_in,
-    relations_in,
-)
-from memory_core.core.memory.operations import Link
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.metadata import CONFIDENCE, CONTESTING, LINKS, RELATIONS, REVERSE, SIMILAR, Metadata
+from memory_core.core.memory.operations import GivenLink
 from memory_core.core.memory.uri import MemoryUri
 
 LINKS_LIMIT = 50
@@ -59,43 +50,43 @@ class Linked:
         return [*([f"linked with {', '.join(self.reached)}"] if self.reached else []), *self.weighed]
 
 
-def link(draft: Draft, source: MemoryUri, links: Sequence[Link]) -> Linked:
+def link(copy: WorkingCopy, source: MemoryUri, links: Sequence[GivenLink]) -> Linked:
     """Add links to a memory, and each one's reverse to its other end; one bad link never spoils another.
 
     Args:
-        draft: The plan's texts, both ends included; it is written to.
+        copy: The plan's files, both ends included; it is written to.
         source: An existing memory.
         links: As they were given.
     """
-    before = draft.text(source)
+    before = copy.text(source)
     reached: list[str] = []
     refused: list[tuple[str, RunebookError]] = []
     trusted: dict[MemoryUri, tuple[float, float]] = {}
     for given in links:
         try:
-            target = _expect_target(draft, source, given)
+            target = _expect_target(copy, source, given)
             relation = given.relation.strip().casefold()
-            ends = {
-                holder: _with_link(draft, holder, other, word, given.strength, convicted=holder == loser)
-                for loser in (_loser(draft, source, target, relation),)
+            loser = _loser(copy, source, target, relation)
+            ends = [
+                (holder, _with_link(copy, holder, other, word, given.strength, convicted=holder == loser))
                 for holder, other, word in ((source, target, relation), (target, source, REVERSE[relation]))
-                if _may_name(draft, holder, draft.text(holder), other, draft.text(other))
-            }
+                if _may_name(copy.memory(holder), copy.memory(other))
+            ]
         except RunebookError as error:
             refused.append((given.uri, error))
             continue
-        if any(draft.text(uri) != text for uri, text in ends.items()):
-            reached.append(str(target))
-        for uri, text in ends.items():
-            was, now = _confidence(draft.existing(uri)), _confidence(text)
+        for uri, linked in ends:
+            was, now = copy.existing(uri).metadata.confidence, linked.metadata.confidence
             if was != now:
                 trusted[uri] = trusted.get(uri, (was, was))[0], now
-            _put(draft, uri, text)
+            if linked.text != copy.text(uri):
+                reached.append(str(target))
+                copy.store(linked)
     weighed_now = tuple(f"confidence of {uri} {was:g} → {now:g}" for uri, (was, now) in trusted.items())
-    return Linked(draft.text(source) != before, tuple(dict.fromkeys(reached)), tuple(refused), weighed_now)
+    return Linked(copy.text(source) != before, tuple(dict.fromkeys(reached)), tuple(refused), weighed_now)
 
 
-def link_replacement(draft: Draft, replacement: MemoryUri, removed: MemoryUri) -> None:
+def link_replacement(copy: WorkingCopy, replacement: MemoryUri, removed: MemoryUri) -> None:
     """Note in a memory that it replaces one that is gone.
 
     One that was there before takes the other in: its confidence is the mean of both, unless the operations gave it
@@ -104,34 +95,35 @@ def link_replacement(draft: Draft, replacement: MemoryUri, removed: MemoryUri) -
     Raises:
         RunebookError: If the memory cannot take the link.
     """
-    if not _may_name(draft, replacement, draft.text(replacement), removed, draft.before(removed)):
+    before, gone = copy.memory_before(replacement), copy.memory_before(removed)
+    if not _may_name(copy.memory(replacement), gone):
         return
-    before, gone = draft.before(replacement), draft.before(removed)
-    text = _with_link(draft, replacement, removed, "replaces", 1.0)
-    if before is not None and gone is not None and _confidence(text) == _confidence(before):
-        known = relations_in(parse(gone).trailer or {})
-        if not any(link.uri == str(replacement) and link.relation in CONTESTING for link in known):
-            mean = merged_confidence([_confidence(before), _confidence(gone)])
-            text = text if mean == _confidence(text) else _trusted(text, mean)
-    _put(draft, replacement, text)
+    linked = _with_link(copy, replacement, removed, "replaces", 1.0)
+    if before is not None and gone is not None and linked.metadata.confidence == before.metadata.confidence:
+        contested = any(link.uri == str(replacement) and link.relation in CONTESTING for link in gone.metadata.links)
+        mean = merged_confidence([before.metadata.confidence, gone.metadata.confidence])
+        if not contested and mean != linked.metadata.confidence:
+            linked = linked.changed(metadata={CONFIDENCE: round(mean, _DIGITS)})
+    if linked.text != copy.text(replacement):
+        copy.store(linked)
 
 
-def _may_name(draft: Draft, holder: MemoryUri, text: str | None, other: MemoryUri, other_text: str | None) -> bool:
+def _may_name(holder: Memory | None, other: Memory | None) -> bool:
     """Whether a memory's trailer may name another: not a private one, unless it is as private itself."""
-    registry = draft.context.registry
-    project, private = owner(registry, other, other_text)
-    return not private or owner(registry, holder, text) == (project, True)
+    if other is None or not other.is_private:
+        return True
+    return holder is not None and holder.is_private and holder.project == other.project
 
 
-def _expect_target(draft: Draft, source: MemoryUri, given: Link) -> MemoryUri:
-    target = draft.owned(given.uri)
+def _expect_target(copy: WorkingCopy, source: MemoryUri, given: GivenLink) -> MemoryUri:
+    target = copy.owned(given.uri)
     if given.relation.strip().casefold() not in REVERSE:
         raise FieldRejected(
             f"the relation {given.relation[:64]!r} is unknown.", hint=f"Use one of: {', '.join(RELATIONS)}."
         )
     if target == source:
         raise FieldRejected("a memory does not link to itself.", hint="Name another memory.")
-    if draft.text(target) is None:
+    if copy.text(target) is None:
         raise NotFound(
             f"there is no memory at {str(target)!r} to link to.",
             hint="Use a URI that find or ls prints, or that a write of the same operations creates.",
@@ -139,53 +131,40 @@ def _expect_target(draft: Draft, source: MemoryUri, given: Link) -> MemoryUri:
     return target
 
 
-def _loser(draft: Draft, source: MemoryUri, target: MemoryUri, relation: str) -> MemoryUri:
+def _loser(copy: WorkingCopy, source: MemoryUri, target: MemoryUri, relation: str) -> MemoryUri:
     """Of two memories that are linked the one whose confidence the link moves."""
     if relation != "contradicts":
         return source if relation in _EVIDENCE else target
-    said = {uri: str((parse(draft.existing(uri)).trailer or {}).get("updated_at", "")) for uri in (source, target)}
+    said = {uri: str(copy.existing(uri).metadata.get("updated_at", "")) for uri in (source, target)}
     return source if said[source] < said[target] else target
 
 
-def _confidence(text: str) -> float:
-    return confidence_in(parse(text).trailer or {})
-
-
-def _trusted(text: str, confidence: float) -> str:
-    """The memory's text with another confidence."""
-    file = parse(text)
-    return dump(replace(file, trailer={**(file.trailer or {}), CONFIDENCE: round(confidence, _DIGITS)}))
-
-
 def _with_link(
-    draft: Draft, uri: MemoryUri, other: MemoryUri, relation: str, strength: float, *, convicted: bool = False
-) -> str:
-    """The memory's text with the link; ``convicted`` says that the link moves this memory's confidence."""
-    memory_type = draft.type_of(uri)
-    file = parse(draft.existing(uri))
-    if file.damage is not None:
-        raise FieldRejected(f"{str(uri)!r}: {file.damage}.", hint="Mend or remove the file's trailer by hand.")
-    record = read_record(memory_type, file, uri.name.removesuffix(".md"))
-    links = _merged(record.meta.get(LINKS), str(other), relation, strength, draft.context.now)
-    if links == record.meta.get(LINKS):
-        return draft.existing(uri)
-    meta = {**record.meta, LINKS: links}
+    copy: WorkingCopy, uri: MemoryUri, other: MemoryUri, relation: str, strength: float, *, convicted: bool = False
+) -> Memory:
+    """The memory with the link; ``convicted`` says that the link moves this memory's confidence."""
+    memory, _ = copy.typed(uri)
+    if memory.damage is not None:
+        raise FieldRejected(f"{str(uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand.")
+    links = _merged(memory.metadata.get(LINKS), str(other), relation, strength, copy.context.now)
+    if links == memory.metadata.get(LINKS):
+        return memory
+    changes: dict[str, Any] = {LINKS: links}
     evidence = _EVIDENCE.get(relation) if convicted else None
     if evidence is not None:
-        witness = _confidence(draft.existing(other))
-        meta[CONFIDENCE] = round(_moved(record.meta, evidence, str(other), relation, strength, witness), _DIGITS)
-    text = dump(write_record(memory_type, replace(record, meta=meta)))
-    if len(text.encode("utf-8")) > draft.context.content_bytes:
+        witness = copy.existing(other).metadata.confidence
+        moved = _moved(memory.metadata, evidence, str(other), relation, strength, witness)
+        changes[CONFIDENCE] = round(moved, _DIGITS)
+    linked = memory.changed(metadata=changes)
+    if len(linked.text.encode("utf-8")) > copy.context.content_bytes:
         raise TooLarge(f"{str(uri)!r} has no room for another link.", hint="Shorten that memory first.")
-    return text
+    return linked
 
 
-def _moved(
-    meta: Mapping[str, Any], evidence: Evidence, other: str, relation: str, strength: float, witness: float
-) -> float:
+def _moved(metadata: Metadata, evidence: Evidence, other: str, relation: str, strength: float, witness: float) -> float:
     """The confidence with this evidence; what the same link said with another strength is taken back first."""
-    confidence = confidence_in(meta)
-    for known in relations_in(meta):
+    confidence = metadata.confidence
+    for known in metadata.links:
         if (known.uri, known.relation) == (other, relation):
             confidence = unweighed(confidence, evidence, known.strength, witness)
     return weighed(confidence, evidence, strength, witness)
@@ -204,13 +183,3 @@ def _merged(stored: Any, uri: str, relation: str, strength: float, now: str) -> 
         alike = [at for at, known in enumerate(links) if isinstance(known, dict) and known.get("relation") == SIMILAR]
         del links[alike[0] if alike else 0]
     return [*links, entry]
-
-
-def _put(draft: Draft, uri: MemoryUri, text: str) -> None:
-    if text == draft.text(uri):
-        return
-    memory_type = draft.type_of(uri)
-    draft.identify(
-        uri, memory_type.name, record_key(memory_type, read_record(memory_type, parse(text), uri.name[: -len(".md")]))
-    )
-    draft.put(uri, text)

@@ -9,7 +9,7 @@ summaries of every directory that changed follow (``summaries``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,21 +19,7 @@ from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import link, link_replacement
 from memory_core.core.commit.merge_fields import FieldMerge, edit_fields, write_fields
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch
-from memory_core.core.commit.working_copy import (
-    Context,
-    Draft,
-    check_existing,
-    check_new,
-    check_shared,
-    edited,
-    first_meta,
-    given_meta,
-    named,
-    numbered,
-    privacy,
-    said_anew,
-    says_more,
-)
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import (
     ContentRejected,
     FieldRejected,
@@ -45,21 +31,13 @@ from memory_core.core.errors import (
 )
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page, with_authored
-from memory_core.core.memory.memory import (
-    CONTENT,
-    MemoryRecord,
-    body_digest,
-    dump,
-    parse,
-    read_record,
-    record_key,
-    write_record,
-)
+from memory_core.core.memory.memory import Memory, new_memory
 from memory_core.core.memory.memory_type import MemoryType, OperationMode
+from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, expires_after
 from memory_core.core.memory.operations import (
     DeleteOp,
     EditOp,
-    Link,
+    GivenLink,
     MemoryData,
     MemoryOperations,
     OverviewOp,
@@ -68,7 +46,6 @@ from memory_core.core.memory.operations import (
     shown,
 )
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult
-from memory_core.core.memory.template import render as render_body
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot
@@ -80,6 +57,7 @@ _NAMES_LIMIT = 32
 #: Parts of ``viking://user/{space}/memories``.
 _MEMORIES_DEPTH = 3
 _TOLD_EVERY = 100
+_EXPLICIT = "user_explicit"
 
 #: Merges given values or patches into stored fields.
 _Merge = Callable[[MemoryType, Mapping[str, Any], Mapping[str, Any]], FieldMerge]
@@ -87,14 +65,16 @@ _Merge = Callable[[MemoryType, Mapping[str, Any], Mapping[str, Any]], FieldMerge
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
+    """What an operation decided: the memory, or the text of a summary, as it is to be; None removes the file."""
+
     uri: MemoryUri
-    text: str | None
+    after: Memory | str | None
     rejected: Mapping[str, RunebookError] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     replacement: MemoryUri | None = None
 
 
-def plan(operations: MemoryOperations, snapshot: Snapshot, context: Context) -> ChangeSet:
+def plan(operations: MemoryOperations, snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """Decide what each operation does.
 
     Never raises for a bad operation: it becomes a ``rejected`` result; ``conflict`` marks those that would have
@@ -119,15 +99,15 @@ def plan(operations: MemoryOperations, snapshot: Snapshot, context: Context) -> 
 class _Planner:
     """Collects outcomes over a draft of the texts that the operations touch."""
 
-    def __init__(self, snapshot: Snapshot, context: Context) -> None:
+    def __init__(self, snapshot: Snapshot, context: PlanContext) -> None:
         self._context = context
-        self._draft = Draft(snapshot, context)
+        self._copy = WorkingCopy(snapshot, context)
         self._results: list[OperationResult] = []
-        self._links: list[tuple[int, MemoryUri, Sequence[Link]]] = []
+        self._links: list[tuple[int, MemoryUri, Sequence[GivenLink]]] = []
         self._replacements: list[tuple[int, MemoryUri, MemoryUri]] = []
 
     def attempt(
-        self, op: str, subject: str, decide: Callable[[], _Outcome], links: Sequence[Link] | None = None
+        self, op: str, subject: str, decide: Callable[[], _Outcome], links: Sequence[GivenLink] | None = None
     ) -> None:
         """Run one operation's decision; a refusal becomes its result. Links wait for ``join``."""
         if self._results and len(self._results) % _TOLD_EVERY == 0:
@@ -141,11 +121,15 @@ class _Planner:
                 OperationResult(op, about, Action.REJECTED, shown(error.message), shown(error.hint), conflict=conflict)
             )
             return
-        before = self._draft.text(outcome.uri)
-        self._draft.put(outcome.uri, outcome.text)
-        if outcome.text == before:
+        before = self._copy.text(outcome.uri)
+        if isinstance(outcome.after, Memory):
+            self._copy.store(outcome.after)
+        else:
+            self._copy.put(outcome.uri, outcome.after)
+        after = self._copy.text(outcome.uri)
+        if after == before:
             action = Action.REJECTED if outcome.rejected else Action.UNCHANGED
-        elif outcome.text is None:
+        elif after is None:
             action = Action.DELETED
         else:
             action = Action.CREATED if before is None else Action.UPDATED
@@ -169,9 +153,9 @@ class _Planner:
     def join(self) -> None:
         """Add the links of all operations, now that every memory they may name is there."""
         for index, uri, links in self._links:
-            if self._draft.text(uri) is None:
+            if self._copy.text(uri) is None:
                 continue
-            linked = link(self._draft, uri, links)
+            linked = link(self._copy, uri, links)
             result = self._results[index]
             if linked.changed and result.action in (Action.UNCHANGED, Action.REJECTED):
                 result = replace(result, action=Action.UPDATED)
@@ -187,15 +171,15 @@ class _Planner:
         for index, replacement, removed in self._replacements:
             result = self._results[index]
             try:
-                if self._draft.text(replacement) is not None:
-                    link_replacement(self._draft, replacement, removed)
+                if self._copy.text(replacement) is not None:
+                    link_replacement(self._copy, replacement, removed)
                     self._results[index] = replace(result, note=_with_note(result.note, f"replaced by {replacement}"))
             except RunebookError as error:
                 self._results[index] = replace(result, note=_with_note(result.note, f"no link: {error.message}"))
 
     def change_set(self) -> ChangeSet:
         """All net changes, and the results so far."""
-        return ChangeSet(self._draft.changes(), tuple(self._results))
+        return ChangeSet(self._copy.changes(), tuple(self._results))
 
     def write(self, op: WriteOp) -> _Outcome:
         """Create a memory, or replace fields of the one with the same URI or key."""
@@ -204,21 +188,16 @@ class _Planner:
         memory_type = self._context.registry.get(data.memory_type)
         directory = self._context.directory(memory_type)
         if op.uri is not None:
-            uri = self._draft.owned(op.uri)
-            if self._draft.text(uri) is not None:
-                self._expect_type(uri, memory_type)
-                return self._update(uri, memory_type, data.fields, data, write_fields)
-            self._draft.expect_never_seen(uri)
+            uri = self._copy.owned(op.uri)
+            if self._copy.text(uri) is not None:
+                return self._update(self._expect_type(uri, memory_type), memory_type, data.fields, data, write_fields)
+            self._copy.expect_never_seen(uri)
         merged = write_fields(memory_type, None, data.fields)
-        fields, made_up = named(memory_type, merged.values)
+        fields, made_up = names.named(memory_type, merged.values)
         if not made_up and memory_type.operation_mode is OperationMode.UPSERT:
-            found = self._draft.locate(directory, memory_type, fields)
+            found = self._copy.locate(directory, memory_type, fields)
             if found is not None:
-                updated = self._update(found, memory_type, data.fields, data, write_fields)
-                name = names.render(memory_type.filename_template, fields)
-                if names.fold(name) == names.fold(found.name) or updated.text == self._draft.text(found):
-                    return updated
-                return replace(updated, notes=(*updated.notes, f"the same name as {found.name}, spelt otherwise"))
+                return self._write_over(self._copy.existing(found), memory_type, fields, data)
         _raise_first(merged)
         if not any(isinstance(value, str) and value.strip() for value in fields.values()):
             raise ContentRejected(
@@ -227,43 +206,54 @@ class _Planner:
             )
         return self._add(op, directory, memory_type, merged, fields)
 
+    def _write_over(
+        self, memory: Memory, memory_type: MemoryType, fields: Mapping[str, Any], data: MemoryData
+    ) -> _Outcome:
+        """Update the memory with the key that a write gives."""
+        updated = self._update(memory, memory_type, data.fields, data, write_fields)
+        name = names.render(memory_type.filename_template, fields)
+        if names.fold(name) == names.fold(memory.uri.name) or updated.after == memory:
+            return updated
+        return replace(updated, notes=(*updated.notes, f"the same name as {memory.uri.name}, spelt otherwise"))
+
     def _add(
         self, op: WriteOp, directory: MemoryUri, memory_type: MemoryType, merged: FieldMerge, fields: dict[str, Any]
     ) -> _Outcome:
         """Create a memory beside others of its name, unless one of them says the same."""
         for attempt in range(1, _NAMES_LIMIT):
-            tried = numbered(memory_type, fields, attempt)
-            found = self._draft.locate(directory, memory_type, tried)
+            tried = names.numbered(memory_type, fields, attempt)
+            found = self._copy.locate(directory, memory_type, tried)
             if found is None:
                 created = self._create(directory, memory_type, op.memory_data, tried)
                 notes = (*created.notes, *((_ignored(merged),) if merged.ignored else ()))
                 if op.uri not in (None, str(created.uri)):
                     notes = (*notes, f"named by the template of its type, not {op.uri}")
-                    self._draft.alias(self._context.owned(str(op.uri)), created.uri)
+                    self._copy.alias(self._context.owned(str(op.uri)), created.uri)
                 return replace(created, notes=notes)
-            if self._says_the_same(found, memory_type, tried):
-                return self._update(found, memory_type, {}, op.memory_data, write_fields)
+            memory = self._copy.existing(found)
+            if all(memory.fields.get(name) == value for name, value in _beside_keys(memory_type, tried)):
+                return self._update(memory, memory_type, {}, op.memory_data, write_fields)
         raise FieldRejected("too many memories have this name.", hint="Give the memory a name of its own.")
 
     def edit(self, op: EditOp) -> _Outcome:
         """Patch fields of an existing memory."""
         check_text(op)
-        uri = self._draft.owned(op.uri)
-        memory_type = self._draft.type_of(uri)
-        return self._update(uri, memory_type, op.patches, edited(op, memory_type), edit_fields)
+        memory, memory_type = self._copy.typed(self._copy.owned(op.uri))
+        data = MemoryData(memory_type=memory_type.name, **op.given)
+        return self._update(memory, memory_type, op.patches, data, edit_fields)
 
     def delete(self, op: DeleteOp) -> _Outcome:
         """Remove a memory; its text stays in history."""
         check_text(op)
-        uri = self._draft.owned(op.uri)
-        if self._draft.removed(uri):
+        uri = self._copy.owned(op.uri)
+        if self._copy.removed(uri):
             return _Outcome(uri, None, notes=("was removed meanwhile",))
-        text = self._draft.existing(uri)
-        check_removal(self._draft, uri, self._context.registry.type_at(uri, parse(text).type_name))
+        self._copy.existing(uri)
+        check_removal(self._copy, uri)
         replacement = None
         if op.replacement_uri is not None:
-            replacement = self._draft.owned(op.replacement_uri)
-            if replacement == uri or self._draft.text(replacement) is None:
+            replacement = self._copy.owned(op.replacement_uri)
+            if replacement == uri or self._copy.text(replacement) is None:
                 raise NotFound(
                     f"the replacement {op.replacement_uri!r} does not exist.",
                     hint="Write the replacement first (in the same operations is fine), then delete.",
@@ -273,21 +263,21 @@ class _Planner:
     def overview(self, op: OverviewOp, name: str, text: str) -> _Outcome:
         """Set or patch a directory's L0, or the authored part of its L1."""
         check_text(op)
-        check_shared(self._context.belonging)
+        self._context.belonging.check_shared()
         directory = self._context.owned(op.directory_uri)
         for depth in range(_MEMORIES_DEPTH, len(directory.parts) + 1):
             # A folder cannot be made where a file is; the commit would never reach the disk.
-            if self._draft.text(MemoryUri(directory.parts[:depth])) is not None:
+            if self._copy.text(MemoryUri(directory.parts[:depth])) is not None:
                 raise NotFound(
                     f"{op.directory_uri!r} is a file, not a directory.", hint="Name the directory, as ls prints it."
                 )
         uri = directory.child(name)
-        stored = self._draft.text(uri) or ""
+        stored = self._copy.text(uri) or ""
         if is_patch(text):
             text = self._patched(uri, parse_page(stored).authored if name == OVERVIEW_NAME else stored, text)
         else:
             text = parse_page(text).authored if name == OVERVIEW_NAME else text
-            check_summary(self._draft, uri, text)
+            check_summary(self._copy, uri, text)
         limit = ABSTRACT_LIMIT_CHARS if name == ABSTRACT_NAME else OVERVIEW_LIMIT_CHARS
         if len(text) > limit:
             raise TooLarge(f"{name} would have {len(text)} characters; the limit is {limit}.", hint="Shorten it.")
@@ -297,7 +287,7 @@ class _Planner:
         try:
             return MemoryPatchHandler().apply_content_patch(current, patch)
         except PatchRejected as error:
-            if self._draft.moved(uri):
+            if self._copy.moved(uri):
                 raise MemoryChanged(
                     f"{str(uri)!r} changed since it was read: {error.message}", hint=error.hint, uri=str(uri)
                 ) from error
@@ -306,81 +296,112 @@ class _Planner:
     def _create(
         self, directory: MemoryUri, memory_type: MemoryType, data: MemoryData, fields: dict[str, Any]
     ) -> _Outcome:
-        note = check_new(self._context.belonging, memory_type)
-        uri = self._draft.free_name(directory, memory_type, fields)
-        self._draft.expect_never_seen(uri)
-        meta = first_meta(memory_type, data, self._context)
-        created = self._render(uri, memory_type, MemoryRecord(fields, meta), data, {})
-        return created if note is None else replace(created, notes=(*created.notes, note))
+        note = self._context.belonging.check_new(memory_type)
+        uri = self._copy.free_name(directory, memory_type, fields)
+        self._copy.expect_never_seen(uri)
+        metadata = {**_first_metadata(memory_type, data, self._context), **_given_metadata(data)}
+        memory = self._fitting(new_memory(uri, memory_type, fields, metadata))
+        return _Outcome(uri, memory, notes=() if note is None else (note,))
 
     def _update(
-        self, uri: MemoryUri, memory_type: MemoryType, given: Mapping[str, Any], data: MemoryData, merge: _Merge
+        self,
+        memory: Memory,
+        memory_type: MemoryType,
+        given: Mapping[str, Any],
+        data: MemoryData,
+        merge: _Merge,
     ) -> _Outcome:
         """Merge ``given`` into the memory's fields, and what else ``data`` says into its metadata."""
-        text = self._draft.existing(uri)
-        file = parse(text)
-        if file.damage is not None:
-            raise FieldRejected(f"{str(uri)!r}: {file.damage}.", hint="Mend or remove the file's trailer by hand.")
-        record = read_record(memory_type, file, uri.name.removesuffix(".md"))
-        belonging = self._context.belonging
-        check_existing(belonging, memory_type, uri, record.meta, replaces=merge is write_fields)
-        merged = merge(memory_type, record.fields, given)
-        check_fields(self._draft, uri, memory_type, given, merged)
-        meta = {**record.meta, **given_meta(data), **privacy(belonging, memory_type, record.meta)}
-        same_fields = all(record.fields.get(name) == value for name, value in merged.values.items())
-        if same_fields and all(record.meta.get(name) == value for name, value in meta.items()):
-            return _Outcome(uri, text, merged.rejected, (_ignored(merged),) if merged.ignored else ())
-        if not same_fields and data.abstract is None:
-            meta.pop("abstract", None)
-        if not same_fields and data.overview is None:
-            meta.pop("overview", None)
-        if not same_fields or says_more(record.meta, meta):
-            meta |= said_anew(record.meta, data, self._context)
-        changed = replace(record, fields={**record.fields, **merged.values}, meta=meta)
-        outcome = self._render(uri, memory_type, changed, data, merged.rejected)
-        return replace(outcome, notes=(*outcome.notes, _ignored(merged))) if merged.ignored else outcome
+        if memory.damage is not None:
+            raise FieldRejected(
+                f"{str(memory.uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand."
+            )
+        belonging, project = self._context.belonging, memory.project
+        belonging.check_existing(memory_type, str(memory.uri), project, replaces=merge is write_fields)
+        merged = merge(memory_type, memory.fields, given)
+        check_fields(self._copy, memory.uri, memory_type, given, merged)
+        metadata: dict[str, Any] = {**_given_metadata(data), **belonging.privacy(project)}
+        same_fields = all(memory.fields.get(name) == value for name, value in merged.values.items())
+        notes = (_ignored(merged),) if merged.ignored else ()
+        if same_fields and all(memory.metadata.get(name) == value for name, value in metadata.items()):
+            return _Outcome(memory.uri, memory, merged.rejected, notes)
+        if not same_fields:
+            metadata = {"abstract": None, "overview": None, **metadata}
+        if not same_fields or _says_more(memory, metadata):
+            metadata |= _said_anew(memory, data, self._context)
+        changed = memory.changed(fields={**memory.fields, **merged.values}, metadata=metadata)
+        if memory.hand_edited:
+            notes = ("the body was edited by hand and stays; only the fields were updated", *notes)
+        return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
 
-    def _render(
-        self,
-        uri: MemoryUri,
-        memory_type: MemoryType,
-        record: MemoryRecord,
-        data: MemoryData,
-        rejected: Mapping[str, RunebookError],
-    ) -> _Outcome:
-        meta = {**record.meta, **given_meta(data)}
-        notes: tuple[str, ...] = ()
-        if not memory_type.template_mode:
-            body = str(record.fields.get(CONTENT) or "")
-        elif record.hand_edited:
-            body = record.body
-            notes = ("the body was edited by hand and stays; only the fields were updated",)
-        else:
-            body = render_body(memory_type, record.fields)
-            meta["rendered_sha256"] = body_digest(body)
-        text = dump(write_record(memory_type, replace(record, body=body, meta=meta)))
-        size = len(text.encode("utf-8"))
+    def _fitting(self, memory: Memory) -> Memory:
+        """The memory, if it is not too large.
+
+        Raises:
+            TooLarge: If it is.
+        """
+        size = len(memory.text.encode("utf-8"))
         if size > self._context.content_bytes:
             raise TooLarge(
                 f"the memory would be {size:,} bytes; the limit is {self._context.content_bytes:,}.",
                 hint="Split it into several memories, each about one thing.",
             )
-        self._draft.identify(uri, memory_type.name, record_key(memory_type, record))
-        return _Outcome(uri, text, rejected, notes)
+        return memory
 
-    def _says_the_same(self, uri: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> bool:
-        """Whether the memory found under these keys also holds all the rest."""
-        stored = read_record(memory_type, parse(self._draft.existing(uri)), uri.name.removesuffix(".md")).fields
-        keys = memory_type.key_fields
-        return all(stored.get(name) == value for name, value in fields.items() if name not in keys)
-
-    def _expect_type(self, uri: MemoryUri, memory_type: MemoryType) -> None:
-        found = self._draft.type_of(uri)
+    def _expect_type(self, uri: MemoryUri, memory_type: MemoryType) -> Memory:
+        memory, found = self._copy.typed(uri)
         if found.name != memory_type.name:
             raise FieldRejected(
                 f"{str(uri)!r} is of type '{found.name}', not '{memory_type.name}'.",
                 hint=f"Write it as '{found.name}', or leave the uri out to create a new memory.",
             )
+        return memory
+
+
+def _beside_keys(memory_type: MemoryType, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields that say more than the name."""
+    keys = memory_type.key_fields
+    return ((name, value) for name, value in fields.items() if name not in keys)
+
+
+def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
+    """The metadata that a new memory begins with, before what was given counts."""
+    metadata: dict[str, Any] = {
+        "version": 1,
+        "created_at": data.said_at or context.now,
+        "updated_at": data.said_at or context.now,
+        "salience": memory_type.salience,
+        CONFIDENCE: 1.0,
+        "source": {**context.source, **data.source} or None,
+        **context.belonging.meta(memory_type),
+    }
+    if memory_type.expires_after_days is not None:
+        metadata[EXPIRES_AT] = expires_after(context.now, memory_type.expires_after_days)
+    return metadata
+
+
+def _given_metadata(data: MemoryData) -> dict[str, Any]:
+    """What was given, by trailer key; None takes the key out."""
+    return {name: FIELDS[name].stored(value) for name, value in data.given.items()}
+
+
+def _says_more(memory: Memory, metadata: Mapping[str, Any]) -> bool:
+    """Whether metadata changed in more than what an edit may say of a memory beside its content."""
+    return any(
+        value != memory.metadata.get(name) for name, value in metadata.items() if "edit" not in FIELDS[name].given_by
+    )
+
+
+def _said_anew(memory: Memory, data: MemoryData, context: PlanContext) -> dict[str, Any]:
+    """Version and time of a memory whose content changed, and that somebody now vouches for one learnt by itself."""
+    changed: dict[str, Any] = {
+        "version": memory.metadata.next_version,
+        "updated_at": data.said_at or context.now,
+    }
+    source = memory.metadata.get("source")
+    if context.source.get("kind") == _EXPLICIT and isinstance(source, Mapping) and source.get("kind") != _EXPLICIT:
+        changed["source"] = {**source, "kind": _EXPLICIT}
+    return changed
 
 
 def _with_note(note: str | None, more: str | None) -> str | None:

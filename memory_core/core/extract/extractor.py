@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from memory_core.core.commit.commits import MemoryUpdater, Settlement, Span, parse_operations
+from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
 from memory_core.core.errors import ModelFailed, NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.brief import BriefWriter
@@ -260,7 +260,7 @@ class Extractor:
 
     Args:
         store: Holds logs, queue and locks.
-        updater: Commits operations.
+        commits: Commits operations.
         orchestrator: The update loop.
         briefs: Writes briefs for a client's own model.
         view: Tells types of files.
@@ -271,7 +271,7 @@ class Extractor:
     def __init__(
         self,
         store: Store,
-        updater: MemoryUpdater,
+        commits: Commits,
         orchestrator: MemoryReActOrchestrator,
         briefs: BriefWriter,
         view: MemoryView,
@@ -280,7 +280,7 @@ class Extractor:
         sessions: SessionReader,
     ) -> None:
         self._store = store
-        self._updater = updater
+        self._commits = commits
         self.orchestrator = orchestrator
         self._briefs = briefs
         self._view = view
@@ -297,7 +297,7 @@ class Extractor:
     @property
     def sessions_directory(self) -> MemoryUri:
         """Where this user's conversations are."""
-        return self._updater.sessions
+        return self._commits.sessions
 
     def extraction(
         self, log: MemoryUri, now: datetime | None = None, *, again: bool = False
@@ -350,7 +350,7 @@ class Extractor:
 
     def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
-        return self.queue.waiting(self._updater.sessions, limit, due_at)
+        return self.queue.waiting(self._commits.sessions, limit, due_at)
 
     def due(self, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> list[MemoryUri]:
         """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again.
@@ -402,7 +402,7 @@ class Extractor:
         Raises:
             NotFound: If there is no such session.
         """
-        log = self._updater.session_uri(session_id)
+        log = self._commits.session_uri(session_id)
         messages = self.sessions.messages(log)
         if not messages:
             raise NotFound(
@@ -446,7 +446,7 @@ class Extractor:
             if row is None:
                 return self._within(Belonging(project))[1].write_unstored(focus).text
         else:
-            row = self.queue.get(self._updater.session_uri(session_id))
+            row = self.queue.get(self._commits.session_uri(session_id))
             if row is None or not row.waiting:
                 raise NotFound(
                     f"nothing of the conversation {session_id!r} waits to be extracted.",
@@ -480,9 +480,9 @@ class Extractor:
         Raises:
             InvalidInput: If there is neither an operation nor a reason.
         """
-        row = None if session_id is None else self.queue.get(self._updater.session_uri(session_id))
+        row = None if session_id is None else self.queue.get(self._commits.session_uri(session_id))
         if row is None:
-            return self._updater.apply_operations(
+            return self._commits.apply_operations(
                 operations,
                 source_kind="user_explicit",
                 session_id=session_id,
@@ -499,7 +499,7 @@ class Extractor:
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         messages = self.sessions.messages(row.log)
         own = self.sessions.belonging(messages[row.extracted : row.briefed] if is_open else messages[-1:])
-        receipt = self._updater.apply_operations(
+        receipt = self._commits.apply_operations(
             parsed,
             dropped=dropped,
             session_id=session_id,
@@ -559,7 +559,7 @@ class Extractor:
     def _passed_over(self, span: Span, now: datetime | None) -> CommitReceipt:
         """Messages that a promotion took leave the queue."""
         done = MemoryOperations(reasoning="promotions of their topics took them already")
-        return self._updater.apply_operations(done, session_id=span.log.parent.name, span=span, now=now)
+        return self._commits.apply_operations(done, session_id=span.log.parent.name, span=span, now=now)
 
     def _commit(
         self, outcome: Outcome, part: Part, settlement: Settlement | None, now: datetime | None
@@ -568,7 +568,7 @@ class Extractor:
         operations = outcome.operations
         if not operations.reasoning:
             operations = operations.model_copy(update={"reasoning": outcome.reasoning})
-        receipt = self._updater.apply_operations(
+        receipt = self._commits.apply_operations(
             operations,
             session_id=span.log.parent.name,
             expected=outcome.expected,

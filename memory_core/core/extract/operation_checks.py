@@ -14,7 +14,7 @@ from typing import TypeAlias
 from memory_core.core.extract.prompts import MemoryView, canonical, counted_fields
 from memory_core.core.memory.directory_page import is_generated, parse_page
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
-from memory_core.core.memory.operations import DeleteOp, EditOp, Link, MemoryOperations, OverviewOp, WriteOp
+from memory_core.core.memory.operations import DeleteOp, EditOp, GivenLink, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 
@@ -136,7 +136,7 @@ def linked(write: WriteOp, neighbours: Sequence[tuple[str, float]]) -> WriteOp:
     given = list(write.memory_data.links or [])
     known = {canonical(link.uri) for link in given}
     added = [
-        Link(uri=uri, relation="similar", strength=min(1.0, max(0.0, round(score, 3))))
+        GivenLink(uri=uri, relation="similar", strength=min(1.0, max(0.0, round(score, 3))))
         for uri, score in neighbours
         if canonical(uri) not in known
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from memory_core.core.errors import ConfigInvalid, InvalidUri, RunebookError
 from memory_core.core.llm.client import TokenUsage
-from memory_core.core.memory.memory import MemoryRecord, parse, read_record
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import PLACEHOLDER, MemoryField, MemoryType, MemoryTypeRegistry, MergeOp
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.operations import MemoryChange, MemoryOperations
@@ -123,28 +123,32 @@ class MemoryView:
         except RunebookError:
             return None
 
+    def memory(self, uri: str) -> Memory | None:
+        """The memory; None if it is absent, out of sight or unreadable."""
+        place = canonical(uri)
+        text = None if place is None else self.text(place)
+        return None if place is None or text is None else parse(MemoryUri.parse(place), text, self.registry)
+
     def type_of(self, uri: str) -> MemoryType | None:
         """The memory type of a file or of a place for one."""
-        parsed = canonical(uri)
-        if parsed is None:
+        place = canonical(uri)
+        if place is None:
             return None
-        return self.registry.type_at(MemoryUri.parse(parsed), parse(self.text(parsed) or "").type_name)
+        return parse(MemoryUri.parse(place), self.text(place) or "", self.registry).type
 
     def show(self, uri: str, budget_tokens: int) -> Shown | None:
         """The memory with heading and fields, cut where the budget ends; None if there is no such file."""
-        name = canonical(uri)
-        text = None if name is None else self.text(name)
-        if name is None or text is None:
+        memory = self.memory(uri)
+        if memory is None:
             return None
-        memory_type = self.registry.type_at(MemoryUri.parse(name), parse(text).type_name)
-        heading, body = f"### {name}", fenced(text)
-        if memory_type is not None:
-            record = read_record(memory_type, parse(text), MemoryUri.parse(name).name.removesuffix(".md"))
-            heading, body = _heading(name, memory_type, record), _fields(memory_type, record)
+        name = str(memory.uri)
+        heading, body = f"### {name}", fenced(memory.text)
+        if memory.type is not None:
+            heading, body = _heading(memory), _fields(memory, memory.type)
         whole = f"{heading}\n{body}"
         if fits(whole, budget_tokens):
-            return Shown(name, whole, text_sha256(text))
-        told = parse(text).body or text
+            return Shown(name, whole, text_sha256(memory.text))
+        told = memory.body or memory.text
         frame = count_tokens(f"{heading} {_CUT}") + count_tokens(fenced(told)) - count_tokens(told)
         if budget_tokens - frame < _LEAST_TOKENS:
             return Shown(name, f"### {name} (no room to show it)", None)
@@ -159,23 +163,23 @@ def canonical(uri: str | None) -> str | None:
         return None
 
 
-def _heading(uri: str, memory_type: MemoryType, record: MemoryRecord) -> str:
-    updated = record.meta.get("updated_at")
-    day = f", updated {updated[:10]}" if isinstance(updated, str) and updated[:10].replace("-", "").isdigit() else ""
-    return f"### {uri} ({memory_type.name}{day})"
+def _heading(memory: Memory) -> str:
+    updated = memory.metadata.text("updated_at") or ""
+    day = f", updated {updated[:10]}" if updated[:10].replace("-", "").isdigit() else ""
+    return f"### {memory.uri} ({memory.type_name}{day})"
 
 
-def _fields(memory_type: MemoryType, record: MemoryRecord) -> str:
+def _fields(memory: Memory, memory_type: MemoryType) -> str:
     lines = []
     for declared in writable_fields(memory_type):
-        value = record.fields.get(declared.name)
+        value = memory.fields.get(declared.name)
         if value is None or value == "":
             continue
         text = str(value)
         inline = len(text) <= _INLINE_CHARS and len(text.splitlines()) == 1 and text == text.strip()
         lines.append(f"- {declared.name}: {text}" if inline else f"- {declared.name}:\n{fenced(text)}")
-    if record.hand_edited:
-        lines.append(f"- (body, written by hand, stays as it is):\n{fenced(record.body)}")
+    if memory.hand_edited:
+        lines.append(f"- (body, written by hand, stays as it is):\n{fenced(memory.body)}")
     return "\n".join(lines) or "(empty)"
 
 

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from memory_core.core.commit.working_copy import Context
+from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory import parse, read_record, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines
-from memory_core.core.memory.names import key_of
-from memory_core.core.memory.project import stored_project
+from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
-from memory_core.core.text.language import language_of, sentences, spoken
+from memory_core.core.text.language import in_language, language_of, sentences, spoken
 from memory_core.core.text.tokens import count_tokens
+from memory_core.core.text.word_table import word_pattern, word_table
 
 #: URI, title, state and due date (``YYYY-MM-DD`` or empty) of a stored task.
 Task: TypeAlias = tuple[str, str, str, str | None]
@@ -32,37 +32,8 @@ _SENTENCES_LIMIT = 2
 
 _CHECKBOX = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+\[([ xX])\][ \t]+(\S.*)$", re.MULTILINE)
 _TODO = re.compile(r"^[ \t>*#-]*(?:[Tt][Oo]-?[Dd][Oo]|待办(?:事项)?)[ \t]*[:：][ \t]*(\S.*)$", re.MULTILINE)
-_DECIDED = re.compile(
-    r"\b(?:let['’]s (?:go with|use|keep|stick)|we(?:['’]ll| will) (?:use|go with|keep)|(?:we|i)(?:['’]ve|"
-    r" have)? decided"
-    r"|decided (?:to|on)|agreed(?: to| on|:)|go(?:ing)? with (?:the|option|plan)|the plan is|settled on|"
-    r"final decision)\b"
-    r"|决定|就用|那就(?:用|按|这样|定)|就这么定|确定(?:用|采用|下来)|定下来|敲定|最终方案|达成一致|说好了",
-    re.IGNORECASE,
-)
 #: Chinese sentences follow each other without a space.
 _WIDE_MARK = re.compile(r"(?<=[。！？…”」]) ")
-#: Labels of the extract by language, in the order in which they appear.
-_LABELS: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "extract": "Extract of the conversation, word for word:",
-        "first": "First request: ",
-        "decided": "Decided: ",
-        "last": "Last request: ",
-        "answered": "Last answer: ",
-        "in_progress": "in progress",
-        "due": "due {day}",
-    },
-    "zh": {
-        "extract": "对话原文摘录：",
-        "first": "最初的请求：",
-        "decided": "已决定：",
-        "last": "最近的请求：",
-        "answered": "最近的回复：",
-        "in_progress": "进行中",
-        "due": "截止 {day}",
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +71,7 @@ def working_memory(
         token_budget: Most tokens of ``text()`` by ``count_tokens``. Tasks may take half of it, more where the
             summary leaves room; what is due last leaves first.
     """
-    labels = _LABELS["zh" if language_of(messages).startswith("Chinese") else "en"]
+    labels = in_language(word_table(__file__)["labels"], language_of(messages))
     lines = _open_tasks(messages, tasks, labels)
     kept = _within((), lines, int(token_budget * _TASKS_SHARE))
     left = token_budget - count_tokens(WorkingMemory(kept).text())
@@ -167,7 +138,8 @@ def _extract(messages: Sequence[Message], labels: Mapping[str, str], budget: int
     requests = [found for message in messages if message.role == "user" and (found := _sentences(message))]
     answers = [found for message in messages if message.role == "assistant" and (found := _sentences(message))]
     spoken = [found for message in messages if message.role in ("user", "assistant") for found in _sentences(message)]
-    decisions = [sentence for sentence in spoken if _DECIDED.search(sentence)][-_DECISIONS_LIMIT:]
+    decided = word_pattern(__file__, "decided")
+    decisions = [sentence for sentence in spoken if decided.search(sentence)][-_DECISIONS_LIMIT:]
     # In order of need: a small budget keeps what the work is about before how it was answered.
     pieces = {
         "first": requests[0][:_SENTENCES_LIMIT] if requests else [],
@@ -240,7 +212,7 @@ class Compactor:
         context: Names its directory.
     """
 
-    def __init__(self, store: Store, registry: MemoryTypeRegistry, context: Context) -> None:
+    def __init__(self, store: Store, registry: MemoryTypeRegistry, context: PlanContext) -> None:
         self._store = store
         self._registry = registry
         self._context = context
@@ -278,11 +250,11 @@ class Compactor:
                 continue
             if text is None:
                 continue
-            stem = entry.uri.name.removesuffix(".md")
-            record = read_record(memory_type, parse(text), stem)
-            if stored_project(memory_type, record.meta) not in (None, project):
+            memory = parse(entry.uri, text, self._registry)
+            if memory.project not in (None, project):
                 continue
-            fields = record.fields
+            fields = memory.fields
             due = fields.get("due_date")
-            title, state = str(fields.get("title") or stem), str(fields.get("state") or "open")
+            title = str(fields.get("title") or entry.uri.name.removesuffix(".md"))
+            state = str(fields.get("state") or "open")
             yield str(entry.uri), title, state.strip().casefold(), str(due) if due else None

@@ -21,11 +21,10 @@ from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
 from memory_core.core.index.filter import ANYTHING, Condition, private_elsewhere, utc
-from memory_core.core.index.tokenizer import index_tokens
 from memory_core.core.index.vectors import chunks
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.fusion import filler_texts
+from memory_core.core.text.analysis import filler_texts, index_tokens
 
 
 @dataclass(frozen=True, slots=True)

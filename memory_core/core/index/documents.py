@@ -16,11 +16,11 @@ from typing import Any
 from memory_core.core.index.encoder import passages
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
-from memory_core.core.memory.memory import CONTENT, MemoryRecord, parse, read_record, summary_line
-from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import Message, search_text, transcript_line
-from memory_core.core.memory.metadata import CONTESTING, confidence_in, expiry, is_active, is_pinned, relations_in, unit
-from memory_core.core.memory.project import is_private, stored_project
+from memory_core.core.memory.metadata import CONTESTING
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.normalization import signature, simplified
 from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
@@ -95,59 +95,50 @@ def is_searchable(uri: MemoryUri) -> bool:
     return is_session_log(uri) or uri.name.endswith(".md")
 
 
-def memory_document(uri: MemoryUri, text: str, memory_type: MemoryType | None) -> Document:
-    """The document of a Markdown file; ``memory_type`` is None for files of no known type."""
-    file = parse(text)
-    stem = uri.name.removesuffix(".md")
-    label = "" if memory_type is None else memory_type.name
-    keys = () if memory_type is None else memory_type.key_fields
-    if memory_type is None:
-        record = MemoryRecord({CONTENT: file.body}, dict(file.trailer or {}), {}, file.body)
-    else:
-        record = read_record(memory_type, file, stem)
-    name = " ".join(str(record.fields[key]) for key in keys if record.fields.get(key)) or stem
+def memory_document(memory: Memory) -> Document:
+    """The document of a memory, or of a Markdown file that belongs to no type."""
+    uri, metadata = memory.uri, memory.metadata
+    keys = () if memory.type is None else memory.type.key_fields
+    name = " ".join(str(memory.fields[key]) for key in keys if memory.fields.get(key)) or uri.name.removesuffix(".md")
     extra = [
         str(value)
-        for field, value in record.fields.items()
-        if isinstance(value, str) and field != CONTENT and field not in keys and value not in record.body
+        for field, value in memory.fields.items()
+        if isinstance(value, str) and field != CONTENT and field not in keys and value not in memory.body
     ]
-    tags = tuple(str(tag) for tag in _sequence(record.meta.get("tags")))
-    own = "\n".join([*([] if record.body.startswith(name) else [name]), record.body, *extra, *tags])
-    body = "\n".join([record.body, *extra]).strip()
+    own = "\n".join([*([] if memory.body.startswith(name) else [name]), memory.body, *extra, *metadata.tags])
+    body = "\n".join([memory.body, *extra]).strip()
     # The type's name is left out: to the model it is noise beside what the memory says.
     pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))
     if len(pieces) > 1:
         pieces = [pieces[0], *(f"{simplified(name)}\n{piece}" for piece in pieces[1:])]
-    happened = _happened(record.fields.get(EVENT_TIME))
-    relations = tuple(relations_in(record.meta))
+    happened = _happened(memory.fields.get(EVENT_TIME))
+    links = metadata.links
     return Document(
         uri=uri,
         part=0,
-        context_type=_context_type(uri, label),
-        memory_type=label,
+        context_type=_context_type(uri, memory.type_name),
+        memory_type=memory.type_name,
         name=name,
-        abstract=abstract_of(record, name),
+        abstract=abstract_of(memory, name),
         own=own,
         previous="",
         heading=_date_heading(happened),
         passages=tuple(pieces),
-        created_at=_text(record.meta.get("created_at")),
-        updated_at=_text(record.meta.get("updated_at")),
+        created_at=metadata.text("created_at"),
+        updated_at=metadata.text("updated_at"),
         happened=happened,
-        salience=unit(record.meta.get("salience"), memory_type.salience if memory_type else 0.5),
-        confidence=confidence_in(record.meta),
-        active=is_active(record.meta),
-        pinned=is_pinned(record.meta),
-        expires_at=None if is_pinned(record.meta) else expiry(record.meta),
-        tags=tags,
-        category=_text(record.meta.get("category")),
-        project=stored_project(memory_type, record.meta),
-        private=is_private(memory_type, record.meta),
-        contested_by=tuple(
-            (known.uri, known.relation, known.strength) for known in relations if known.relation in CONTESTING
-        ),
-        support=support_of(known.strength for known in relations if known.relation == "supported_by"),
-        signature=signature(record.body),
+        salience=memory.salience,
+        confidence=metadata.confidence,
+        active=metadata.is_active,
+        pinned=metadata.is_pinned,
+        expires_at=None if metadata.is_pinned else metadata.expires_at,
+        tags=metadata.tags,
+        category=metadata.text("category"),
+        project=memory.project,
+        private=memory.is_private,
+        contested_by=tuple((link.uri, link.relation, link.strength) for link in links if link.relation in CONTESTING),
+        support=support_of(link.strength for link in links if link.relation == "supported_by"),
+        signature=signature(memory.body),
     )
 
 
@@ -187,11 +178,10 @@ def _entry_document(uri: MemoryUri, day: date, entry: LogEntry) -> Document:
     )
 
 
-def abstract_of(record: MemoryRecord, name: str, limit_chars: int = ABSTRACT_LIMIT_CHARS) -> str:
-    """One line about a memory: the stored abstract, else how its body begins."""
-    given = record.meta.get("abstract")
-    line = summary_line(given if isinstance(given, str) and given.strip() else record.body, limit_chars)
-    return line if line else name
+def abstract_of(memory: Memory, name: str, limit_chars: int = ABSTRACT_LIMIT_CHARS) -> str:
+    """One line about a memory: the stored abstract, else how its body begins, else the name."""
+    given = memory.metadata.text("abstract")
+    return summary_line(given if given is not None and given.strip() else memory.body, limit_chars) or name
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +262,6 @@ def _context_type(uri: MemoryUri, memory_type: str) -> str:
     return "memory"
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _happened(value: Any) -> str | None:
     """The date at the start of an event's time, to the day, month or year; None if there is none."""
     found = _DATE.match(value) if isinstance(value, str) else None
@@ -287,7 +273,3 @@ def _date_heading(happened: str | None) -> str:
         return date_words(date.fromisoformat(happened or ""))
     except ValueError:
         return ""
-
-
-def _sequence(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -32,8 +32,7 @@ from memory_core.core.index.documents import (
 from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, await_missing, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
-from memory_core.core.memory.memory import parse
-from memory_core.core.memory.memory_type import MemoryType
+from memory_core.core.memory.memory import Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import listened, tell
@@ -58,9 +57,6 @@ _RECENT_FILES = 300
 _TOLD_FROM = 50  # changes that are missing
 _BEGINNING = ""
 _LOCK_SECONDS = 30.0
-
-#: The type of a file, by its place and the type its trailer names.
-TypeAt = Callable[[MemoryUri, str | None], MemoryType | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +90,16 @@ class Follower:
         ledger: What is followed.
         catalog: What follows.
         locks: Folder of lock files.
-        type_at: Tells a file's memory type.
+        types: Tell a file's memory type.
         closing: Set when the store is closed: work ends after the slice at hand.
     """
 
-    def __init__(
-        self, ledger: Ledger, catalog: Catalog, locks: Path, type_at: TypeAt, closing: threading.Event
-    ) -> None:
+    def __init__(self, ledger: Ledger, catalog: Catalog, locks: Path, types: Types, closing: threading.Event) -> None:
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
         self._lock = StoreLock(locks / "index-follow.lock")
-        self._type_at = type_at
+        self._types = types
         self._closing = closing
         self._far_behind = False
         self._files: deque[Touched] = deque()
@@ -265,7 +259,7 @@ class Follower:
             for document in log_documents(uri, text):
                 self._catalog.put(connection, document)
         else:
-            self._catalog.put(connection, memory_document(uri, text, self._type_at(uri, parse(text).type_name)))
+            self._catalog.put(connection, memory_document(parse(uri, text, self._types)))
 
     def _grow(
         self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
@@ -309,20 +303,20 @@ class Indexer:
     Args:
         ledger: What the index follows.
         path: The catalog's file.
-        type_at: Tells a file's memory type.
+        types: Tell a file's memory type.
         embedder: None means search by words only.
         vectors: Nearest-neighbour search over the catalog's vectors.
     """
 
     def __init__(
-        self, ledger: Ledger, path: Path, type_at: TypeAt, embedder: Embedder | None, vectors: VectorIndex
+        self, ledger: Ledger, path: Path, types: Types, embedder: Embedder | None, vectors: VectorIndex
     ) -> None:
         self.catalog = Catalog(path)
         self.vectors = vectors
         self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._follower = Follower(ledger, self.catalog, path.parent / "locks", type_at, self._closing)
+        self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing)
         self._told = ""
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()

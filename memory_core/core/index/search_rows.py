@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 
 from memory_core.core.index.filter import ANYTHING, Condition
 from memory_core.core.index.tokenizer import word_share
-from memory_core.core.search.fusion import COLUMN_WEIGHTS, FILLER_ROWS, Question, idf, weigh_question
+from memory_core.core.search.fusion import COLUMN_WEIGHTS, Question, idf, weigh_question
+from memory_core.core.text.analysis import FILLER_ROWS
 
 _BM25 = f"bm25(words, {COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}, 0.0)"
 

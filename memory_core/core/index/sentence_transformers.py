@@ -82,7 +82,7 @@ class SentenceTransformersEmbedder(BackgroundModel[_Encoder]):
     @property
     def scale(self) -> Scale:
         """As measured when the model was loaded (``calibration``); before, that of the bundled model."""
-        return self.get().scale if self.ready() else _PROVISIONAL
+        return _PROVISIONAL if self._model is None else self._model.scale
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
         """Vectors float32 (n, dim), L2-normalised; each of the text's first ``max_seq_length`` tokens.

@@ -1,18 +1,9 @@
-"""Tokens for FTS5: the same words, in any script, at index time and at query time.
-
-Owns: what text is stored in the FTS table (``tokenize = 'porter unicode61 remove_diacritics 2'``) and how a
-question becomes a MATCH expression.
-
-SQLite's tokenizers cannot cut scripts written without spaces, so runs of Han, kana and hangul are stored as
-overlapping character pairs (``支付系统`` -> ``支付 付系 系统 统``). The last character of a run stands alone
-once more: with it every single character begins some token, so a one-character query is a prefix query.
-Traditional characters become simplified ones, so that either finds the other. All other scripts are folded (NFKC,
-casefold) and left to FTS5, which stems English.
+"""Questions for FTS5: how a question becomes a MATCH expression, from the same words that ``text.analysis`` stores.
 
 Promises: pure, never raises on any ``str`` (operators, quotes, NUL and lone surrogates included), and every operand
 it returns is valid MATCH syntax.
 
-Does not: open a database, understand grammar, or weigh documents (``bm25`` and ``scoring.fusion`` do).
+Does not: open a database, understand grammar, or weigh documents (``bm25`` and ``search.fusion`` do).
 """
 
 from __future__ import annotations
@@ -22,140 +13,25 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from itertools import pairwise
 
-from memory_core.core.text.normalization import simplified
-
-_TABLE = """
-become: became
-begin: began begun
-bend: bent
-bite: bit bitten
-blow: blew blown
-break: broke broken
-breed: bred
-bring: brought
-build: built
-burn: burnt
-buy: bought
-catch: caught
-child: children
-choose: chose chosen
-come: came
-creep: crept
-deal: dealt
-dig: dug
-draw: drew drawn
-dream: dreamt
-drink: drank drunk
-drive: drove driven
-eat: ate eaten
-fall: fallen
-feed: fed
-feel: felt
-fight: fought
-flee: fled
-fly: flew flown
-foot: feet
-forbid: forbade forbidden
-forget: forgot forgotten
-forgive: forgave forgiven
-freeze: froze frozen
-give: gave given
-goose: geese
-grow: grew grown
-half: halves
-hang: hung
-hear: heard
-hide: hid hidden
-hold: held
-keep: kept
-knife: knives
-know: knew known
-lay: laid
-lead: led
-learn: learnt
-lend: lent
-lose: lost
-man: men
-mean: meant
-meet: met
-mouse: mice
-overcome: overcame
-pay: paid
-person: people
-ride: rode ridden
-ring: rang rung
-run: ran
-seek: sought
-sell: sold
-send: sent
-shake: shook shaken
-shelf: shelves
-shine: shone
-shoot: shot
-show: shown
-shrink: shrank shrunk
-sing: sang sung
-sink: sank sunk
-sit: sat
-sleep: slept
-slide: slid
-speak: spoke spoken
-spend: spent
-spill: spilt
-spin: spun
-stand: stood
-steal: stole stolen
-stick: stuck
-sting: stung
-strike: struck
-swear: swore sworn
-sweep: swept
-swim: swam swum
-swing: swung
-take: took taken
-teach: taught
-tear: tore torn
-think: thought
-throw: threw thrown
-tooth: teeth
-understand: understood
-wake: woke woken
-wear: wore worn
-weep: wept
-wife: wives
-win: won
-withdraw: withdrew withdrawn
-wolf: wolves
-woman: women
-write: wrote written
-"""
-_BASES = {
-    form: base for base, _, forms in (line.partition(": ") for line in _TABLE.split("\n")) for form in forms.split()
-}
-_FORM = re.compile(rf"(?<![^\W_])(?:{'|'.join(sorted(_BASES, key=len, reverse=True))})(?![^\W_])")
-
-
-def regular(folded: str) -> str:
-    """``folded`` (lower case) with irregular forms replaced by the words they are forms of."""
-    return _FORM.sub(lambda found: _BASES[found[0]], folded)
-
+from memory_core.core.text.analysis import (
+    CHINESE_FUNCTION_CHARS,
+    CHINESE_PARTICLES,
+    CJK,
+    english_stop_words,
+    fold,
+    folded_words,
+    pairs,
+    runs,
+    stored_tokens,
+)
+from memory_core.core.text.word_table import compiled
 
 TERM_LIMIT = 64
 EXACT_LIMIT = 8
 #: A longer query is read from its end: in joined messages the last one is the question.
 QUERY_LIMIT_CHARS = 8_000
 
-_CJK = (
-    "\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u318f"
-    "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
-    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
-)
-_CJK_RUN = re.compile(f"[{_CJK}]+")
-_RUNS = re.compile(f"(?P<cjk>[{_CJK}]+)|[^{_CJK}]+")
-#: SQLite stores UTF-8 and ends a text at NUL; private-use characters are tokens to FTS5 and kept for fillers.
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff\ue000-\uf8ff]")
 #: Over a shape (see ``_shape``): words joined without a space are one identifier.
 _WORD = re.compile(r"w[wm]*")
 _CHUNK = re.compile(r"w[wm]*(?:[._/\\@:+'’-]{1,3}w[wm]*)*")
@@ -168,28 +44,14 @@ _YEAR = re.compile(r"(?:1[6-9]|20|21)\d\d")
 #: A mark that opens again ends the search for the one that closes, or many that never close would take quadratic time.
 _QUOTED = re.compile('"([^"]+)"|“([^“”]+)”|「([^「」]+)」|『([^『』]+)』|《([^《》]+)》')
 #: ``5月``, ``3章``: neither part says much alone.
-_COUNTED = re.compile(f"(?<![0-9])([0-9]+)([{_CJK}])")
+_COUNTED = f"(?<![0-9])([0-9]+)([{CJK}])"
+
+_CJK_CHAR = f"[{CJK}]"
 
 _MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-
-_ENGLISH = """
-a about after all also am an and any are as at be been before being both but by can could did do does doing done
-each for from get gets getting go goes going got had has have having he her here hers him his how i if in into is it
-its just let like me mine more most much my no nor not of off on one or other our ours out own please really same
-she should so some such tell than that the their theirs them then there these they this those to too up us very was
-we were what when where which while who whom whose why will with would you your yours
-"""
-#: Words that ask rather than describe: left out of questions.
-ENGLISH_STOP_WORDS = frozenset(_ENGLISH.split())
-#: A pair that holds one of these is left out of questions: particles, pronouns, question words.
-CHINESE_PARTICLES = frozenset("的了吗呢啊呀嘛我你他她它您们这那么什怎")
-#: So is a pair of two of these. Alone they are parts of too many content words (会议, 地址, 和平).
-CHINESE_FUNCTION_CHARS = CHINESE_PARTICLES | frozenset(
-    "吧哦嗯哈是不没有在和与或也都就还又很太真被把给让跟对向从到着过地得个些哪谁几为会能可以要想说"
-)
 
 #: They ask what was or was said, and say nothing about it.
 _SPOKEN = ("say", "tell", "talk", "talked", "discuss", "discussed", "mention", "mentioned", "讨论", "提到")
@@ -199,7 +61,6 @@ _HAPPENED = frozenset(
 _PHRASE_WEIGHT = 1_000.0
 _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
-_INDEXED_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,35 +75,6 @@ class _Term:
     @property
     def operand(self) -> str:
         return f'"{self.text}"*' if self.prefix else f'"{self.text}"'
-
-
-def fold(text: str) -> str:
-    """One form for all spellings: NFKC (full width, half-width kana), case, simplified Chinese; storable in SQLite."""
-    folded = unicodedata.normalize("NFKC", _UNSTORABLE.sub(" ", text)).casefold()
-    return simplified(unicodedata.normalize("NFKC", folded))
-
-
-def _spelled(text: str) -> str:
-    """``text`` as it is indexed and asked for: folded, and irregular forms as the word they belong to."""
-    return regular(fold(text))
-
-
-def index_tokens(text: str) -> str:
-    """What the FTS table stores for ``text``.
-
-    Args:
-        text: Anything, Markdown included.
-
-    Returns:
-        The folded text with every CJK run replaced by its character pairs and its last character, set off by
-        spaces. Blank if ``text`` holds nothing to find.
-    """
-    return _CJK_RUN.sub(lambda run: f" {' '.join(_stored(run[0]))} ", _spelled(text))
-
-
-def distinct_words(text: str) -> frozenset[str]:
-    """The words and character pairs of a text, without English stop words: what near-duplicates share."""
-    return frozenset(_INDEXED_WORD.findall(index_tokens(text))) - ENGLISH_STOP_WORDS
 
 
 def date_words(day: date) -> str:
@@ -268,7 +100,7 @@ def query_terms(text: str, limit: int = TERM_LIMIT) -> tuple[str, ...]:
     Returns:
         Distinct quoted operands in order of appearance; empty if ``text`` holds no letter or digit.
     """
-    folded = _spelled(text[-QUERY_LIMIT_CHARS:])
+    folded = folded_words(text[-QUERY_LIMIT_CHARS:])
     found: dict[str, _Term] = {}
     for term in (*_quoted_terms(folded), *_plain_terms(folded)):
         found.setdefault(term.operand, term)
@@ -289,22 +121,22 @@ def exact_terms(text: str, limit: int = EXACT_LIMIT) -> tuple[str, ...]:
         text: As for ``query_terms``.
         limit: Most operands returned, later before earlier ones.
     """
-    folded = _spelled(text[-QUERY_LIMIT_CHARS:])
+    folded = folded_words(text[-QUERY_LIMIT_CHARS:])
     found = [term.operand for term in _quoted_terms(folded, least=1)]
-    for run in _RUNS.finditer(folded):
-        if run["cjk"] is None:
-            found += [f'"{" ".join(_words(chunk))}"' for chunk in _identifiers(run[0])]
+    for run, is_cjk in runs(folded):
+        if not is_cjk:
+            found += [f'"{" ".join(_words(chunk))}"' for chunk in _identifiers(run)]
     return tuple(dict.fromkeys(found))[-limit:]
 
 
 def says_something(text: str) -> bool:
     """Whether a question holds more than grammar and "what happened", "what did we talk about"."""
-    return any(not term.filler and term.text not in _HAPPENED for term in _plain_terms(_spelled(text)))
+    return any(not term.filler and term.text not in _HAPPENED for term in _plain_terms(folded_words(text)))
 
 
 def word_share(operand: str) -> float:
     """How much of a word an operand of ``query_terms`` is: a pair of Chinese characters half, all else whole."""
-    return 0.5 if _CJK_RUN.search(operand) else 1.0
+    return 0.5 if compiled(_CJK_CHAR).search(operand) else 1.0
 
 
 def mentioned(text: str, names: Iterable[str]) -> set[str]:
@@ -319,19 +151,9 @@ def mentioned(text: str, names: Iterable[str]) -> set[str]:
 def _names(within: str, wanted: str) -> bool:
     if wanted not in within or not wanted:
         return False
-    before = "" if _CJK_RUN.match(wanted) else rf"(?<![^\W{_CJK}])"
-    after = "" if _CJK_RUN.match(wanted[-1]) else rf"(?![^\W{_CJK}])"
+    before = "" if compiled(_CJK_CHAR).match(wanted) else rf"(?<![^\W{CJK}])"
+    after = "" if compiled(_CJK_CHAR).match(wanted[-1]) else rf"(?![^\W{CJK}])"
     return re.search(before + re.escape(wanted) + after, within) is not None
-
-
-def _stored(run: str) -> Iterator[str]:
-    """The tokens of a CJK run: its pairs, then its last character."""
-    yield from _pairs(run)
-    yield run[-1]
-
-
-def _pairs(run: str) -> Iterator[str]:
-    return (left + right for left, right in pairwise(run))
 
 
 def _shape(text: str) -> str:
@@ -365,11 +187,11 @@ def _quoted_terms(folded: str, least: int = 2) -> Iterator[_Term]:
         content = match[match.lastindex or 0]
         tokens: list[str] = []
         last_run = ""
-        for run in _RUNS.finditer(content):
-            words = list(_stored(run[0])) if run["cjk"] is not None else _words(run[0])
+        for run, is_cjk in runs(content):
+            words = stored_tokens(run) if is_cjk else _words(run)
             if words:
                 tokens.extend(words)
-                last_run = run[0] if run["cjk"] is not None else ""
+                last_run = run if is_cjk else ""
         # A document's run may go on: then its last character here does not stand alone there.
         prefix = len(last_run) == 1
         if len(last_run) > 1:
@@ -379,20 +201,22 @@ def _quoted_terms(folded: str, least: int = 2) -> Iterator[_Term]:
 
 
 def _plain_terms(folded: str) -> Iterator[_Term]:
-    for run in _RUNS.finditer(folded):
-        if run["cjk"] is not None:
-            yield from _cjk_terms(run[0], counts=folded[: run.start()][-1:].isdecimal())
+    before = ""
+    for run, is_cjk in runs(folded):
+        if is_cjk:
+            yield from _cjk_terms(run, counts=before[-1:].isdecimal())
         else:
-            for chunk in _CHUNK.finditer(_shape(run[0])):
-                yield from _word_terms(run[0][chunk.start() : chunk.end()])
-    for number, unit in _COUNTED.findall(folded):
+            for chunk in _CHUNK.finditer(_shape(run)):
+                yield from _word_terms(run[chunk.start() : chunk.end()])
+        before = run
+    for number, unit in compiled(_COUNTED).findall(folded):
         yield _Term(f"{number} {unit}", _PAIR_WEIGHT + _DIGIT_WEIGHT, prefix=True)
 
 
 def _cjk_terms(run: str, counts: bool) -> Iterator[_Term]:
     if len(run) == 1:
         yield _Term(run, 1.0, filler=counts or run in CHINESE_FUNCTION_CHARS, prefix=True)
-    for pair in _pairs(run):
+    for pair in pairs(run):
         filler = CHINESE_FUNCTION_CHARS.issuperset(pair) or not CHINESE_PARTICLES.isdisjoint(pair)
         yield _Term(pair, _PAIR_WEIGHT, filler=filler)
 
@@ -409,4 +233,4 @@ def _word_terms(chunk: str) -> Iterator[_Term]:
         words = [word for word in words if len(word) > 1]
     for word in words:
         weight = len(word) + (_DIGIT_WEIGHT if any(char.isdigit() for char in word) else 0.0)
-        yield _Term(word, weight, filler=word in ENGLISH_STOP_WORDS)
+        yield _Term(word, weight, filler=word in english_stop_words())

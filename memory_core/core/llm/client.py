@@ -1,4 +1,7 @@
-"""From settings to a client; an SDK is imported only for the provider in use, at its first request."""
+"""What is asked of a language model and what it answers; the choice of a provider; a model that follows a script.
+
+A provider is a module of this package and a line in ``PROVIDERS``. It is loaded at the first request, with its SDK.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,20 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from memory_core.core.config import LLMConfig
 from memory_core.core.errors import ModelFailed, ModelUnavailable
+
+if TYPE_CHECKING:
+    from memory_core.core.config import LLMConfig
 
 T = TypeVar("T")
 
+#: Providers that the server calls, by their name in ``llm.provider``: the module, and what pip installs for it.
+PROVIDERS: Mapping[str, tuple[str, str]] = {
+    "anthropic": ("memory_core.core.llm.anthropic", "anthropic>=2.11,<3"),
+    "openai": ("memory_core.core.llm.openai", "runebook[openai]"),
+}
 #: How a client makes a model keep to a schema, strongest first.
 Structure = Literal["json_schema", "json_object", "text"]
 
@@ -236,17 +246,15 @@ def open_client(config: LLMConfig) -> LLMClient | None:
     Raises:
         ModelUnavailable: If the provider needs ``llm.model`` and there is none.
     """
-    if config.provider in ("none", "sampling"):
+    if config.provider not in PROVIDERS:
         return None
     if not config.model.strip():
         raise ModelUnavailable(
             f"setting 'llm.model' is empty, and provider '{config.provider}' needs it.",
             hint="Name the model in llm.model, or set llm.provider to none.",
         )
-    if config.provider == "anthropic":
-        from memory_core.core.llm.anthropic import AnthropicClient
+    from memory_core.core.llm.endpoint import RemoteModel
 
-        return AnthropicClient(config.model, config.base_url, structure=config.structure, retries=config.retries)
-    from memory_core.core.llm.openai import OpenAIClient
-
-    return OpenAIClient(config.model, config.base_url, structure=config.structure, retries=config.retries)
+    return RemoteModel(
+        config.provider, config.model, config.base_url, structure=config.structure, retries=config.retries
+    )

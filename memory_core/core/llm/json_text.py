@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from typing import Any
-
-import json_repair
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable
 
@@ -28,6 +26,7 @@ _QUOTED_CHARS = 200
 
 _THINKING = re.compile(r"\s*<(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
+#: Where JSON may begin: an object, an array, or a text that holds JSON.
 _START = re.compile(r"""\{(?=\s*(?:["'“}/]|[A-Za-z_]\w*\s*:))|\[(?=\s*[\[{"'“\]/])|\A\s*"(?=(?:\\n|[\s\\"])*[{\[])""")
 _TOKENS = re.compile(r"""\\.|["'{}\[\]]""", re.DOTALL)
 #: What may follow the quote that ends a string; any other quote belongs to the text.
@@ -68,7 +67,7 @@ def find_answer(text: str, keys: Collection[str]) -> dict[str, Any]:
 
 
 def decode(text: str) -> Any:
-    """JSON that a member holds as text, or None if the text is no sound JSON; see ``_decoded`` for numbers."""
+    """JSON that a member holds as text, or None if the text is no sound JSON; see ``_DECODER`` for numbers."""
     try:
         value, end = _DECODER.raw_decode(text.strip())
     except (ValueError, RecursionError):
@@ -89,10 +88,8 @@ def _without_thoughts(text: str) -> str:
     # Some chat templates swallow the opening mark; but within the answer itself the mark is data.
     rest = text[thought.end() :]
     start = _START.search(text, 0, thought.start())
-    if start is None:
-        return rest
-    end = _end(text, start.end() - 1)
-    if end is None:
+    end = _end(text, start.end() - 1) if start else 0
+    if end is None:  # a draft that never closes, or an answer that is cut
         return rest if rest.lstrip().startswith(("{", "[", "`")) else text
     return rest if end <= thought.start() else text
 
@@ -101,26 +98,18 @@ def _search(text: str, keys: frozenset[str], depth: int) -> dict[str, Any] | Non
     position = 0
     for _ in range(_CANDIDATES):
         start = _START.search(text, position)
-        if start is None:
-            return None
-        at = start.end() - 1
-        decoded = _strict(text, at) or _repaired(text, at, keys)
+        decoded = _decoded(text, start.end() - 1, keys) if start else None
         if decoded is None:
             return None
         value, position = decoded
         found = _unwrapped(value, keys, depth)
         if found is not None:
-            if _has_more(text, position, keys):
+            # Members of the answer after its end: a brace or quote too many closed it early.
+            more = _MEMBER.finditer(text, position) if _STRING_FOLLOWS.match(text, position) else ()
+            if any(member[1] in keys for member in more):
                 raise _unusable("the answer's JSON closes before its last members", text)
             return found
     return None
-
-
-def _has_more(text: str, end: int, keys: frozenset[str]) -> bool:
-    """Whether members of the answer follow its end: a brace or quote too many closed it early."""
-    if _STRING_FOLLOWS.match(text, end) is None:
-        return False
-    return any(member[1] in keys for member in _MEMBER.finditer(text, end))
 
 
 def _finite(digits: str) -> float | str:
@@ -128,6 +117,7 @@ def _finite(digits: str) -> float | str:
     return number if math.isfinite(number) else digits
 
 
+#: Line breaks within strings pass, NaN becomes null, a number that no float holds becomes text.
 _DECODER = json.JSONDecoder(
     strict=False,
     parse_constant=lambda _: None,
@@ -136,51 +126,45 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _strict(text: str, start: int) -> tuple[Any, int] | None:
-    """Sound JSON at ``start`` and where it ends; line breaks within strings pass, NaN becomes null."""
+def _decoded(text: str, start: int, keys: frozenset[str]) -> tuple[Any, int] | None:
+    """The JSON at ``start``, mended where it is damaged, and where it ends; None if that is no answer."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
         raise _unusable("the answer is nested too deeply", text[start:]) from None
     except ValueError:
-        return None
+        stop = _end(text, start)
+        if stop is None:
+            if any(key in text[start:] for key in keys):
+                raise _cut("the answer's JSON ends before its brackets close") from None
+            return None
+        if _GOES_ON.match(text, stop):
+            raise _unusable("the answer's JSON is damaged", text[start:]) from None
+        value, end = _repaired(text[start:stop]), stop
     if _too_deep(value):
         raise _unusable("the answer is nested too deeply", text[start:])
     return value, end
 
 
+def _repaired(segment: str) -> Any:
+    import json_repair  # few answers need it
+
+    if len(segment) > _REPAIR_LIMIT_CHARS:
+        raise _unusable("the answer's JSON is damaged and too long to be repaired", segment)
+    try:
+        return json_repair.loads(segment, skip_json_loads=True)
+    except (ValueError, RecursionError):
+        raise _unusable("the answer's JSON is damaged", segment) from None
+
+
 def _too_deep(value: Any) -> bool:
     layer = [value]
     for _ in range(_LIMIT_DEPTH):
-        layer = [child for node in layer if isinstance(node, dict | list) for child in _children(node)]
+        maps = [child for node in layer if isinstance(node, dict) for child in node.values()]
+        layer = maps + [child for node in layer if isinstance(node, list) for child in node]
         if not layer:
             return False
     return True
-
-
-def _children(node: dict[str, Any] | list[Any]) -> Iterator[Any]:
-    return iter(node.values() if isinstance(node, dict) else node)
-
-
-def _repaired(text: str, start: int, keys: frozenset[str]) -> tuple[Any, int] | None:
-    """Damaged JSON at ``start``, mended; None if what begins there is not an answer."""
-    end = _end(text, start)
-    if end is None:
-        if any(key in text[start:] for key in keys):
-            raise _cut("the answer's JSON ends before its brackets close")
-        return None
-    segment = text[start:end]
-    if len(segment) > _REPAIR_LIMIT_CHARS:
-        raise _unusable("the answer's JSON is damaged and too long to be repaired", segment)
-    if _GOES_ON.match(text, end):
-        raise _unusable("the answer's JSON is damaged", segment)
-    try:
-        value: Any = json_repair.loads(segment, skip_json_loads=True)
-    except (ValueError, RecursionError):
-        raise _unusable("the answer's JSON is damaged", segment) from None
-    if _too_deep(value):
-        raise _unusable("the answer is nested too deeply", segment)
-    return value, end
 
 
 def _end(text: str, start: int) -> int | None:
@@ -237,7 +221,7 @@ def _unwrapped(value: Any, keys: frozenset[str], depth: int) -> dict[str, Any] |
     return best
 
 
-def _is_schema(value: Mapping[str, Any]) -> bool:
+def _is_schema(value: dict[str, Any]) -> bool:
     """Whether a model repeated the schema instead of answering."""
     return isinstance(value.get("properties"), dict) and ("type" in value or "$defs" in value or "required" in value)
 

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memory_core.core.memory.memory import summary_line
-from memory_core.core.memory.names import fold, short_hash
+from memory_core.core.memory.names import fold, short_hash, summary_line
 
 ENTRIES_LIMIT = 24
 ABSTRACT_LIMIT_CHARS = 256

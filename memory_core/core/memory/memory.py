@@ -1,442 +1,198 @@
-"""A memory as its type sees it: declared fields, metadata, and what nobody declared.
+"""A memory: fields, body, metadata and links of one file, parsed once and carried as itself.
 
-Maps between a parsed file and the fields that merging works on. Simple mode: the body *is* ``content``.
-Template mode: the body is rendered, and a body that no longer is what was rendered is a hand edit.
+``parse`` reads a text, ``dump`` writes it; ``dump(parse(uri, text, types)) == text`` for every text that ``dump``
+wrote. Simple mode: the body *is* the field ``content``. Template mode: the body is rendered from the fields, and a
+body that no longer is what was rendered is a hand edit, which stays. Keys that nobody declared stay too.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from memory_core.core.memory.memory_type import (
-    PLACEHOLDER,
-    RESERVED_KEYS,
-    FieldType,
-    FieldValue,
-    MemoryField,
-    MemoryType,
-)
-from memory_core.core.memory.metadata import read_moment
-from memory_core.core.memory.names import key_of
+from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType
+from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
+from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project
+from memory_core.core.memory.template import behind, render
+from memory_core.core.memory.trailer import Parts, body_digest, join, split
+from memory_core.core.memory.uri import MemoryUri
 
-_OPEN = "<!-- MEMORY_FIELDS\n"
-#: As an editor (carriage returns) or an older program (one line) may have left it.
-_OPENING = re.compile(r"^<!--[ \t]*MEMORY_FIELDS(?:[ \t]*\r?\n|[ \t]*(?=\{))", re.MULTILINE)
-_NESTED = "fields"
-_CLOSE = "\n-->"
-_DEPTH_LIMIT = 100
-_GAP = "\n\n"
+_RENDERED = "rendered_sha256"
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryFile:
-    """A parsed file.
+class Types(Protocol):
+    """What knows the memory types."""
 
-    Attributes:
-        body: The Markdown above the trailer, exactly as stored.
-        trailer: The trailer's JSON object in file order, or None when the file has none.
-        damage: Why a trailer that is present could not be read, or None. The whole text is then the body.
-    """
-
-    body: str
-    trailer: Mapping[str, Any] | None = None
-    damage: str | None = None
-
-    @property
-    def type_name(self) -> str | None:
-        """The memory type that the trailer names, or None."""
-        named = (self.trailer or {}).get("memory_type")
-        return named if isinstance(named, str) else None
-
-
-def parse(text: str) -> MemoryFile:
-    """Split a file's text; never fails: what is not a sound trailer belongs to the body."""
-    openings = list(_OPENING.finditer(text))
-    if not openings:
-        return MemoryFile(text)
-    opening = openings[-1]
-    block = text[opening.end() :].rstrip()
-    if not block.endswith(_CLOSE.strip()):
-        return MemoryFile(text, damage=_buried(block))
-    try:
-        trailer = json.loads(block.removesuffix(_CLOSE.strip()))
-    except (ValueError, RecursionError) as error:
-        return MemoryFile(text, damage=f"the MEMORY_FIELDS trailer is not valid JSON: {error}")
-    if not isinstance(trailer, dict):
-        return MemoryFile(text, damage="the MEMORY_FIELDS trailer is not a JSON object")
-    if not _can_be_dumped(trailer):
-        return MemoryFile(
-            text, damage="the MEMORY_FIELDS trailer holds what no file can: half a character, NaN, deep nesting"
-        )
-    trailer = _flat(trailer)
-    body = text[: opening.start()]
-    for gap in (_GAP, "\r\n\r\n", "\r\n", "\n"):
-        if body.endswith(gap):
-            return MemoryFile(body.removesuffix(gap), trailer)
-    return MemoryFile(body, trailer)
-
-
-def _flat(trailer: dict[str, Any]) -> dict[str, Any]:
-    """The trailer with the members of a nested ``fields`` beside the others; what clashes stays nested."""
-    while isinstance(nested := trailer.get(_NESTED), dict):
-        rest = {name: value for name, value in trailer.items() if name != _NESTED}
-        clashing = {name: value for name, value in nested.items() if name in rest and rest[name] != value}
-        trailer = {name: value for name, value in nested.items() if name not in rest} | rest
-        if clashing:
-            return trailer | {_NESTED: clashing}
-    return trailer
-
-
-def _buried(block: str) -> str | None:
-    """Damage, when a real trailer is followed by text that somebody added at the end of the file."""
-    head, closed, _ = block.partition(_CLOSE)
-    try:
-        trailer = json.loads(head) if closed else None
-    except (ValueError, RecursionError):
-        return None  # an example of a trailer, not one
-    if isinstance(trailer, dict) and "memory_type" in trailer:
-        return "there is text below the MEMORY_FIELDS trailer, which must come last"
-    return None
-
-
-def _can_be_dumped(trailer: Mapping[str, Any]) -> bool:
-    try:
-        json.dumps(trailer, ensure_ascii=False, allow_nan=False).encode("utf-8")
-    except (ValueError, RecursionError):
-        return False
-    # ``dump`` indents, which json does by recursion.
-    layer: list[Any] = [trailer]
-    for _ in range(_DEPTH_LIMIT):
-        layer = [item for value in layer for item in _items(value)]
-        if not layer:
-            return True
-    return False
-
-
-def _items(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
-def dump(file: MemoryFile) -> str:
-    """Write the file's text; a file without a trailer is its body unchanged."""
-    if file.trailer is None:
-        return file.body
-    block = json.dumps(file.trailer, ensure_ascii=False, indent=2, allow_nan=False)
-    # json.dumps leaves lone surrogates as they are with ensure_ascii=False; no file could hold them.
-    block = block.replace("<", "\\u003c").replace(">", "\\u003e")
-    return f"{file.body}{_GAP}{_OPEN}{block}{_CLOSE}\n"
-
-
-_SPACE = re.compile(r"(\s+)")
-_NUMBER = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+)\s*(ms|s|%|)")
-_TIME_FIELD = re.compile(r"(?:^|_)(?:date|time|day)$")
-_DATED = re.compile(r"(\d{4}(?:-\d{2}(?:-\d{2})?)?)[_ -]+(.+)")
-_ABSENT = frozenset({"", "n/a"})
-_MILLI = 0.001
-_PERCENT = 100.0
-_INT64_MAX = 2**63 - 1
-
-
-def captured(memory_type: MemoryType, body: str) -> dict[str, str] | None:
-    """The text at each placeholder of the template; empty where nothing, or ``n/a``, is shown.
-
-    Returns:
-        None if the body is not of the template's shape, or shows two values for one field.
-    """
-    literals = PLACEHOLDER.split(memory_type.content_template or "")
-    names = literals[1::2]
-    del literals[1::2]
-    begin = _literal(literals[0]).match(body, len(body) - len(body.lstrip()))
-    if not names or begin is None:
-        return None
-    shown: dict[str, str] = {}
-    at = begin.end()
-    for index, name in enumerate(names, start=1):
-        start, end = _next(literals[index:], body, at)
-        if start is None:
-            return None
-        text = body[at:start].strip()
-        text = "" if text.casefold() in _ABSENT else _unlabelled(name, text)
-        if shown.setdefault(name, text) != text:
-            return None
-        at = end
-    return None if body[at:].strip() else shown
-
-
-def recover(memory_type: MemoryType, body: str) -> dict[str, FieldValue] | None:
-    """The stored fields behind a rendered body.
-
-    A sum that is not shown follows from its average and count, to the precision that the average was shown in.
-
-    Returns:
-        None if the body is not a rendering of this type, or shows words where a number belongs.
-    """
-    shown = captured(memory_type, body)
-    if shown is None:
-        return None
-    values: dict[str, FieldValue] = {}
-    for name, text in shown.items():
-        field = memory_type.field(name)
-        if field is None or field.avg is not None or not text:
-            continue
-        value = text if field.type is FieldType.STRING else _value(field, text)
-        if value is None:
-            return None
-        values[name] = value
-    return values | missing_sums(memory_type, values, shown)
-
-
-def behind(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> dict[str, FieldValue] | None:
-    """All stored fields behind a body: those known from a trailer, and those that only the body shows.
-
-    Args:
-        memory_type: In template mode.
-        fields: What the trailer holds; numbers may be text.
-        body: A rendered body, perhaps changed since.
-
-    Returns:
-        None if the body is no rendering, or shows another value than ``fields``: a person changed one of them.
-    """
-    shown, recovered = captured(memory_type, body), recover(memory_type, body)
-    if shown is None or not recovered:
-        return None
-    for name, value in fields.items():
-        field = memory_type.field(name)
-        if name in shown and field is not None and field.avg is None:
-            numeric = field.type in (FieldType.INT64, FieldType.FLOAT32)
-            same = number(value) == recovered.get(name) if numeric else str(value).split() == shown[name].split()
-            if not same:
-                return None
-    return {**recovered, **fields}
-
-
-def missing_sums(
-    memory_type: MemoryType, values: Mapping[str, object], averages: Mapping[str, object]
-) -> dict[str, FieldValue]:
-    """The sums that ``values`` lacks and an average tells: ``average * count / scale``.
-
-    Args:
-        memory_type: Declares which average belongs to which sum and count.
-        values: Stored fields, the counts among them.
-        averages: What is known of the averages, as numbers or as they are shown: ``1.2s``, ``150ms``, ``92.0%``.
-    """
-    sums: dict[str, FieldValue] = {}
-    for declared in memory_type.fields:
-        if declared.avg is None or values.get(declared.avg.sum) is not None:
-            continue
-        target = memory_type.field(declared.avg.sum)
-        mean, count = _mean(declared, averages.get(declared.name)), number(values.get(declared.avg.count))
-        if target is None or mean is None or count is None or not declared.avg.scale:
-            continue
-        total = mean * count / declared.avg.scale
-        if abs(total) <= _INT64_MAX:
-            sums[target.name] = round(total) if target.type is FieldType.INT64 else total
-    return sums
-
-
-def is_time_field(name: str) -> bool:
-    """Whether a key field holds a date or time, going by its name."""
-    return _TIME_FIELD.search(name) is not None
-
-
-def name_field_of(memory_type: MemoryType) -> str:
-    """The last key field that is no date; the type must have a key.
-
-    Raises:
-        IndexError: If it has none.
-    """
-    named = [key for key in memory_type.key_fields if not is_time_field(key)]
-    return (named or list(memory_type.key_fields))[-1]
-
-
-def stem_keys(memory_type: MemoryType, stem: str) -> dict[str, str]:
-    """The key fields that a file name shows: the whole of it, less a date in front where the type has one."""
-    name_field = name_field_of(memory_type)
-    first = memory_type.key_fields[0]
-    if first != name_field and is_time_field(first):
-        dated = _DATED.fullmatch(stem)
-        if dated is not None:
-            return {first: dated[1], name_field: dated[2]}
-    return {name_field: stem}
-
-
-def _mean(field: MemoryField, value: object) -> float | None:
-    """An average as its field shows it; a share from 0 to 1 without a percent sign is of the whole."""
-    found = number(value)
-    share = field.avg is not None and field.avg.scale == _PERCENT and not (isinstance(value, str) and "%" in value)
-    return found * _PERCENT if share and found is not None and 0.0 <= found <= 1.0 else found
-
-
-def number(value: object) -> float | None:
-    """The number that a value is or shows, in its field's unit; milliseconds count as seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if abs(value) <= _INT64_MAX else None
-    match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= 64 else None
-    if match is None:
-        return None
-    return float(match[1].replace(",", "")) * (_MILLI if match[2] == "ms" else 1.0)
-
-
-def _unlabelled(name: str, text: str) -> str:
-    """The text without a first line that only repeats its field's name: ``Guidelines:``."""
-    first, _, rest = text.partition("\n")
-    return rest.lstrip("\n") if rest and first.strip().casefold() == f"{name}:" else text
-
-
-def _value(field: MemoryField, text: str) -> FieldValue | None:
-    if field.type is FieldType.BOOL:
-        return {"true": True, "false": False}.get(text.casefold())
-    found = number(text)
-    if found is None or (field.type is FieldType.INT64 and not found.is_integer()):
-        return None
-    return int(found) if field.type is FieldType.INT64 else found
-
-
-def _next(literals: list[str], body: str, at: int) -> tuple[int | None, int]:
-    """Where the next literal begins and ends; white space at the template's end may be missing."""
-    if not "".join(literals).strip():
-        match = _literal(literals[0]).search(body, at) if literals[0] else None
-        return (len(body), len(body)) if match is None else match.span()
-    if not literals[0]:
-        return None, at  # two values side by side cannot be told apart
-    match = _literal(literals[0]).search(body, at)
-    return (None, at) if match is None else match.span()
-
-
-def _literal(text: str) -> re.Pattern[str]:
-    """The literal with its spacing loosened: lines stay lines, the rest may be broken otherwise."""
-    pieces = _SPACE.split(text)
-    patterns: list[str] = []
-    for index, piece in enumerate(pieces):
-        if index % 2 == 0:
-            patterns.append(re.escape(piece))
-        elif "\n" in piece:
-            blank = r"\s*\n\s*" if piece.count("\n") > 1 else ""
-            patterns.append(r"[ \t\r]*\n[ \t\r]*" + blank)
-        else:
-            outer = (index == 1 and not pieces[0]) or (index == len(pieces) - 2 and not pieces[-1])
-            patterns.append(r"[ \t]*" if outer else r"\s+")
-    return re.compile("".join(patterns))
-
-
-CONTENT = "content"
-_FIRST_WORDS = 12
+    def type_at(self, uri: MemoryUri, named: str | None) -> MemoryType | None:
+        """The type of a file, by its place and the type that its trailer names."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryRecord:
+class Memory:
     """One memory.
 
     Attributes:
+        uri: Where it is.
+        type: None for a file that belongs to no type.
         fields: Declared fields that are set; in simple mode ``content`` is the body.
-        meta: Reserved keys (``salience``, ``created_at``, …), without ``memory_type``.
-        unknown: Trailer keys that are neither; kept as they are.
-        body: The Markdown body as stored.
+        metadata: System keys, without ``memory_type``.
+        unknown: Keys of the trailer that are neither; kept as they are.
+        body: The Markdown above the trailer.
+        text: The whole file.
         hand_edited: In template mode, whether a person changed the rendered body.
+        has_trailer: False for a file that was written by hand and that no commit touched.
+        damage: Why the trailer could not be read; the whole text is the body then. None where all is well.
     """
 
+    uri: MemoryUri
+    type: MemoryType | None
     fields: Mapping[str, FieldValue]
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=Metadata)
     unknown: Mapping[str, Any] = field(default_factory=dict)
     body: str = ""
+    text: str = ""
     hand_edited: bool = False
+    has_trailer: bool = True
+    damage: str | None = None
+
+    @property
+    def type_name(self) -> str:
+        """The name of its type; empty for none."""
+        return "" if self.type is None else self.type.name
+
+    @property
+    def project(self) -> str | None:
+        """The project it belongs to, or None."""
+        return stored_project(self.type, self.metadata)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it is for its project only; without a project there is nobody to keep it for."""
+        return self.metadata.get("private") is True and self.project is not None
+
+    @property
+    def key(self) -> str:
+        """The normalised key that makes two memories one; memories of two projects are never the same."""
+        return "" if self.type is None else project_key(self.project, key_of(self.fields, self.type.key_fields))
+
+    @property
+    def salience(self) -> float:
+        """How important it is, in [0, 1]; by its type where it does not say."""
+        return self.metadata.share("salience", 0.5 if self.type is None else self.type.salience)
+
+    @property
+    def line(self) -> str:
+        """What it says of itself: its abstract, else a segment's summary, else its body."""
+        said = (self.metadata.text(name) for name in ("abstract", "summary"))
+        return next((line for line in said if line is not None and line.strip()), self.body)
+
+    def changed(
+        self,
+        *,
+        uri: MemoryUri | None = None,
+        fields: Mapping[str, FieldValue] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Memory:
+        """Another version of it, dumped: with these fields in all, and these metadata keys besides.
+
+        Args:
+            uri: Where it goes; default where it is.
+            fields: All its fields.
+            metadata: Keys that change; None takes one out.
+        """
+        memory = replace(self, uri=uri or self.uri, metadata=self.metadata.changed(metadata or {}), has_trailer=True)
+        if fields is not None:
+            memory = _with_fields(memory, fields)
+        return replace(memory, text=dump(memory))
 
 
-def body_digest(body: str) -> str:
-    """Sixteen hexadecimal digits that tell whether a rendered body was touched."""
-    return hashlib.sha256(body.encode("utf-8")).hexdigest()[:16]
-
-
-def read_record(memory_type: MemoryType, file: MemoryFile, stem: str) -> MemoryRecord:
-    """The record in a parsed file.
+def parse(uri: MemoryUri, text: str, types: Types | None) -> Memory:
+    """The memory in a text; never fails.
 
     Args:
-        memory_type: The type the file belongs to.
-        file: The parsed file; without a trailer it is hand-written.
-        stem: The file name without ``.md``; names a memory whose trailer holds no key.
+        uri: Where the text stands; its name stands for a key that the trailer does not hold.
+        text: The file.
+        types: Tells the type; None reads a file of no type.
 
-    A rendered body without ``rendered_sha256`` comes from an older program: what it shows counts as stored.
+    A rendered body without a digest of itself comes from an older program: what it shows counts as stored.
     """
-    trailer = dict(file.trailer or {})
+    parts = split(text)
+    return _read(uri, text, parts, None if types is None else types.type_at(uri, parts.type_name))
+
+
+def parse_as(uri: MemoryUri, text: str, memory_type: MemoryType) -> Memory:
+    """The memory in a text that is known to be of a type; see ``parse``."""
+    return _read(uri, text, split(text), memory_type)
+
+
+def _read(uri: MemoryUri, text: str, parts: Parts, memory_type: MemoryType | None) -> Memory:
+    trailer = dict(parts.trailer or {})
+    if memory_type is None:
+        return Memory(
+            uri,
+            None,
+            {CONTENT: parts.body},
+            Metadata(trailer),
+            body=parts.body,
+            text=text,
+            has_trailer=parts.trailer is not None,
+            damage=parts.damage,
+        )
     trailer.pop("memory_type", None)
     declared = {name.name for name in memory_type.fields}
     fields = {name: value for name, value in trailer.items() if name in declared and value is not None}
-    meta = {name: value for name, value in trailer.items() if name in RESERVED_KEYS}
-    unknown = {name: value for name, value in trailer.items() if name not in declared and name not in meta}
-    rendered = meta.get("rendered_sha256")
-    known = behind(memory_type, fields, file.body) if memory_type.template_mode and rendered is None else None
-    fields = known or fields
+    metadata = {name: value for name, value in trailer.items() if name in RESERVED_KEYS}
+    digest = metadata.get(_RENDERED)
+    shown = behind(memory_type, fields, parts.body) if memory_type.template_mode and digest is None else None
+    fields = dict(shown or fields)
     if memory_type.key_fields and not any(str(fields.get(key, "")).strip() for key in memory_type.key_fields):
-        fields |= stem_keys(memory_type, stem)
-    if memory_type.template_mode:
-        edited = known is None and bool(file.body.strip()) and rendered != body_digest(file.body)
-        return MemoryRecord(fields, meta, unknown, file.body, edited)
-    return MemoryRecord({**fields, CONTENT: file.body}, meta, unknown, file.body)
+        fields |= stem_keys(memory_type, uri.name.removesuffix(".md"))
+    edited = memory_type.template_mode and shown is None and bool(parts.body.strip())
+    return Memory(
+        uri,
+        memory_type,
+        fields if memory_type.template_mode else {**fields, CONTENT: parts.body},
+        Metadata(metadata),
+        {name: value for name, value in trailer.items() if name not in declared and name not in metadata},
+        parts.body,
+        text,
+        hand_edited=edited and digest != body_digest(parts.body),
+        has_trailer=parts.trailer is not None,
+        damage=parts.damage,
+    )
 
 
-def write_record(memory_type: MemoryType, record: MemoryRecord) -> MemoryFile:
-    """The file that holds the record; the trailer lists fields, then metadata, then unknown keys."""
-    in_body = () if memory_type.template_mode else (CONTENT,)
+def new_memory(
+    uri: MemoryUri, memory_type: MemoryType, fields: Mapping[str, FieldValue], metadata: Mapping[str, Any]
+) -> Memory:
+    """A memory that was not there before, dumped."""
+    return Memory(uri, memory_type, {}, Metadata(metadata)).changed(fields=fields)
+
+
+def dump(memory: Memory) -> str:
+    """The text of a memory; the trailer lists fields, then metadata, then what nobody declared."""
+    if memory.type is None:
+        return join(memory.body, dict(memory.metadata) if memory.has_trailer else None)
+    in_body = () if memory.type.template_mode else (CONTENT,)
     trailer: dict[str, Any] = {
-        declared.name: record.fields[declared.name]
-        for declared in memory_type.fields
-        if declared.name in record.fields and declared.name not in in_body and declared.avg is None
+        declared.name: memory.fields[declared.name]
+        for declared in memory.type.fields
+        if declared.name in memory.fields and declared.name not in in_body and declared.avg is None
     }
-    trailer["memory_type"] = memory_type.name
-    trailer |= {name: record.meta[name] for name in RESERVED_KEYS if record.meta.get(name) is not None}
-    trailer |= {name: value for name, value in record.unknown.items() if name not in trailer}
-    return MemoryFile(record.body, trailer)
+    trailer["memory_type"] = memory.type.name
+    trailer |= {name: memory.metadata[name] for name in RESERVED_KEYS if name in memory.metadata}
+    trailer |= {name: value for name, value in memory.unknown.items() if name not in trailer}
+    return join(memory.body, trailer)
 
 
-def record_key(memory_type: MemoryType, record: MemoryRecord) -> str:
-    """The normalised key that makes two records the same memory; memories of two projects are never the same."""
-    project = stored_project(memory_type, record.meta)
-    return project_key(project, key_of(record.fields, memory_type.key_fields))
-
-
-def next_version(stored: Any) -> int:
-    """One more than the stored version; a hand edit may have left anything there."""
-    sound = isinstance(stored, int) and not isinstance(stored, bool) and stored > 0
-    return stored + 1 if sound else 1
-
-
-def changed_at(meta: Mapping[str, Any]) -> datetime | None:
-    """When a memory was last changed, aware; None where its trailer does not say."""
-    return read_moment(meta.get("updated_at") or meta.get("created_at"))
-
-
-def line_of(file: MemoryFile) -> str:
-    """What a file says of itself: its abstract, a segment's summary, else its body."""
-    trailer = file.trailer or {}
-    said = (trailer.get(name) for name in ("abstract", "summary"))
-    return next((line for line in said if isinstance(line, str) and line.strip()), file.body)
-
-
-def first_words(text: str, limit_chars: int = 60) -> str:
-    """A name for a text that has none: its first words, or first characters where there are no spaces."""
-    line = next((line.strip(" #*->`\t") for line in text.splitlines() if line.strip(" #*->`\t")), "")
-    words = " ".join(line.split()[:_FIRST_WORDS])
-    for mark in ("。", "！", "？", ". ", "! ", "? "):
-        words = words.split(mark, 1)[0]
-    if len(words) > limit_chars:
-        cut = words[:limit_chars]
-        words = cut.rsplit(" ", 1)[0] if " " in cut else cut
-    return words.rstrip(" .,;:，。；：、")
-
-
-def summary_line(text: str, limit_chars: int) -> str:
-    """The first sentence or so of a text on one line, at most ``limit_chars`` characters."""
-    flat = " ".join(text.split())
-    if len(flat) <= limit_chars:
-        return flat
-    cut = flat[: limit_chars - 1]
-    return (cut.rsplit(" ", 1)[0] if " " in cut[limit_chars // 2 :] else cut) + "…"
+def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
+    """The memory with other fields, and the body that follows from them; a body edited by hand stays."""
+    if memory.type is None or not memory.type.template_mode:
+        return replace(memory, fields=fields, body=str(fields.get(CONTENT) or ""))
+    if memory.hand_edited:
+        return replace(memory, fields=fields)
+    body = render(memory.type, fields)
+    return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed({_RENDERED: body_digest(body)}))

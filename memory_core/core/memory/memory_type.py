@@ -22,6 +22,7 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from memory_core.core.errors import InvalidUri, NotFound, SchemaInvalid
+from memory_core.core.memory.metadata import RESERVED_KEYS
 from memory_core.core.memory.uri import MemoryUri, Scope
 
 
@@ -33,6 +34,9 @@ class ProjectMode(StrEnum):
     NEVER = "never"
 
 
+#: The field whose value is the body in simple mode.
+CONTENT = "content"
+
 #: A field's value once it has been coerced to its declared type.
 FieldValue = str | int | float | bool
 
@@ -40,30 +44,6 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 #: A field's ``format``: one numeric placeholder, such as ``{:.1f}`` or ``{:,d}``, in literal text.
 FORMAT = re.compile(r"[^{}\x00-\x1f\x7f]*\{:,?(?P<kind>\.[0-9]f|d)\}[^{}\x00-\x1f\x7f]*")
-
-#: Trailer keys that belong to the system; a type may not declare a field of that name.
-RESERVED_KEYS = (
-    "memory_type",
-    "version",
-    "name",
-    "tags",
-    "category",
-    "abstract",
-    "overview",
-    "created_at",
-    "updated_at",
-    "salience",
-    "confidence",
-    "source",
-    "project",
-    "private",
-    "pinned",
-    "expires_at",
-    "active",
-    "archived",
-    "links",
-    "rendered_sha256",
-)
 
 
 class FieldType(StrEnum):

@@ -1,7 +1,8 @@
-"""Relations between memories as a trailer keeps them: ``links: [{uri, relation, strength, at}]``. Pure.
+"""The metadata of a memory: the system keys in its trailer, each declared once.
 
-Reads what a trailer says, however a person may have edited it; entries of another shape are no relations. Writing
-them, and what they do to confidence, is ``update.links``.
+``METADATA`` feeds the trailer (names and order), the catalog (columns), the search filter (fields and operators), the
+operations and tools (what may be given), and the API. Adding a key is adding a line. ``Metadata`` reads what a
+trailer states, whatever a hand edit left there. Pure.
 """
 
 from __future__ import annotations
@@ -9,78 +10,102 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 from typing import Any
 
 from memory_core.core.errors import InvalidInput
 
 
-def read_moment(value: object) -> datetime | None:
-    """The moment, aware; None for what is none, as a hand edit may have left it."""
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+class Kind(StrEnum):
+    """What a key holds, and so how it is checked, stored and compared."""
+
+    TEXT = "text"
+    #: A list of texts.
+    TEXTS = "texts"
+    #: A number from 0 to 1.
+    SHARE = "share"
+    FLAG = "flag"
+    #: ISO 8601.
+    TIME = "time"
+    #: Written by the system alone; no filter compares it.
+    SYSTEM = "system"
 
 
-ACTIVE, EXPIRES_AT, PINNED, ARCHIVED = "active", "expires_at", "pinned", "archived"
-#: What a hand edit may write for no.
-_NO = frozenset({"", "false", "no", "n", "off", "0", "none", "null", "~", "否", "不"})
+@dataclass(frozen=True, slots=True)
+class MetadataField:
+    """One key.
 
-
-def is_active(meta: Mapping[str, Any]) -> bool:
-    """Whether a memory was not put to rest."""
-    return meta.get(ACTIVE) is not False
-
-
-def is_pinned(meta: Mapping[str, Any]) -> bool:
-    """Whether it is never expired, condensed or archived by itself; ``"yes"`` or ``1`` by hand count too."""
-    value = meta.get(PINNED)
-    return value.strip().casefold() not in _NO if isinstance(value, str) else bool(value)
-
-
-def expiry(meta: Mapping[str, Any]) -> datetime | None:
-    """The moment from which it no longer holds, aware; None is never. A day is over when it is over in UTC."""
-    value = meta.get(EXPIRES_AT)
-    return _moment(value) if isinstance(value, str) else None
-
-
-def is_expired(meta: Mapping[str, Any], now: datetime) -> bool:
-    """Whether its time is over; a pinned memory's never is."""
-    moment = expiry(meta)
-    return moment is not None and moment <= now and not is_pinned(meta)
-
-
-def expiry_text(given: str) -> str:
-    """An expiry as a trailer keeps it; empty stays empty, which takes one away.
-
-    Raises:
-        InvalidInput: If it is neither an ISO date nor a time.
+    Attributes:
+        name: In the trailer.
+        kind: What it holds.
+        description: For whoever gives it; empty where nobody does.
+        default: What a memory without the key has.
+        given_by: Who may give it: ``commit`` (an argument), ``write`` and ``edit`` (operations).
+        shown_in: Operations whose JSON schema names it; providers bound how much of a schema is optional.
+        filtered: Whether a search filter may name it, so that the catalog has a column.
     """
-    text = given.strip()
-    if text and _moment(text) is None:
-        raise InvalidInput(
-            f"expires_at {text[:40]!r} is no date.",
-            hint="Use an ISO date or time, e.g. 2027-03-31 or 2027-03-31T12:00Z.",
-        )
-    return text
+
+    name: str
+    kind: Kind
+    description: str = ""
+    default: Any = None
+    given_by: frozenset[str] = frozenset()
+    shown_in: frozenset[str] = frozenset()
+    filtered: bool = False
+
+    def stored(self, given: Any) -> Any:
+        """A given value as a trailer keeps it; None for what is the rule and not written down.
+
+        Raises:
+            InvalidInput: If it is to be a time and is none.
+        """
+        if self.kind is Kind.TIME:
+            return expiry_text(self.name, given) or None
+        if self.kind is Kind.FLAG and given == self.default:
+            return None
+        return given
 
 
-def expires_after(now: str, days: float) -> str:
-    """The expiry of a memory made now that holds for so many days, to the second in UTC."""
-    return (datetime.fromisoformat(now) + timedelta(days=days)).astimezone(UTC).isoformat(timespec="seconds")
+_ANYONE = frozenset({"commit", "write", "edit"})
+_OPERATION = frozenset({"write", "edit"})
+_WRITE = frozenset({"write"})
 
+ACTIVE = "active"
+ARCHIVED = "archived"
+CONFIDENCE = "confidence"
+EXPIRES_AT = "expires_at"
+LINKS = "links"
+PINNED = "pinned"
 
-def _moment(text: str) -> datetime | None:
-    try:
-        if len(text) == len("2027-03-31"):
-            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
-    except (ValueError, OverflowError):
-        return None
-    return read_moment(text)
+#: In the order of the trailer.
+METADATA = (
+    MetadataField("memory_type", Kind.SYSTEM),
+    MetadataField("version", Kind.SYSTEM),
+    MetadataField("name", Kind.SYSTEM),
+    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _OPERATION, _WRITE, filtered=True),
+    MetadataField("category", Kind.TEXT, "A label.", None, _WRITE, _WRITE, filtered=True),
+    MetadataField("abstract", Kind.TEXT, "The memory in one line.", None, _WRITE, _WRITE),
+    MetadataField("overview", Kind.TEXT, "The memory in a paragraph.", None, _WRITE, _WRITE),
+    MetadataField("created_at", Kind.SYSTEM, filtered=True),
+    MetadataField("updated_at", Kind.SYSTEM, filtered=True),
+    MetadataField("salience", Kind.SHARE, "How important it is.", None, _OPERATION, _WRITE, filtered=True),
+    MetadataField(CONFIDENCE, Kind.SHARE, "How far it is trusted.", 1.0, _OPERATION, _WRITE, filtered=True),
+    MetadataField("source", Kind.SYSTEM),
+    MetadataField("project", Kind.SYSTEM, filtered=True),
+    MetadataField("private", Kind.SYSTEM),
+    MetadataField(PINNED, Kind.FLAG, "Never condense or archive it by itself.", False, _ANYONE, filtered=True),
+    MetadataField(
+        EXPIRES_AT, Kind.TIME, "ISO date or time from which it no longer holds.", None, _ANYONE, _WRITE, filtered=True
+    ),
+    MetadataField(ACTIVE, Kind.FLAG, "False keeps it readable, but not found.", True, _OPERATION, filtered=True),
+    MetadataField(ARCHIVED, Kind.SYSTEM),
+    MetadataField(LINKS, Kind.SYSTEM),
+    MetadataField("rendered_sha256", Kind.SYSTEM),
+)
+#: No type may declare a field of such a name.
+RESERVED_KEYS = tuple(field.name for field in METADATA)
+FIELDS: Mapping[str, MetadataField] = {field.name: field for field in METADATA}
 
-
-LINKS, CONFIDENCE = "links", "confidence"
 SIMILAR = "similar"
 #: Each relation and how it reads from the other end.
 REVERSE: Mapping[str, str] = {
@@ -97,10 +122,12 @@ RELATIONS = tuple(REVERSE)
 #: Relations of a memory to one that says otherwise.
 CONTESTING = frozenset({"contradicts", "replaced_by"})
 USUAL_STRENGTH = 0.5
+#: What a hand edit may write for no.
+_NO = frozenset({"", "false", "no", "n", "off", "0", "none", "null", "~", "否", "不"})
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class Link:
     """How a memory relates to another.
 
     Attributes:
@@ -116,21 +143,104 @@ class Relation:
     at: str | None = None
 
 
-def relations_in(meta: Mapping[str, Any]) -> Iterator[Relation]:
-    """The relations that a trailer states."""
-    stored = meta.get(LINKS)
-    for link in stored if isinstance(stored, list) else ():
+class Metadata(Mapping[str, Any]):
+    """What a trailer states, by key; properties give it a meaning whatever a hand edit left there.
+
+    Args:
+        stated: Keys and values; None stands for no key.
+    """
+
+    __slots__ = ("_stated",)
+
+    def __init__(self, stated: Mapping[str, Any] | None = None) -> None:
+        self._stated = {name: value for name, value in (stated or {}).items() if value is not None}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._stated[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stated)
+
+    def __len__(self) -> int:
+        return len(self._stated)
+
+    def __repr__(self) -> str:
+        return f"Metadata({self._stated!r})"
+
+    def changed(self, values: Mapping[str, Any]) -> Metadata:
+        """With other values; None takes a key out."""
+        return Metadata({**self._stated, **values})
+
+    def share(self, name: str, default: float) -> float:
+        """A number from 0 to 1; the default where there is none."""
+        return share_of(self._stated.get(name), default)
+
+    def text(self, name: str) -> str | None:
+        """A text; None where there is none, or it is empty."""
+        value = self._stated.get(name)
+        return value if isinstance(value, str) and value else None
+
+    @property
+    def confidence(self) -> float:
+        """How far the memory is trusted, in [0, 1]."""
+        return self.share(CONFIDENCE, 1.0)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was not put aside."""
+        return self._stated.get(ACTIVE) is not False
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it is never expired, condensed or archived by itself; ``"yes"`` or ``1`` by hand count too."""
+        value = self._stated.get(PINNED)
+        return value.strip().casefold() not in _NO if isinstance(value, str) else bool(value)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """The moment from which it no longer holds, aware; None is never. A day is over when it is over in UTC."""
+        value = self._stated.get(EXPIRES_AT)
+        return _end_of(value) if isinstance(value, str) else None
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether its time is over; a pinned memory's never is."""
+        moment = self.expires_at
+        return moment is not None and moment <= now and not self.is_pinned
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """When it was last changed, aware; None where the trailer does not say."""
+        return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags as text."""
+        stated = self._stated.get("tags")
+        return tuple(str(tag) for tag in stated) if isinstance(stated, list) else ()
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Its links; entries of another shape are none."""
+        stated = self._stated.get(LINKS)
+        return tuple(_links(stated)) if isinstance(stated, list) else ()
+
+    @property
+    def next_version(self) -> int:
+        """One more than the version; 1 where a hand edit left something else."""
+        stated = self._stated.get("version")
+        if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
+            return stated + 1
+        return 1
+
+
+def _links(stated: list[Any]) -> Iterator[Link]:
+    for link in stated:
         if not isinstance(link, Mapping) or not isinstance(link.get("uri"), str):
             continue
         relation, at = link.get("relation", SIMILAR), link.get("at")
         if isinstance(relation, str) and relation in REVERSE:
-            strength = unit(link.get("strength"), USUAL_STRENGTH)
-            yield Relation(link["uri"], relation, strength, at if isinstance(at, str) else None)
-
-
-def confidence_in(meta: Mapping[str, Any]) -> float:
-    """How far a memory is trusted, in [0, 1]; 1.0 where its trailer does not say."""
-    return unit(meta.get(CONFIDENCE), 1.0)
+            strength = share_of(link.get("strength"), USUAL_STRENGTH)
+            yield Link(link["uri"], relation, strength, at if isinstance(at, str) else None)
 
 
 def outdoes(relation: str, said: str, confidence: float, own_said: str, own_confidence: float) -> bool:
@@ -151,7 +261,49 @@ def outdoes(relation: str, said: str, confidence: float, own_said: str, own_conf
     return said > own_said or (said == own_said and confidence > own_confidence)
 
 
-def unit(value: Any, default: float) -> float:
+def share_of(value: Any, default: float) -> float:
     """A number in [0, 1]; anything else is the default."""
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
-    return float(value) if sound else default
+    return float(value) if _is_share(value) else default
+
+
+def read_moment(value: object) -> datetime | None:
+    """The moment, aware; None for what is none, as a hand edit may have left it."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def expiry_text(name: str, given: str) -> str:
+    """A time as a trailer keeps it; empty stays empty, which takes one away.
+
+    Raises:
+        InvalidInput: If it is neither an ISO date nor a time.
+    """
+    text = given.strip()
+    if text and _end_of(text) is None:
+        raise InvalidInput(
+            f"{name} {text[:40]!r} is no date.",
+            hint="Use an ISO date or time, e.g. 2027-03-31 or 2027-03-31T12:00Z.",
+        )
+    return text
+
+
+def expires_after(now: str, days: float) -> str:
+    """The expiry of a memory made now that holds for so many days, to the second in UTC."""
+    return (datetime.fromisoformat(now) + timedelta(days=days)).astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= 1.0
+
+
+def _end_of(text: str) -> datetime | None:
+    """A moment; of a date the end of that day in UTC."""
+    try:
+        if len(text) == len("2027-03-31"):
+            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
+    except (ValueError, OverflowError):
+        return None
+    return read_moment(text)

@@ -1,4 +1,4 @@
-"""Semantic file names: from a template and field values to a name every platform can hold.
+"""Names: which memory a set of fields is, and what its file is called.
 
 ``render`` keeps meaning (``Python code style.md``, ``支付系统.md``), ``key_of`` says when two memories are
 the same one, ``fold`` says when two *names* would collide on some file system.
@@ -10,8 +10,10 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
+from typing import Any
 
-from memory_core.core.memory.memory_type import PLACEHOLDER
+from memory_core.core.errors import FieldRejected
+from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, FieldType, MemoryType, MergeOp
 from memory_core.core.memory.uri import is_device_name
 from memory_core.core.text.normalization import simplified
 
@@ -97,3 +99,108 @@ def fit(stem: str, extension: str, suffix: str = "") -> str:
 def _safe(value: str) -> str:
     cleaned = _UNSAFE.sub("-", unicodedata.normalize("NFC", " ".join(value.split())))
     return cleaned.strip(" .")
+
+
+_TIME_FIELD = re.compile(r"(?:^|_)(?:date|time|day)$")
+
+_DATED = re.compile(r"(\d{4}(?:-\d{2}(?:-\d{2})?)?)[_ -]+(.+)")
+
+
+def is_time_field(name: str) -> bool:
+    """Whether a key field holds a date or time, going by its name."""
+    return _TIME_FIELD.search(name) is not None
+
+
+def name_field_of(memory_type: MemoryType) -> str:
+    """The last key field that is no date; the type must have a key.
+
+    Raises:
+        IndexError: If it has none.
+    """
+    named = [key for key in memory_type.key_fields if not is_time_field(key)]
+    return (named or list(memory_type.key_fields))[-1]
+
+
+def stem_keys(memory_type: MemoryType, stem: str) -> dict[str, str]:
+    """The key fields that a file name shows: the whole of it, less a date in front where the type has one."""
+    name_field = name_field_of(memory_type)
+    first = memory_type.key_fields[0]
+    if first != name_field and is_time_field(first):
+        dated = _DATED.fullmatch(stem)
+        if dated is not None:
+            return {first: dated[1], name_field: dated[2]}
+    return {name_field: stem}
+
+
+_FIRST_WORDS = 12
+
+
+def first_words(text: str, limit_chars: int = 60) -> str:
+    """A name for a text that has none: its first words, or first characters where there are no spaces."""
+    line = next((line.strip(" #*->`\t") for line in text.splitlines() if line.strip(" #*->`\t")), "")
+    words = " ".join(line.split()[:_FIRST_WORDS])
+    for mark in ("。", "！", "？", ". ", "! ", "? "):
+        words = words.split(mark, 1)[0]
+    if len(words) > limit_chars:
+        cut = words[:limit_chars]
+        words = cut.rsplit(" ", 1)[0] if " " in cut else cut
+    return words.rstrip(" .,;:，。；：、")
+
+
+def summary_line(text: str, limit_chars: int) -> str:
+    """The first sentence or so of a text on one line, at most ``limit_chars`` characters."""
+    flat = " ".join(text.split())
+    if len(flat) <= limit_chars:
+        return flat
+    cut = flat[: limit_chars - 1]
+    return (cut.rsplit(" ", 1)[0] if " " in cut[limit_chars // 2 :] else cut) + "…"
+
+
+#: Memories that begin alike are numbered so far; then a hash of the text names them.
+_NUMBERED = 9
+
+
+def named(memory_type: MemoryType, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Fields with content and name filled in, and whether the name was made up.
+
+    A key without a letter, such as a date, does not name a memory by itself: two events of one day are two.
+
+    Raises:
+        FieldRejected: If there is nothing to make a name of.
+    """
+    fields = dict(values)
+    if CONTENT not in fields and not memory_type.template_mode:
+        fields[CONTENT] = "\n\n".join(_texts_of(memory_type, fields))
+    keys = memory_type.key_fields
+    missing = [key for key in keys if not str(fields.get(key, "")).strip()]
+    if not missing or any(char.isalpha() for key in keys for char in str(fields.get(key, ""))):
+        return fields, False
+    name = first_words(str(fields.get(CONTENT, "")))
+    if not name:
+        raise FieldRejected(
+            f"a memory of type '{memory_type.name}' needs a name.", hint=f"Give the field '{missing[-1]}'."
+        )
+    fields[missing[-1]] = name
+    return fields, True
+
+
+def numbered(memory_type: MemoryType, fields: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    """The fields under the ``attempt``-th name to try, from 1: ``name``, ``name (2)``, …, ``name ~1a2b3c4d``."""
+    if attempt == 1 or not memory_type.key_fields:
+        return dict(fields)
+    key = memory_type.key_fields[-1]
+    text = str(fields.get(CONTENT, ""))
+    mark = f"({attempt})" if attempt <= _NUMBERED else f"~{short_hash(f'{attempt - _NUMBERED}:{text}')}"
+    return {**fields, key: f"{fields.get(key, '')} {mark}".strip()}
+
+
+def _texts_of(memory_type: MemoryType, fields: Mapping[str, Any]) -> list[str]:
+    """The texts of a memory that was given no content."""
+    return [
+        str(fields[declared.name])
+        for declared in memory_type.fields
+        if declared.merge_op is MergeOp.PATCH
+        and declared.type is FieldType.STRING
+        and declared.name not in memory_type.key_fields
+        and str(fields.get(declared.name, "")).strip()
+    ]

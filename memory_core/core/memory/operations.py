@@ -1,15 +1,20 @@
-"""What no file, ledger or answer may hold: NUL, half of a surrogate pair, and blank content. Pure."""
+"""What a model, a client or a person asks to change: operations, each of which stands alone.
+
+Also the model's step in the update loop, and what no operation may hold: NUL, half of a surrogate pair, blank content.
+What may be given of the metadata is declared in ``metadata``. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
 from pydantic.json_schema import SkipJsonSchema
 
 from memory_core.core.errors import ContentRejected
-from memory_core.core.memory.memory import CONTENT
+from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.metadata import METADATA, Kind
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 Scalar = str | int | float | bool
@@ -40,7 +45,7 @@ Patch = Scalar | list[SearchReplace]
 LINK_RELATIONS = ("similar", "supports", "contradicts", "refines", "replaces")
 
 
-class Link(LenientModel):
+class GivenLink(LenientModel):
     """How a memory relates to another: ``similar``, ``supports``, ``contradicts``, ``refines`` or ``replaces``."""
 
     uri: str
@@ -48,36 +53,55 @@ class Link(LenientModel):
     strength: Unit = 0.5
 
 
-class Standing(LenientModel):
-    """What may be said of a memory beside its content; a member that is left out stays as it is.
+class GivenMetadata(LenientModel):
+    """What an operation may say of a memory beside its content; what is left out stays as it is.
 
-    ``pinned`` keeps it from ever being condensed or archived by itself; ``expires_at`` is an ISO date or time, empty
-    for never; ``active: false`` puts it to rest: kept and readable, but neither found nor recalled. A person or a
-    client says so; the schema that a model's answer is held to leaves most of it out, for providers bound how much is
-    optional.
+    Its members are the keys of ``metadata.METADATA`` that whoever acts may give.
     """
 
-    salience: Annotated[Unit | None, SkipJsonSchema()] = None
-    confidence: Annotated[Unit | None, SkipJsonSchema()] = None
-    tags: Annotated[list[str] | None, SkipJsonSchema()] = None
-    pinned: Annotated[bool | None, SkipJsonSchema()] = None
-    expires_at: Annotated[str | None, SkipJsonSchema()] = None
-    active: Annotated[bool | None, SkipJsonSchema()] = None
+    @property
+    def given(self) -> dict[str, Any]:
+        """The metadata that was given, by key."""
+        known = type(self).model_fields
+        names = (field.name for field in METADATA if field.given_by and field.name in known)
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-class MemoryData(Standing):
+#: The type of a member, by what the metadata holds.
+MEMBER_TYPES: Mapping[Kind, Any] = {
+    Kind.TEXT: str,
+    Kind.TEXTS: list[str],
+    Kind.SHARE: Unit,
+    Kind.FLAG: bool,
+    Kind.TIME: str,
+}
+
+
+def _members(acts: str) -> dict[str, Any]:
+    """The members of an operation, for pydantic; those that its schema does not name are skipped there."""
+    members: dict[str, Any] = {}
+    skipped: Any = SkipJsonSchema
+    for field in METADATA:
+        if acts in field.given_by:
+            optional = MEMBER_TYPES[field.kind] | None
+            members[field.name] = (optional if acts in field.shown_in else skipped[optional], None)
+    return members
+
+
+if TYPE_CHECKING:
+    _WriteMetadata = GivenMetadata
+    _EditMetadata = GivenMetadata
+else:
+    _WriteMetadata = create_model("WriteMetadata", __base__=GivenMetadata, **_members("write"))
+    _EditMetadata = create_model("EditMetadata", __base__=GivenMetadata, **_members("edit"))
+
+
+class MemoryData(_WriteMetadata):
     """The content of a memory to create or replace."""
 
     memory_type: str
     fields: dict[str, Scalar | None] = Field(default_factory=dict)
-    abstract: str | None = None
-    overview: str | None = None
-    salience: Unit | None = None
-    confidence: Unit | None = None
-    expires_at: str | None = None
-    tags: list[str] | None = None
-    category: str | None = None
-    links: list[Link] | None = None
+    links: list[GivenLink] | None = None
     _source: dict[str, str] = PrivateAttr(default_factory=dict)
     _said_at: str | None = PrivateAttr(default=None)
 
@@ -105,12 +129,12 @@ class WriteOp(LenientModel):
     memory_data: MemoryData
 
 
-class EditOp(Standing):
-    """Patch named fields of an existing memory, or change its standing, or both."""
+class EditOp(_EditMetadata):
+    """Patch named fields of an existing memory, or change its metadata, or both."""
 
     uri: str
     patches: dict[str, Patch] = Field(default_factory=dict)
-    links: list[Link] | None = None
+    links: list[GivenLink] | None = None
 
 
 class DeleteOp(LenientModel):

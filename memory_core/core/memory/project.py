@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.config import ProjectConfig
-from memory_core.core.errors import InvalidInput
+from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput
 from memory_core.core.memory.memory_type import ProjectMode
 
 if TYPE_CHECKING:
@@ -98,6 +98,67 @@ class Belonging:
         project = self.of_type(memory_type)
         private = self.by_default if self.private is None else self.private
         return {"project": project, "private": True if private and project is not None else None}
+
+    def check_new(self, memory_type: MemoryType) -> str | None:
+        """Refuse a private memory of a type that belongs to no project.
+
+        Returns:
+            A note where the type keeps a memory out of the project that was named.
+
+        Raises:
+            ContentRejected: If it would be seen everywhere.
+        """
+        if memory_type.project is not ProjectMode.NEVER or self.project is None or not self.named:
+            return None
+        if self.confined:
+            raise ContentRejected(
+                f"memories of type '{memory_type.name}' are seen in every project, and this commit is private to one.",
+                hint="Use another type, or leave private out.",
+            )
+        return f"memories of type '{memory_type.name}' belong to no project"
+
+    def check_existing(self, memory_type: MemoryType, uri: str, project: str | None, *, replaces: bool) -> None:
+        """Refuse to change a memory that is not this project's to change.
+
+        Args:
+            memory_type: The memory's type.
+            uri: The memory.
+            project: The memory's.
+            replaces: Whether its fields are written anew; an edit of a memory that was looked up may be of any project.
+
+        Raises:
+            FieldRejected: If it belongs to another project.
+            ContentRejected: If the commit is private, and others see the memory.
+        """
+        decided = self.project is not None or self.named
+        if replaces and decided and project not in self.sought(memory_type):
+            raise FieldRejected(
+                f"{uri!r} is not a memory of this project.",
+                hint="Leave the uri out to write one for this project, or change that one by an edit operation.",
+            )
+        if self.confined and project != self.project:
+            raise ContentRejected(
+                f"{uri!r} is seen outside of the project that this commit is private to.",
+                hint="Write it as a memory of its own, or leave private out.",
+            )
+
+    def check_shared(self) -> None:
+        """Refuse the summary of a directory from a private commit: it is shown in every project.
+
+        Raises:
+            ContentRejected: If the commit is private.
+        """
+        if self.confined:
+            raise ContentRejected(
+                "the summary of a directory is shown in every project, and this commit is private to one.",
+                hint="Leave the overview operation out.",
+            )
+
+    def privacy(self, project: str | None) -> dict[str, Any]:
+        """What a commit says about the privacy of a memory that is there already, if it is of the same project."""
+        if self.private is None or project != self.project or not self.project:
+            return {}
+        return {"private": True if self.private else None}
 
 
 #: Of a commit that says nothing, where there is no project.

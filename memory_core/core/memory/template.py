@@ -1,17 +1,25 @@
-"""Rendering a memory's body from its fields (template mode).
+"""Template mode: a memory's body rendered from its fields, and the fields read back from a body.
 
-Owns ``{field}`` substitution and number formats. Values go in literally and in one pass: nothing inside a
-value is expanded, no attribute is read, no code runs. Does not merge or store.
+Values go in literally and in one pass: nothing inside a value is expanded, no attribute is read, no code runs.
+Reading back serves bodies that an older program rendered without noting so. Does not merge or store.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from memory_core.core.commit.merge_fields import coerce, derive, plain
 from memory_core.core.errors import FieldRejected, SchemaInvalid
-from memory_core.core.memory.memory import CONTENT
-from memory_core.core.memory.memory_type import FORMAT, PLACEHOLDER, FieldType, FieldValue, MemoryField, MemoryType
+from memory_core.core.memory.field_values import coerce, derive, plain
+from memory_core.core.memory.memory_type import (
+    CONTENT,
+    FORMAT,
+    PLACEHOLDER,
+    FieldType,
+    FieldValue,
+    MemoryField,
+    MemoryType,
+)
 
 NOT_AVAILABLE = "n/a"
 _DECIMALS = 6
@@ -107,3 +115,173 @@ def _filled(line: str, texts: Mapping[str, str]) -> str:
     if end % 2:
         pieces[end - 1] = pieces[end - 1].rstrip(" \t")
     return "".join(pieces[:end])
+
+
+_SPACE = re.compile(r"(\s+)")
+
+_NUMBER = re.compile(r"([+-]?(?:\d[\d,]*)?\.?\d+)\s*(ms|s|%|)")
+
+
+_ABSENT = frozenset({"", "n/a"})
+
+_MILLI = 0.001
+
+_PERCENT = 100.0
+
+_INT64_MAX = 2**63 - 1
+
+
+def captured(memory_type: MemoryType, body: str) -> dict[str, str] | None:
+    """The text at each placeholder of the template; empty where nothing, or ``n/a``, is shown.
+
+    Returns:
+        None if the body is not of the template's shape, or shows two values for one field.
+    """
+    literals = PLACEHOLDER.split(memory_type.content_template or "")
+    names = literals[1::2]
+    del literals[1::2]
+    begin = _literal(literals[0]).match(body, len(body) - len(body.lstrip()))
+    if not names or begin is None:
+        return None
+    shown: dict[str, str] = {}
+    at = begin.end()
+    for index, name in enumerate(names, start=1):
+        start, end = _next(literals[index:], body, at)
+        if start is None:
+            return None
+        text = body[at:start].strip()
+        text = "" if text.casefold() in _ABSENT else _unlabelled(name, text)
+        if shown.setdefault(name, text) != text:
+            return None
+        at = end
+    return None if body[at:].strip() else shown
+
+
+def recover(memory_type: MemoryType, body: str) -> dict[str, FieldValue] | None:
+    """The stored fields behind a rendered body.
+
+    A sum that is not shown follows from its average and count, to the precision that the average was shown in.
+
+    Returns:
+        None if the body is not a rendering of this type, or shows words where a number belongs.
+    """
+    shown = captured(memory_type, body)
+    if shown is None:
+        return None
+    values: dict[str, FieldValue] = {}
+    for name, text in shown.items():
+        field = memory_type.field(name)
+        if field is None or field.avg is not None or not text:
+            continue
+        value = text if field.type is FieldType.STRING else _value(field, text)
+        if value is None:
+            return None
+        values[name] = value
+    return values | missing_sums(memory_type, values, shown)
+
+
+def behind(memory_type: MemoryType, fields: Mapping[str, FieldValue], body: str) -> dict[str, FieldValue] | None:
+    """All stored fields behind a body: those known from a trailer, and those that only the body shows.
+
+    Args:
+        memory_type: In template mode.
+        fields: What the trailer holds; numbers may be text.
+        body: A rendered body, perhaps changed since.
+
+    Returns:
+        None if the body is no rendering, or shows another value than ``fields``: a person changed one of them.
+    """
+    shown, recovered = captured(memory_type, body), recover(memory_type, body)
+    if shown is None or not recovered:
+        return None
+    for name, value in fields.items():
+        field = memory_type.field(name)
+        if name in shown and field is not None and field.avg is None:
+            numeric = field.type in (FieldType.INT64, FieldType.FLOAT32)
+            same = number(value) == recovered.get(name) if numeric else str(value).split() == shown[name].split()
+            if not same:
+                return None
+    return {**recovered, **fields}
+
+
+def missing_sums(
+    memory_type: MemoryType, values: Mapping[str, object], averages: Mapping[str, object]
+) -> dict[str, FieldValue]:
+    """The sums that ``values`` lacks and an average tells: ``average * count / scale``.
+
+    Args:
+        memory_type: Declares which average belongs to which sum and count.
+        values: Stored fields, the counts among them.
+        averages: What is known of the averages, as numbers or as they are shown: ``1.2s``, ``150ms``, ``92.0%``.
+    """
+    sums: dict[str, FieldValue] = {}
+    for declared in memory_type.fields:
+        if declared.avg is None or values.get(declared.avg.sum) is not None:
+            continue
+        target = memory_type.field(declared.avg.sum)
+        mean, count = _mean(declared, averages.get(declared.name)), number(values.get(declared.avg.count))
+        if target is None or mean is None or count is None or not declared.avg.scale:
+            continue
+        total = mean * count / declared.avg.scale
+        if abs(total) <= _INT64_MAX:
+            sums[target.name] = round(total) if target.type is FieldType.INT64 else total
+    return sums
+
+
+def _mean(field: MemoryField, value: object) -> float | None:
+    """An average as its field shows it; a share from 0 to 1 without a percent sign is of the whole."""
+    found = number(value)
+    share = field.avg is not None and field.avg.scale == _PERCENT and not (isinstance(value, str) and "%" in value)
+    return found * _PERCENT if share and found is not None and 0.0 <= found <= 1.0 else found
+
+
+def number(value: object) -> float | None:
+    """The number that a value is or shows, in its field's unit; milliseconds count as seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if abs(value) <= _INT64_MAX else None
+    match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) and len(value) <= 64 else None
+    if match is None:
+        return None
+    return float(match[1].replace(",", "")) * (_MILLI if match[2] == "ms" else 1.0)
+
+
+def _unlabelled(name: str, text: str) -> str:
+    """The text without a first line that only repeats its field's name: ``Guidelines:``."""
+    first, _, rest = text.partition("\n")
+    return rest.lstrip("\n") if rest and first.strip().casefold() == f"{name}:" else text
+
+
+def _value(field: MemoryField, text: str) -> FieldValue | None:
+    if field.type is FieldType.BOOL:
+        return {"true": True, "false": False}.get(text.casefold())
+    found = number(text)
+    if found is None or (field.type is FieldType.INT64 and not found.is_integer()):
+        return None
+    return int(found) if field.type is FieldType.INT64 else found
+
+
+def _next(literals: list[str], body: str, at: int) -> tuple[int | None, int]:
+    """Where the next literal begins and ends; white space at the template's end may be missing."""
+    if not "".join(literals).strip():
+        match = _literal(literals[0]).search(body, at) if literals[0] else None
+        return (len(body), len(body)) if match is None else match.span()
+    if not literals[0]:
+        return None, at  # two values side by side cannot be told apart
+    match = _literal(literals[0]).search(body, at)
+    return (None, at) if match is None else match.span()
+
+
+def _literal(text: str) -> re.Pattern[str]:
+    """The literal with its spacing loosened: lines stay lines, the rest may be broken otherwise."""
+    pieces = _SPACE.split(text)
+    patterns: list[str] = []
+    for index, piece in enumerate(pieces):
+        if index % 2 == 0:
+            patterns.append(re.escape(piece))
+        elif "\n" in piece:
+            blank = r"\s*\n\s*" if piece.count("\n") > 1 else ""
+            patterns.append(r"[ \t\r]*\n[ \t\r]*" + blank)
+        else:
+            outer = (index == 1 and not pieces[0]) or (index == len(pieces) - 2 and not pieces[-1])
+            patterns.append(r"[ \t]*" if outer else r"\s+")
+    return re.compile("".join(patterns))

@@ -12,10 +12,11 @@ from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.index import filter
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.memory.directory_page import abstract_line
-from memory_core.core.memory.memory import line_of, parse, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.metadata import Relation, is_active, relations_in
-from memory_core.core.memory.project import ProjectScope, is_private, stored_project
+from memory_core.core.memory.metadata import Link
+from memory_core.core.memory.names import summary_line
+from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import LinkedMemory, Listing, Listings, ReadResult
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope
 from memory_core.core.store.files import Entry, FileStore
@@ -49,8 +50,8 @@ def is_elsewhere(uri: MemoryUri, text: str, project: str | None) -> bool:
         return any(not scope.sees(message.project, private=message.private) for message in messages)
     if log_day(MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri) is not None:
         return any(not scope.sees(entry.project, private=entry.private) for entry in entries(text))
-    meta = parse(text).trailer or {}
-    return not scope.sees(stored_project(None, meta), private=is_private(None, meta))
+    memory = parse(uri, text, None)
+    return not scope.sees(memory.project, private=memory.is_private)
 
 
 _FRAGMENT = re.compile(r"(?P<uri>.*/(?:messages\.jsonl|logs/\d{4}-\d\d-\d\d\.md))#(?P<line>\d{1,9})")
@@ -164,14 +165,14 @@ class Browser:
         Those in other spaces, and those private to another project, are not named.
         """
         text = self._files.text(self.visible(uri)) if uri.name.endswith(".md") else None
-        relations = () if text is None else relations_in(parse(text).trailer or {})
-        ends = (self._end(relation) for relation in relations)
+        links = () if text is None else parse(uri, text, None).metadata.links
+        ends = (self._end(link) for link in links)
         return tuple(sorted((end for end in ends if end is not None), key=lambda end: -end.strength))
 
-    def _end(self, relation: Relation) -> LinkedMemory | None:
-        """The other end of a relation as it is now; None where it may not be named."""
+    def _end(self, link: Link) -> LinkedMemory | None:
+        """The other end of a link as it is now; None where it may not be named."""
         try:
-            uri = MemoryUri.parse(relation.uri)
+            uri = MemoryUri.parse(link.uri)
         except InvalidUri:
             return None
         if not self._may_see(uri):
@@ -182,22 +183,13 @@ class Browser:
             text = self._files.text(archived)
             uri = uri if text is None else archived
         if text is None:
-            return LinkedMemory(str(uri), relation.relation, relation.strength, "", "gone", relation.at)
+            return LinkedMemory(str(uri), link.relation, link.strength, "", "gone", link.at)
         if is_elsewhere(uri, text, self._project):
             return None
-        resting = "in use" if is_active(parse(text).trailer or {}) else "at rest"
-        return LinkedMemory(
-            str(uri),
-            relation.relation,
-            relation.strength,
-            self._abstract(uri, text),
-            "archived" if uri.scope is Scope.ARCHIVE else resting,
-            relation.at,
-        )
-
-    def _abstract(self, uri: MemoryUri, text: str) -> str:
-        """A memory's one line, by the catalog where it is indexed."""
-        return summary_line(self._abstracts([str(uri)]).get(str(uri)) or line_of(parse(text)), _LINKED_LINE_CHARS)
+        memory = parse(uri, text, None)
+        state = "archived" if uri.scope is Scope.ARCHIVE else "in use" if memory.metadata.is_active else "at rest"
+        line = summary_line(self._abstracts([str(uri)]).get(str(uri)) or memory.line, _LINKED_LINE_CHARS)
+        return LinkedMemory(str(uri), link.relation, link.strength, line, state, link.at)
 
     def ls(
         self,
@@ -287,7 +279,8 @@ class Browser:
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
                 if text is not None:
-                    text = PRIVATE_LINE if is_elsewhere(entry.uri, text, self._project) else line_of(parse(text))
+                    elsewhere = is_elsewhere(entry.uri, text, self._project)
+                    text = PRIVATE_LINE if elsewhere else parse(entry.uri, text, None).line
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
 

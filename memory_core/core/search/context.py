@@ -17,6 +17,7 @@ from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.requests import FindRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.browse import Browser
@@ -34,7 +35,7 @@ from memory_core.core.search.context_sources import Find, PieceReader, Spaces, p
 from memory_core.core.search.find import Retriever
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.usage import InjectionTable
-from memory_core.core.text.small_talk import is_small_talk
+from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
 from memory_core.features.recall_trail import Insight
 
@@ -412,38 +413,33 @@ class ContextEngine:
         )
 
     def retrieve(
-        self,
-        query: str | None = None,
-        *,
-        messages: Sequence[Any] | None = None,
-        session_id: str | None = None,
-        tool: str | Sequence[str] | None = None,
-        skill: str | None = None,
-        token_budget: int | None = None,
-        format: str = "blocks",
-        fresh: bool = False,
-        project: ProjectScope,
-        now: datetime | None = None,
-        fit: Fit = lambda _pack, _budget: None,
+        self, asked: RetrieveRequest, project: ProjectScope, fit: Fit = lambda _pack, _budget: None
     ) -> ContextPack:
-        """Context for an agent's next step, inside a token budget; see ``Memory.retrieve``."""
+        """Context for an agent's next step, inside a token budget.
+
+        Raises:
+            InvalidInput: If an argument is wrong.
+        """
         started = time.perf_counter()
+        now = asked.now
         moment = now or datetime.now().astimezone()  # days of logs are those of the clock on the wall
         request = ContextRequest(
             now=moment,
-            query=query if query and query.strip() else None,
-            said=_said(messages),
-            session_id=None if session_id is None else self._session(session_id),
-            tools=_names(tool),
-            skill=None if skill is None else _name(skill, "skill"),
-            token_budget=_budget(self._config.retrieve.token_budget if token_budget is None else token_budget),
-            form=format,
-            fresh=fresh,
+            query=asked.query if asked.query and asked.query.strip() else None,
+            said=_said(asked.messages),
+            session_id=None if asked.session_id is None else self._session(asked.session_id),
+            tools=_names(asked.tool),
+            skill=None if asked.skill is None else _name(asked.skill, "skill"),
+            token_budget=_budget(
+                self._config.retrieve.token_budget if asked.token_budget is None else asked.token_budget
+            ),
+            form=asked.format,
+            fresh=asked.fresh,
             project=project,
         )
 
         def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
-            return self._retriever.find(query, limit=limit, filter=filter, now=now, project=project)
+            return self._retriever.find(FindRequest(query, limit=limit, filter=filter, now=now), project)
 
         def hot(limit: int) -> list[str]:
             return [memory.uri for memory in self._insight.hot(None, project)][:limit]

@@ -21,21 +21,21 @@ from urllib.parse import unquote
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index.filter import in_use
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
-from memory_core.core.memory.memory import CONTENT, parse, summary_line
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
-from memory_core.core.memory.metadata import is_active, is_expired
-from memory_core.core.memory.names import key_of
-from memory_core.core.memory.project import ProjectScope, is_private, project_key, stored_project
+from memory_core.core.memory.metadata import Metadata
+from memory_core.core.memory.names import key_of, summary_line
+from memory_core.core.memory.project import ProjectScope, project_key
 from memory_core.core.memory.results import FindResult, Hit
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
 from memory_core.core.search.browse import Browser
 from memory_core.core.search.context_formats import Piece
-from memory_core.core.search.memory_list import rivals_in, with_rivals
+from memory_core.core.search.memory_list import rivals_of, with_rivals
 from memory_core.core.store.ledger import Ledger
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.log_entries import LogEntry, entries, log_day, log_uri, readable
 from memory_core.features.rolling_summary import Line, read_rolling_summary, rolling_summary_uri, said_digests, without
 from memory_core.features.tiers.segment import EXTRACT, Segment, parse_segment, segments_of
@@ -363,20 +363,18 @@ class PieceReader:
         day = log_day(MemoryUri.parse(file_of(uri)))
         if day is not None:
             return self._logged(uri, day, hit)
-        file = parse(self._text(uri))
-        meta = file.trailer or {}
-        known = self._registry.type_at(MemoryUri.parse(uri), file.type_name)
-        text = _with_fields(known, meta, file.body.strip()) or ("" if hit is None else hit.abstract)
-        if not text or not self._sees(stored_project(None, meta), private=is_private(None, meta)):
+        memory = self._memory(uri)
+        text = _with_fields(memory) or ("" if hit is None else hit.abstract)
+        if not text or not self._sees(memory.project, private=memory.is_private):
             return None
-        changed = meta.get("updated_at") if hit is None else hit.updated_at or meta.get("updated_at")
-        happened = _DAY.match(str(meta.get("event_time", "")))
-        dated = changed[:10] if isinstance(changed, str) else None
-        own_type = "" if known is None else known.name
-        memory_type = own_type if hit is None else hit.memory_type
-        rivals = rivals_in(meta, self._named) if hit is None else hit.rivals
+        said_at = memory.metadata.text("updated_at")
+        changed = said_at if hit is None else hit.updated_at or said_at
+        happened = _DAY.match(str(memory.fields.get("event_time", "")))
+        dated = None if changed is None else changed[:10]
+        memory_type = memory.type_name if hit is None else hit.memory_type
+        rivals = rivals_of(memory, self._named) if hit is None else hit.rivals
         return Piece(
-            kind=kind or _kind(memory_type, meta.get("salience"), meta.get("pinned")),
+            kind=kind or _kind(memory_type, memory.metadata),
             uri=uri,
             text=with_rivals(text, rivals),
             score=None if hit is None else hit.score,
@@ -486,15 +484,12 @@ class PieceReader:
 
     def _said_to_all(self, uri: str, now: datetime) -> frozenset[str]:
         """Digests of what a memory in use says now; none where it is of one project."""
-        text = self._text(uri)
-        file = parse(text)
-        meta = file.trailer or {}
-        if not text or file.damage is not None or not is_active(meta) or is_expired(meta, now):
+        memory = self._memory(uri)
+        metadata = memory.metadata
+        if not memory.text or memory.damage is not None or not metadata.is_active or metadata.is_expired(now):
             return frozenset()
-        place = MemoryUri.parse(uri)
-        known = self._registry.type_at(place, file.type_name)
-        of_all = place.scope is not Scope.ARCHIVE and stored_project(known, meta) is None
-        return said_digests(place, file.body) if of_all else frozenset()
+        of_all = memory.uri.scope is not Scope.ARCHIVE and memory.project is None
+        return said_digests(memory.uri, memory.body) if of_all else frozenset()
 
     def daily_logs(self, today: date, days: int) -> list[Piece]:
         """The logs of the last days, newest first."""
@@ -536,11 +531,14 @@ class PieceReader:
         line = abstract_line(self._text(f"{directory}/{ABSTRACT_NAME}"))
         return summary_line(_COUNTED.sub("", line, count=1), _DIRECTORY_LINE_CHARS)
 
-    def _named(self, uri: str) -> str:
-        """The text of a memory that another one names; empty where it may not be seen."""
-        text = self._text(uri)
-        meta = parse(text).trailer or {}
-        return text if self._sees(stored_project(None, meta), private=is_private(None, meta)) else ""
+    def _named(self, uri: str) -> Memory | None:
+        """A memory that another one names; None where it may not be seen."""
+        memory = self._memory(uri)
+        return memory if self._sees(memory.project, private=memory.is_private) else None
+
+    def _memory(self, uri: str) -> Memory:
+        """The memory at a URI; an empty one where there is none."""
+        return parse(MemoryUri.parse(uri), self._text(uri), self._registry)
 
     def _text(self, uri: str) -> str:
         try:
@@ -558,15 +556,16 @@ def tools_named(names: Sequence[str], hits: Iterable[Hit]) -> Iterator[Hit]:
             yield hit
 
 
-def _with_fields(memory_type: MemoryType | None, meta: Mapping[str, Any], body: str) -> str:
+def _with_fields(memory: Memory) -> str:
     """The body, and below it the fields that it does not show: the state of a task, the solution of a case."""
-    if memory_type is None or memory_type.template_mode:
+    body = memory.body.strip()
+    if memory.type is None or memory.type.template_mode:
         return body
     lines = [
         f"{field.name}: {value}"
-        for field in memory_type.fields
-        if field.name not in (CONTENT, *memory_type.key_fields)
-        and isinstance(value := meta.get(field.name), str | int | float)
+        for field in memory.type.fields
+        if field.name not in (CONTENT, *memory.type.key_fields)
+        and isinstance(value := memory.fields.get(field.name), str | int | float)
         and str(value).strip()
         and f"\n{value}\n" not in f"\n{body}\n"
     ]
@@ -577,11 +576,11 @@ def _words(name: str) -> list[str]:
     return re.findall(r"[^\W_]+", name.casefold())
 
 
-def _kind(memory_type: str, salience: object, pinned: object) -> str:
+def _kind(memory_type: str, metadata: Metadata) -> str:
     """The part of a memory."""
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
-    weighs = isinstance(salience, int | float) and salience >= STANDING_SALIENCE
-    return "constraints" if kind == "memories" and (weighs or pinned is True) else kind
+    holds = metadata.is_pinned or metadata.share("salience", 0.0) >= STANDING_SALIENCE
+    return "constraints" if kind == "memories" and holds else kind
 
 
 def _directory(uri: str, line: str) -> Piece:

@@ -7,7 +7,6 @@ it answers by words and says so.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,54 +19,22 @@ from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Entry
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.tokenizer import distinct_words, query_terms, says_something
+from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sought
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
 from memory_core.core.store.ledger import Ledger
+from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.language import other_person
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.time_expressions import TimeSpan, time_spans
 
 if TYPE_CHECKING:
     from memory_core.core.index.encoder import Embedder, Reranker, Scale, Vectors
-
-
-#: Longer texts are messages rather than questions. A Chinese character says as much as three letters.
-_LIMIT_LETTERS = 120
-_CHINESE = re.compile("[\u3400-\u9fff]")
-_ZH_FIRST = re.compile("我们|咱们|我")
-_EN_FIRST = re.compile(r"\b(?:I|me|we|us)\b")
-_EN_FIRST_OWN = re.compile(r"\b(?:my|mine|our|ours)\b", re.IGNORECASE)
-_EN_THIRD = re.compile(r"\b(?:the )?user\b", re.IGNORECASE)
-_EN_THIRD_OWN = re.compile(r"\b(?:the )?user['’]s\b", re.IGNORECASE)
-
-
-def other_person(question: str) -> str | None:
-    """``question`` about the user if it is asked in the first person, in the first if it is about the user.
-
-    Returns:
-        None for long texts, and where neither person is named.
-    """
-    if len(question) + 2 * len(_CHINESE.findall(question)) > _LIMIT_LETTERS:
-        return None
-    third = _to_third(question)
-    changed = third if third != question else _to_first(question)
-    return changed if changed != question else None
-
-
-def _to_third(question: str) -> str:
-    if _CHINESE.search(question):
-        return _ZH_FIRST.sub("用户", question)
-    return _EN_FIRST_OWN.sub("the user's", _EN_FIRST.sub("the user", question))
-
-
-def _to_first(question: str) -> str:
-    if "用户" in question:
-        return question.replace("用户", "我")
-    return _EN_THIRD.sub("I", _EN_THIRD_OWN.sub("my", question))
 
 
 _LIMIT = 100
@@ -113,39 +80,24 @@ class Retriever:
         self._reranker = reranker
         self._vectors: RecentCache[tuple[str, str], Vectors] = RecentCache(_QUERY_VECTORS)
 
-    def find(
-        self,
-        query: str,
-        target_uri: str = "",
-        limit: int = 10,
-        score_threshold: float | None = None,
-        filter: Mapping[str, Any] | None = None,
-        rank: str | None = None,
-        now: datetime | None = None,
-        project: ProjectScope = _EVERYWHERE,
-    ) -> FindResult:
-        """The best ``limit`` hits of all kinds together.
+    def find(self, request: FindRequest, project: ProjectScope = _EVERYWHERE) -> FindResult:
+        """The best ``request.limit`` hits of all kinds together.
 
         Args:
-            query: A question or key words.
-            target_uri: Only files at or below it.
-            limit: 1 to 100.
-            score_threshold: Leave out hits below it, in [0, 1].
-            filter: See ``index.filter``.
-            rank: relevance, balanced, decay or weighted; None means the setting.
-            now: Time that ages count from, and that "yesterday" is seen from; default the clock's, in local time.
+            request: What is looked for; ages count from its moment, and "yesterday" is seen from there.
             project: The project that is preferred, or searched alone.
 
         Raises:
             InvalidInput: If an argument is wrong.
         """
-        rank = rank or self._config.search.rank
+        query, limit, score_threshold = request.query, request.limit, request.score_threshold
+        rank = request.rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
-        given = [compile_filter(filter), _below(target_uri)]
+        given = [compile_filter(request.filter), _below(request.target_uri)]
         behind = self._indexer.follow()
         notes = [] if behind is None else [behind.note()]
         vectors = self._meaning(query, notes)
-        now = now or datetime.now().astimezone()
+        now = request.now or datetime.now().astimezone()
         spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
         ranking = Ranking(
             rank=rank,
@@ -157,7 +109,7 @@ class Retriever:
             rate_per_day=self._config.search.decay_lambda,
         )
         lookup = Lookup(
-            self._catalog.entries if mentions(filter, _STANDINGS) else partial(self._in_use, now),
+            self._catalog.entries if mentions(request.filter, _STANDINGS) else partial(self._in_use, now),
             self._ledger.usage_table.usage,
             lambda uris: self._catalog.voices(uris, every([in_use(now), self._not_private(project)])),
             self._judge(query, notes),

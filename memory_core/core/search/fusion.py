@@ -1,12 +1,16 @@
-"""Words that stand in many memories, whoever keeps them: what a word is worth before a store has taught us better.
+"""One score from words and meaning, and when nothing found deserves to be called an answer.
 
-SQLite weighs a word by the rows that hold it. In a store of five memories every word is rare, "user" and
-"name" as much as "penicillin". So ``FILLER_ROWS`` rows of everyday words are kept beside the documents and counted
-with them, each word in about the share of rows that it has among people's memories. A store that grows to hundreds
-of documents outweighs them.
+Owns: the normalisation of ``bm25()``, the weights of lexical and semantic evidence, of speaker and date, and the
+floor below which a search returns nothing. Pure arithmetic on Python floats.
 
-Promises: ``filler_texts()`` is the same in every process, ready for FTS5 (Chinese words as the pairs that the
-tokenizer stores). Does not: touch a database. The rows must never be hits; whoever searches sees to it.
+Promises: scores lie in [0, 1] and mean the same for every question and every store size, because BM25 is divided
+by what the question *could* have scored (the idf of its rarest terms), never by the best hit of the day.
+
+Does not: run queries, know a database or a model, or read a clock (``decay`` ranks by time).
+
+What the caller measures. Rows are stored in one FTS5 table with the columns ``own`` (date, speaker, text) and
+``previous`` (the two turns before; empty for a memory); ``-bm25(table, *COLUMN_WEIGHTS)`` is a candidate's ``bm25``.
+The rows of ``text.analysis.filler_texts()`` keep SQLite's idf meaningful in a store of one memory.
 """
 
 from __future__ import annotations
@@ -17,11 +21,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from memory_core.core.text.analysis import FILLER_ROWS
+
 #: ``bm25()`` weights of the columns ``own`` and ``previous``.
 COLUMN_WEIGHTS = (1.0, 0.5)
-#: SQLite's idf is near zero for a word in half of all rows: in a store of two memories, for every word. So many rows
-#: are kept beside the documents and counted with them; ``everyday.filler_texts()`` says what stands there.
-FILLER_ROWS = 32
 #: A document is expected to hold at most so many of a question's terms, its rarest.
 DECISIVE_TERMS = 8
 #: People speak of a thing for some days after it: "yesterday", "last weekend".
@@ -304,34 +307,3 @@ def least_similarity(question: Question, floor: Floor = Floor()) -> float:
 
 def _leniency(question: Question) -> float:
     return min(1.0, DECISIVE_TERMS / max(question.terms, 1)) ** 2
-
-
-#: How extracted memories begin.
-_MOST = "user 用户"
-_QUARTER = """
-day good know make name need new person take thing think time use want way work year place
-一个 什么 今天 可以 喜欢 工作 我们 时候 时间 没有 知道 自己 觉得 需要 非常
-"""
-_EIGHTH = """
-always answer best big book call called city company currently date every family favorite favourite feel find first
-friend give great help home house job keep kind last life little live long look lot love many month never next number
-often old plan prefer project question remember right said say school see start sure talk team today
-tomorrow try type week yesterday
-一些 一次 一直 一起 上午 上次 下午 东西 两个 事情 今年 公司 准备 去年
-可能 名字 告诉 周末 哪个 哪里 回答 因为 地方 多少 妈妈 学校 孩子 家里
-已经 希望 应该 开始 怎么 感到 所以 早上 明天 昨天 晚上 最近 朋友 每周
-每天 爸爸 现在 老师 计划 记得 问题 项目 先生
-"""
-_ROWS_OF = ((3 * FILLER_ROWS // 4, _MOST), (FILLER_ROWS // 4, _QUARTER), (FILLER_ROWS // 8, _EIGHTH))
-
-
-def filler_texts() -> tuple[str, ...]:
-    """``FILLER_ROWS`` texts of everyday words, about two dozen words each."""
-    rows: list[list[str]] = [[] for _ in range(FILLER_ROWS)]
-    start = 0
-    for count, words in _ROWS_OF:
-        for word in words.split():
-            for number in range(count):
-                rows[(start + number * FILLER_ROWS // count) % FILLER_ROWS].append(word)
-            start += 1
-    return tuple(" ".join(words) for words in rows)

@@ -17,8 +17,9 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.documents import Document
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, private_elsewhere, utc
-from memory_core.core.memory.memory import parse, summary_line
-from memory_core.core.memory.metadata import CONTESTING, confidence_in, is_active, outdoes, read_moment, relations_in
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.results import Rival
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import PRIVATE_LINE
@@ -29,30 +30,26 @@ _LINE_CHARS = 160
 _SHOWN = 2
 
 
-def rivals_in(meta: Mapping[str, Any], read: Callable[[str], str]) -> tuple[Rival, ...]:
+def rivals_of(memory: Memory, named: Callable[[str], Memory | None]) -> tuple[Rival, ...]:
     """The memories in use that say otherwise and were written later, the weightiest first.
 
     Args:
-        meta: The contested memory's trailer.
-        read: Gives the text of a memory; empty where it is gone or may not be named.
+        memory: The contested one.
+        named: Gives the memory at a URI; None where it may not be seen.
     """
     found: dict[str, Rival] = {}
-    own = str(meta.get("updated_at") or "")
-    for relation in relations_in(meta):
-        if relation.relation not in CONTESTING or relation.uri in found:
+    own, confidence = memory.metadata.text("updated_at") or "", memory.metadata.confidence
+    for link in memory.metadata.links:
+        if link.relation not in CONTESTING or link.uri in found:
             continue
-        file = parse(read(relation.uri))
-        other = file.trailer or {}
-        said = other.get("updated_at")
-        if not isinstance(said, str) or not is_active(other):
+        other = named(link.uri)
+        said = None if other is None else other.metadata.text("updated_at")
+        if other is None or said is None or not other.metadata.is_active:
             continue
-        if not outdoes(relation.relation, said, confidence_in(other), own, confidence_in(meta)):
-            continue
-        given = other.get("abstract")
-        line = summary_line(given if isinstance(given, str) and given.strip() else file.body, _LINE_CHARS)
-        found[relation.uri] = Rival(
-            relation.uri, relation.relation, relation.strength, confidence_in(other), line, said
-        )
+        weight = other.metadata.confidence
+        if outdoes(link.relation, said, weight, own, confidence):
+            line = summary_line(other.line, _LINE_CHARS)
+            found[link.uri] = Rival(link.uri, link.relation, link.strength, weight, line, said)
     return tuple(sorted(found.values(), key=lambda rival: (-rival.strength * rival.confidence, rival.uri)))
 
 

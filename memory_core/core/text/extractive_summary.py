@@ -1,8 +1,12 @@
-"""Honest extraction: of several texts the sentences that say most, word for word, each once and in order.
+"""Summaries without a model: the sentences of texts that say most, word for word, and their keywords.
 
-Owned here: what a sentence, a number, a name and a denial is in English and Chinese Markdown, and which sentences are
-chosen where not all have room. Nothing is invented, reworded or merged: two sentences that differ in a number are two
-facts, and both stay. Pure.
+Owned here: what a sentence, a number, a name and a denial is in English and Chinese Markdown, which sentences are
+chosen where not all have room, and the words by which texts are told apart. Nothing is invented, reworded or merged:
+two sentences that differ in a number are two facts, and both stay.
+
+Terms are what texts are compared by: words in their plain form, and pairs of Chinese characters. Keywords are what
+people read: whole words, and runs of Chinese characters that stand together. Pure; the same text has the same
+sentences and keywords in every process.
 """
 
 from __future__ import annotations
@@ -12,14 +16,25 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from types import MappingProxyType
 
-from memory_core.core.index.tokenizer import distinct_words
-from memory_core.core.memory.memory import summary_line
+from memory_core.core.memory.names import summary_line
 from memory_core.core.text import language
+from memory_core.core.text.analysis import (
+    CHINESE_FUNCTION_CHARS,
+    distinct_words,
+    english_stop_words,
+    filler_texts,
+    fold,
+    index_tokens,
+)
 from memory_core.core.text.normalization import signature, simplified
+from memory_core.core.text.word_table import word_pattern, word_set, words
 
+_pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
 _MARK = re.compile(r"^[ \t]*(?:(?:[-*+•>]|#{1,6}|\d{1,3}[.)])[ \t]+)+(?=\S)")
 _RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}")
@@ -27,37 +42,16 @@ _OWN_LINE = re.compile(r"[ \t]*(?:[-*+•>|]|#{1,6}[ \t]|\d{1,3}[.)][ \t])")
 #: A line that goes on where the one before it stopped.
 _GOES_ON = re.compile(r"[a-z,;，、；)）]")
 _OPEN_END = re.compile(r"[,;，、；(（]$")
-#: A point that ends no sentence: titles, initials, Latin abbreviations.
-_ABBREVIATED = re.compile(
-    r"(?:^|[\s(])(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|cf|approx|ca|e\.g|i\.e|Inc|Ltd|Jan|Feb|Mar|Apr|Jun|Jul|Aug"
-    r"|Sept?|Oct|Nov|Dec|Fig|Vol)\.$"
-)
-_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
-_COUNTS = """
-two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
-twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion half twice
-"""
-_WORD_NUMBERS = frozenset(_COUNTS.split())
-_HAN_NUMBER = re.compile(
-    "[零〇一二两三四五六七八九十百千万亿]{2,}|[两三四五六七八九十](?=[个名位只台次天周月年元块米岁点号条])"
-)
-_QUOTED = re.compile('"([^"\n]{1,60})"|“([^“”\n]{1,60})”|「([^「」\n]{1,60})」|《([^《》\n]{1,60})》|`([^`\n]{1,60})`')
-_LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f][\w'’.@/+#-]*[\w+#]|[A-Z]")
-_HAN_NAME = re.compile(
-    "[小老阿](?![时孩心区说学师板家人是事店吃费组姨型数票腿])[\u4e00-\u9fff](?=[说在是的和来去住喜把给有要不会想做买到从也今昨明,，。])"
-    "|[\u4e00-\u9fff](?:先生|女士|老师|医生|经理|教授|总监|阿姨|叔叔)"
-)
-_NAMED_SO = re.compile("(?:名叫|叫做|叫|名字是)([\u4e00-\u9fff]{2,3})(?![\u4e00-\u9fff])")
-_NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|avoid|except|stop|refuse[sd]?|forbid\w*|\w+n['’]t)"
-    r"\b|[不没無无别勿未莫非]|禁止|禁忌|严禁|拒绝|停止|避免|切忌|戒",
-    re.IGNORECASE,
-)
-#: They hold one of the characters and deny nothing.
-_HARMLESS = re.compile(
-    "不过|不仅|不但|不同|别人|特别|分别|区别|级别|性别|无论|不管|未来|非常|莫名|差不多|不错|不断|没错"
-)
 _ESSENTIAL_WORTH = 2.0
+
+_WORD = re.compile(r"[^\W_]+(?:[-_.][^\W_]+)*")
+_TOKEN = re.compile(r"\w+")
+_LEAST_CHARS = 3
+_LONGEST_NAME = 4
+#: Sentences and segments are compared again with each exchange that joins.
+_REMEMBERED_TEXTS = 4_096
+#: A word at the beginning of the text says more of what it is about than one that only comes up.
+_REPEATED_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +119,8 @@ def condense(texts: Sequence[str], limit_chars: int, weights: Sequence[float] = 
 def numbers(text: str) -> frozenset[str]:
     """The numbers a text names, dates and times included, in one spelling."""
     folded = simplified(unicodedata.normalize("NFKC", text))
-    found = {number.replace(",", "") for number in _NUMBER.findall(folded)}
-    found.update(_HAN_NUMBER.findall(folded))
-    found.update(word for word in re.findall(r"[a-z]+", folded.casefold()) if word in _WORD_NUMBERS)
-    return frozenset(found)
+    said = _words("number_words").intersection(re.findall(r"[a-z]+", folded.casefold()))
+    return said.union(number.replace(",", "") for number in _pattern("number").findall(folded))
 
 
 def names(text: str) -> frozenset[str]:
@@ -138,23 +130,83 @@ def names(text: str) -> frozenset[str]:
     """
     found: set[str] = set()
     for sentence in sentences(text):
-        found.update(next(filter(None, match.groups())).strip() for match in _QUOTED.finditer(sentence))
-        for place, match in enumerate(_LATIN_WORD.finditer(sentence)):
+        found.update(match[match.lastindex or 0].strip() for match in _pattern("quoted").finditer(sentence))
+        for place, match in enumerate(_pattern("latin_word").finditer(sentence)):
             word = match[0].strip(".'’")
             if _is_name(word, first=place == 0 and not sentence[: match.start()].strip(" *_(\"'“")):
                 found.add(word)
-        found.update(_HAN_NAME.findall(sentence))
-        found.update(_NAMED_SO.findall(sentence))
-    return frozenset(_plain(name) for name in found if name)
+        for pattern in ("chinese_name", "named_so"):
+            found.update(_pattern(pattern).findall(sentence))
+    return frozenset(simplified(unicodedata.normalize("NFKC", name)).casefold() for name in found if name)
 
 
 def negations(text: str) -> list[str]:
     """The words and characters with which a text denies or forbids something."""
-    return _NEGATION.findall(_HARMLESS.sub("", simplified(text)))
+    return _pattern("negation").findall(_pattern("no_negation").sub("", simplified(text)))
+
+
+@lru_cache(maxsize=_REMEMBERED_TEXTS)
+def terms(text: str) -> Mapping[str, int]:
+    """Words in their plain form and pairs of Chinese characters, with how often each stands there."""
+    found = (_singular(token) for token in _TOKEN.findall(index_tokens(text)))
+    return MappingProxyType(Counter(token for token in found if _tells(token)))
+
+
+def cosine(one: str, other: str) -> float:
+    """Cosine of two texts as vectors of their terms, repeated ones damped, in [0, 1]; 0.0 where one has none."""
+    (left, left_length), (right, right_length) = sorted((_weights(one), _weights(other)), key=lambda each: len(each[0]))
+    shared = sum(weight * right[term] for term, weight in left.items() if term in right)
+    return min(1.0, shared / (left_length * right_length)) if left else 0.0
+
+
+def keywords(text: str, limit: int = 8) -> tuple[str, ...]:
+    """The words that say most about a text, the best first.
+
+    Args:
+        text: Plain text.
+        limit: Of them, >= 0.
+    """
+    folded = fold(text)
+    han = _pattern("han")
+    counts: Counter[str] = Counter()
+    for match in _WORD.finditer(han.sub(" ", folded)):
+        word = _singular(match[0])
+        if len(word) >= _LEAST_CHARS and _tells(word) and not word.isdecimal():
+            counts[word] += 1
+    counts.update(_chinese_keywords(folded))
+    ranked = sorted(counts, key=lambda word: -_worth(word, counts[word]))
+    chosen: list[str] = []
+    for word in ranked:
+        within = (other for other in chosen if han.match(word) and han.match(other))
+        if not any(word in other or other in word for other in within):
+            chosen.append(word)
+    return tuple(chosen[:limit])
+
+
+def common_keywords(lists: Iterable[Collection[str]], limit: int) -> tuple[str, ...]:
+    """The keywords of several texts together: what most of them have, earlier ones first.
+
+    Args:
+        lists: Keywords of each text, the best first.
+        limit: Of the result, >= 0.
+    """
+    worth: dict[str, float] = {}
+    for own in lists:
+        for at, word in enumerate(own):
+            worth[word] = worth.get(word, 0.0) + 1.0 / (1.0 + _REPEATED_SHARE * at)
+    return tuple(sorted(worth, key=lambda word: -worth[word])[:limit])
+
+
+@lru_cache(maxsize=_REMEMBERED_TEXTS)
+def comparable(keywords: tuple[str, ...]) -> frozenset[str]:
+    """Keywords as sets are compared: Chinese ones by their pairs, so that 支付系统 and 支付回调 share one."""
+    return frozenset(term for word in keywords for term in terms(word)) or frozenset(keywords)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
+    """A sentence of the text ``source``, at ``place`` among all; ``worth`` is what it says alone."""
+
     source: int
     place: int
     text: str
@@ -163,25 +215,18 @@ class _Sentence:
 
 
 def _distinct(texts: Iterable[str]) -> list[_Sentence]:
-    """The sentences of all texts, each once, with what they are worth alone."""
-    seen: set[str] = set()
-    plain: list[tuple[int, str, frozenset[str]]] = []
+    """The sentences of all texts, each once. A number, a name or a denial makes one hard to do without."""
+    told: dict[str, tuple[int, str, frozenset[str]]] = {}
     for source, text in enumerate(texts):
         for sentence in sentences(text):
-            key = signature(sentence) or sentence
-            if key not in seen:
-                seen.add(key)
-                plain.append((source, sentence, distinct_words(sentence)))
-    frequency = Counter(word for _, _, words in plain for word in words)
-    return [
-        _Sentence(source, place, text, words, sum(1.0 + math.log(frequency[word]) for word in words) + _essential(text))
-        for place, (source, text, words) in enumerate(plain)
-    ]
-
-
-def _essential(text: str) -> float:
-    """What makes a sentence hard to do without: numbers, names, and what is denied."""
-    return _ESSENTIAL_WORTH * (len(numbers(text)) + len(names(text)) + bool(negations(text)))
+            told.setdefault(signature(sentence), (source, sentence, distinct_words(sentence)))
+    frequency = Counter(word for _, _, said in told.values() for word in said)
+    found: list[_Sentence] = []
+    for place, (source, text, said) in enumerate(told.values()):
+        essential = len(numbers(text)) + len(names(text)) + bool(negations(text))
+        worth = math.fsum(1.0 + math.log(frequency[word]) for word in said) + _ESSENTIAL_WORTH * essential
+        found.append(_Sentence(source, place, text, said, worth))
+    return found
 
 
 def _best(told: Sequence[_Sentence], limit_chars: int, weights: Sequence[float]) -> list[_Sentence]:
@@ -221,29 +266,26 @@ def _best(told: Sequence[_Sentence], limit_chars: int, weights: Sequence[float])
 def _blocks(text: str) -> Iterator[str]:
     """Pieces that no sentence crosses: paragraphs, list items with their wrapped lines, blocks of code."""
     block: list[str] = []
-    fenced = False
+    in_code = False
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-        if fenced:
+        fence = _FENCE.match(line) is not None
+        if in_code or (not fence and block and _continues(block[-1], line)):
             block.append(line)
-            fenced = not _FENCE.match(line)
-            if fenced:
+            if not (in_code and fence):
                 continue
-        elif _FENCE.match(line):
-            if block:
-                yield "\n".join(block)
-            block, fenced = [line.strip()], True
-            continue
-        elif line.strip() and block and not _OWN_LINE.match(line) and _wrapped(block[-1], line):
-            block.append(line)
-            continue
         if block:
             yield "\n".join(block)
-        block = [line] if line.strip() and not _RULE.fullmatch(line) and not _FENCE.match(line) else []
+        opens = fence and not in_code
+        in_code = opens
+        block = [line.strip()] if opens else [line] if line.strip() and not fence and not _RULE.fullmatch(line) else []
     if block:
         yield "\n".join(block)
 
 
-def _wrapped(before: str, line: str) -> bool:
+def _continues(before: str, line: str) -> bool:
+    """Whether a line goes on with the paragraph or list item of the one before."""
+    if not line.strip() or _OWN_LINE.match(line):
+        return False
     return _OPEN_END.search(before.rstrip()) is not None or _GOES_ON.match(line.lstrip()) is not None
 
 
@@ -251,7 +293,7 @@ def _sentences(line: str) -> list[str]:
     """The sentences of one line; an abbreviation's point ends none."""
     found: list[str] = []
     for piece in language.sentences(line):
-        if found and _ABBREVIATED.search(found[-1]):
+        if found and _pattern("abbreviation").search(found[-1]):
             found[-1] = f"{found[-1]} {piece}"
         else:
             found.append(piece)
@@ -259,13 +301,73 @@ def _sentences(line: str) -> list[str]:
 
 
 def _is_name(word: str, *, first: bool) -> bool:
-    letters = [char for char in word if char.isalpha()]
-    if any(char.isdigit() for char in word) or any(char in "@/_#+" for char in word):
+    if any(char.isdigit() or char in "@/_#+" for char in word):
         return True
-    if any(char.isupper() for char in letters[1:]):
+    if any(char.isupper() for char in [char for char in word if char.isalpha()][1:]):
         return True
-    return not first and len(word) > 1 and word[0].isupper() and word not in ("I", "I'm", "I'd", "I've", "I'll")
+    return not first and len(word) > 1 and word[0].isupper() and word not in _words("no_name")
 
 
-def _plain(text: str) -> str:
-    return simplified(unicodedata.normalize("NFKC", text)).casefold()
+@lru_cache(maxsize=_REMEMBERED_TEXTS)
+def _weights(text: str) -> tuple[Mapping[str, float], float]:
+    """The vector of a text, and its length."""
+    weights = {term: 1.0 + math.log(count) for term, count in terms(text).items()}
+    return weights, math.sqrt(math.fsum(weight * weight for weight in weights.values()))
+
+
+def _worth(word: str, count: int) -> float:
+    length = 2 * len(word) if _pattern("han").match(word) else len(word)
+    return (1.0 + math.log(count)) * (1.0 + min(length, 10) / 20.0)
+
+
+@cache
+def _everyday() -> frozenset[str]:
+    """Words that stand in many people's conversations, and pairs of characters likewise."""
+    return words(filler_texts()) | _words("words_of_talk") | english_stop_words()
+
+
+def _tells(token: str) -> bool:
+    """Whether a word, or a pair of Chinese characters, says something."""
+    grammar = _pattern("han").match(token) and not CHINESE_FUNCTION_CHARS.isdisjoint(token)
+    return len(token) > 1 and token not in _everyday() and not grammar
+
+
+def _singular(word: str) -> str:
+    """A word without the ending of its plural; what has none, or is short, stays."""
+    if len(word) > 4 and word.isascii():
+        if word.endswith("ies"):
+            return f"{word[:-3]}y"
+        if word.endswith(("ches", "shes", "sses", "xes")):
+            return word[:-2]
+        if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+            return word[:-1]
+    return word
+
+
+def _chinese_keywords(folded: str) -> Counter[str]:
+    """Runs of Chinese characters that may be words: short ones between particles, and what a text repeats."""
+    runs: list[str] = []
+    for match in _pattern("han").finditer(folded):
+        run = "".join(" " if char in CHINESE_FUNCTION_CHARS else char for char in match[0])
+        runs += [piece for piece in run.split() if len(piece) > 1]
+    seen = Counter(
+        run[at : at + size] for run in runs for size in range(2, _LONGEST_NAME + 1) for at in range(len(run) - size + 1)
+    )
+    counts: Counter[str] = Counter()
+    for run in runs:
+        if len(run) <= _LONGEST_NAME:
+            counts[run] = max(counts[run], seen[run])
+        else:
+            whole = [run[at : at + 2] for at in range(0, len(run) - 1, 2)]
+            counts.update(piece for piece in whole if seen[piece] == 1)
+    counts |= Counter({name: count for name, count in seen.items() if count > 1})
+    longer = {name for name in counts if len(name) > 2}
+    return Counter(
+        {
+            name: count
+            for name, count in counts.items()
+            if name not in _everyday()
+            and any(name[at : at + 2] not in _everyday() for at in range(len(name) - 1))
+            and not any(name != more and name in more and counts[more] >= count for more in longer)
+        }
+    )

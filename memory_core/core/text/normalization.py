@@ -1,7 +1,8 @@
-"""When two texts say the same thing in the same words, so that a search shows them as one hit.
+"""One form for all spellings: simplified Chinese for traditional, and the signature of a text.
 
-Near-identical is spelling, never meaning: "server A has 16 GB" and "server B has 16 GB" are two facts, however close
-their vectors are. Owned here: which differences do not count. Pure.
+Two texts with one signature say the same thing in the same words, so that a search shows them as one hit. That is
+spelling, never meaning: "server A has 16 GB" and "server B has 16 GB" are two facts, however close their vectors are.
+Owned here: which differences do not count. Pure.
 """
 
 from __future__ import annotations
@@ -13,16 +14,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
+from memory_core.core.text.word_table import compiled, word_table
+
 _FIRST_HAN = "\u3400"
-#: Spellings beside the dictionary's, which decides these by longer phrases.
-_VARIANTS = {"瞭": "了", "藉": "借", "祇": "只", "衹": "只", "彷": "仿", "牴": "抵", "著": "着", "锺": "钟", "钜": "巨"}
-_PAIRS = (
-    (re.compile("(?<=[计规企策筹谋])画"), "划"),
-    (re.compile("(?<=[反回答函批重])覆"), "复"),
-    (re.compile("(?<=[项锁拉铰颈手铁])炼|炼(?=[子条坠])"), "链"),
-    (re.compile("沈(?=[没积船默])"), "沉"),
-    (re.compile("(?<=家)俱"), "具"),
-)
 
 
 def simplified(text: str) -> str:
@@ -30,8 +24,8 @@ def simplified(text: str) -> str:
     if not text or max(text) < _FIRST_HAN:
         return text
     text = text.translate(_table())
-    for pattern, character in _PAIRS:
-        text = pattern.sub(character, text)
+    for pattern, character in word_table(__file__)["by_context"].items():
+        text = compiled(pattern).sub(character, text)
     return text
 
 
@@ -40,7 +34,7 @@ def _table() -> Mapping[int, str]:
     """Each traditional character's simplified form; of several the dictionary's first."""
     lines = files("opencc").joinpath("dictionary", "TSCharacters.txt").read_text(encoding="utf-8").splitlines()
     pairs = (line.split("\t") for line in lines if line)
-    forms = {traditional: candidates.split()[0] for traditional, candidates in pairs} | _VARIANTS
+    forms = {traditional: candidates.split()[0] for traditional, candidates in pairs} | word_table(__file__)["variants"]
     return {ord(character): _final(character, forms) for character in forms}
 
 
@@ -65,10 +59,10 @@ _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 _MARKS = "\\x00-\\x20!\"#&'()*+,\\-./:;?@\\[\\\\\\]^_`{|}\xa0¡§«¶·»¿\u2000-\u206f\u3000-\u303f\ufe00-\ufe0f"
 #: A word with the marks that belong to it (C++, C#, don't, 1.5, 10:30, 2 * 3, -5, !important, !=); a Chinese character;
 #: or what a mark alone can turn round: a question, a strike-out.
-_TOKEN = re.compile(
+_TOKEN = (
     rf"[{_HAN}]|\?|~~|!="
     rf"|(?:(?<![^\s(\[])[-+](?=\d)|(?<!\S)!(?=[^\W\d_]))?(?:[^{_MARKS}{_HAN}~]|~(?!~)"
-    rf"|(?<=\d)\s?:\s?(?=\d)|(?<=\d)[.,](?=\d)|(?<=[^\W_])\s?[-*/^+]\s?(?=\d)|(?<=[^\W\d_])'(?=[^\W\d_])|(?<=[^\W_])[#+]+(?!\w))+",
+    rf"|(?<=\d)\s?:\s?(?=\d)|(?<=\d)[.,](?=\d)|(?<=[^\W_])\s?[-*/^+]\s?(?=\d)|(?<=[^\W\d_])'(?=[^\W\d_])|(?<=[^\W_])[#+]+(?!\w))+"
 )
 
 
@@ -86,7 +80,7 @@ def signature(text: str) -> str:
     read = unicodedata.normalize("NFKC", read).translate(_MARK_VARIANTS)
     read = _CHECKBOX.sub(lambda match: f"{match[1]} {'☐' if match[2] == ' ' else '☑'} ", read)
     read = simplified(_LIST_MARK.sub("", read)).casefold()
-    words = [word.replace(" ", "") for word in _TOKEN.findall(read)]
+    words = [word.replace(" ", "") for word in compiled(_TOKEN).findall(read)]
     kept = " ".join(word for word in words if word not in _EMPTY_WORDS)
     if not kept:
         kept = text

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Literal
+
+from memory_core.core.text.word_table import compiled
 
 CONTEXT_LINES = 3
 #: More differing lines than this are one block: the comparison takes the square of them.
@@ -28,7 +30,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 _PICTURES = 0x2400
 _NO_NEWLINE = "\\ no line feed at the end"
 #: A word, blanks, or one sign; each Chinese character is a word.
-_WORD = re.compile(r"[^\W\u3400-\u9fff]+|\s+|.", re.DOTALL)
+_WORD = r"(?s)[^\W\u3400-\u9fff]+|\s+|."
 #: Lines of more words than this are marked as a whole.
 _COMPARED_WORDS = 600
 #: In a change of more lines than this no words are compared.
@@ -46,11 +48,6 @@ class Edit:
     end: int
     lines: tuple[str, ...]
 
-    @property
-    def inserts(self) -> bool:
-        """Whether nothing is removed."""
-        return self.start == self.end
-
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -65,11 +62,6 @@ class Side:
     line: int
     text: str
     parts: tuple[tuple[str, bool], ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without empty parts."""
-        side: dict[str, Any] = {"line": self.line, "text": self.text}
-        return {**side, "parts": [list(part) for part in self.parts]} if self.parts else side
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +83,9 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form without members that say nothing."""
-        members = {
-            "kind": self.kind,
-            "left": None if self.left is None else self.left.as_dict(),
-            "right": None if self.right is None else self.right.as_dict(),
-            "count": self.count or None,
-        }
-        return {name: value for name, value in members.items() if value is not None}
+        return asdict(
+            self, dict_factory=lambda members: {name: value for name, value in members if value or name == "text"}
+        )
 
 
 def split_lines(text: str) -> list[str]:
@@ -140,8 +128,7 @@ def unified(before: str, after: str, context: int = CONTEXT_LINES) -> tuple[str,
     old, new = split_lines(before), split_lines(after)
     shown: list[str] = []
     shift = 0
-    for group in _groups(edits(old, new), context):
-        first, last = max(0, group[0].start - context), min(len(old), group[-1].end + context)
+    for group, first, last in _hunks(edits(old, new), context, len(old)):
         grown = sum(len(edit.lines) - (edit.end - edit.start) for edit in group)
         size = last - first
         shown.append(f"@@ -{_span(first, size)} +{_span(first + shift, size + grown)} @@")
@@ -167,8 +154,7 @@ def side_by_side(before: str, after: str, context: int = CONTEXT_LINES) -> tuple
     old, new = split_lines(before), split_lines(after)
     rows: list[Row] = []
     at = shift = 0
-    for group in _groups(edits(old, new), context):
-        first, last = max(0, group[0].start - context), min(len(old), group[-1].end + context)
+    for group, first, last in _hunks(edits(old, new), context, len(old)):
         rows += [Row("skipped", count=first - at)] if first > at else []
         at = first
         for edit in group:
@@ -196,13 +182,14 @@ def merge3(base: str, ours: str, theirs: str) -> str | None:
         return ours
     lines = split_lines(base)
     mine, other = edits(lines, split_lines(ours)), edits(lines, split_lines(theirs))
-    if any(_clash(one, two) for one in mine for two in other):
-        return None
     pieces: list[str] = []
-    at = 0
+    at, inserted_at = 0, -1
     for edit in sorted({*mine, *other}, key=lambda edit: (edit.start, edit.end)):
+        if edit.start < at or edit.end == inserted_at:
+            return None
         pieces += [*lines[at : edit.start], *edit.lines]
         at = edit.end
+        inserted_at = edit.end if edit.start == edit.end else -1
     pieces += lines[at:]
     # A last line without its end may have got lines behind it.
     return "".join(piece if piece.endswith("\n") else f"{piece}\n" for piece in pieces[:-1]) + "".join(pieces[-1:])
@@ -253,7 +240,7 @@ def _shown(line: str, others: Sequence[str]) -> str:
 
 def _differing(before: str, after: str) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[str, bool], ...]] | None:
     """Both lines in pieces; None where they have too little in common."""
-    old, new = _WORD.findall(before), _WORD.findall(after)
+    old, new = compiled(_WORD).findall(before), compiled(_WORD).findall(after)
     if len(old) + len(new) > _COMPARED_WORDS:
         return ((before, True),), ((after, True),)
     matcher = SequenceMatcher(None, old, new, autojunk=False)
@@ -271,23 +258,16 @@ def _picture(code: int) -> str:
     return chr(_PICTURES + code) if code < 0x20 else f"<U+{code:04X}>"
 
 
-def _clash(one: Edit, two: Edit) -> bool:
-    if one == two:
-        return False
-    if one.inserts and two.inserts:
-        return one.start == two.start
-    return one.start < two.end and two.start < one.end
-
-
-def _groups(found: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
-    group: list[Edit] = []
+def _hunks(found: Sequence[Edit], context: int, size: int) -> Iterator[tuple[list[Edit], int, int]]:
+    """Edits near each other, with the first and the last line (not included) of what is shown around them."""
+    groups: list[list[Edit]] = []
     for edit in found:
-        if group and edit.start - group[-1].end > 2 * context:
-            yield group
-            group = []
-        group.append(edit)
-    if group:
-        yield group
+        if groups and edit.start - groups[-1][-1].end <= 2 * context:
+            groups[-1].append(edit)
+        else:
+            groups.append([edit])
+    for group in groups:
+        yield group, max(0, group[0].start - context), min(size, group[-1].end + context)
 
 
 def _span(first: int, size: int) -> str:

@@ -7,102 +7,108 @@ noted about its user, becomes notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from memory_core.features.imports.exports import branch, conversation_files, conversations, has_member
-from memory_core.features.imports.items import ConversationItem, Format, Item, LeftOut, MemoryItem, Passed, digest_of
-from memory_core.features.imports.sources import Entry, Source, elements, mapping_of, records_of, session_name, text_of
+from memory_core.features.imports.items import (
+    ConversationItem,
+    Format,
+    Item,
+    LeftOut,
+    MemoryItem,
+    Passed,
+    digest_of,
+    session_name,
+    system_messages,
+)
+from memory_core.features.imports.sources import Entry, Record, Source, branch, conversation_files, elements, has_member
 
-_MEMORIES = "memories.json"
+_BESIDE = ("memories.json", "projects.json")
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
+_KEPT = {
+    "tool_use": ("type", "id", "name", "input"),
+    "tool_result": ("type", "tool_use_id", "name", "content", "is_error"),
+}
 
 
-def _recognises(source: Source) -> bool:
-    return has_member(source, "chat_messages")
+def _files(source: Source) -> list[Entry]:
+    held = conversation_files(source)
+    return held + [entry for entry in source.entries if entry.base in _BESIDE and entry not in held]
 
 
-def _read(source: Source) -> Iterator[Item]:
-    for found in conversations(source, "chat_messages", list, ("uuid", "id")):
-        if isinstance(found, LeftOut):
-            yield found
+def _read(source: Source, entry: Entry) -> Iterator[Item]:
+    if entry.base == "projects.json":
+        yield Passed("documents of Claude projects")
+        return
+    for found in elements(source, entry):
+        told, conversation_id = found.record, found.record.text("uuid", "id")
+        if isinstance(told.get("chat_messages"), list) and conversation_id:
+            yield from _conversation(conversation_id, found.place, told)
+        elif entry.base in _BESIDE and found.problem is None:
+            yield from _noted(entry, found.place, told)
         else:
-            yield from _conversation(*found)
-    for entry in source.entries:
-        if entry.base == _MEMORIES and entry not in conversation_files(source):
-            yield from _memories(source, entry)
-        elif entry.base == "projects.json":
-            yield Passed("documents of Claude projects")
+            yield found.left_out("it is no conversation: id or 'chat_messages' is missing")
 
 
-def _conversation(conversation_id: str, place: str, told: Mapping[str, Any]) -> Iterator[Item]:
-    given = [mapping_of(message) for message in told["chat_messages"]]
-    messages: list[dict[str, Any]] = []
-    title = text_of(told, "name").strip()
-    if title:
-        messages.append({"role": "system", "content": title, "id": f"title-{digest_of(title)}"})
-    taken = _last_branch(given, text_of(told, "current_leaf_message_uuid"))
+def _conversation(conversation_id: str, place: str, told: Record) -> Iterator[Item]:
+    given = told.records("chat_messages")
+    taken = _last_branch(given, told.text("current_leaf_message_uuid"))
     if len(taken) < len(given):
         yield Passed("messages of branches that were left", len(given) - len(taken))
+    said: list[dict[str, Any]] = []
     for index, message in enumerate(taken):
-        role = _ROLES.get(text_of(message, "sender", "role"))
-        content = _content(message)
+        role, content = _ROLES.get(message.text("sender", "role")), _content(message)
         if role is None:
             yield LeftOut(f"{place}, message {index}", "it names no sender")
         elif content:
-            message_id = text_of(message, "uuid") or digest_of([conversation_id, index])
-            messages.append({"role": role, "content": content, "time": message.get("created_at"), "id": message_id})
-    if any(message["role"] != "system" for message in messages):
-        yield ConversationItem(conversation_id, place, session_name("claude", conversation_id), tuple(messages))
+            message_id = message.text("uuid") or digest_of([conversation_id, index])
+            said.append({"role": role, "content": content, "time": message.get("created_at"), "id": message_id})
+    if said:
+        messages = (*system_messages("title", told.text("name").strip()), *said)
+        yield ConversationItem(conversation_id, place, session_name("claude", conversation_id), messages)
     else:
         yield Passed("conversations without a word")
 
 
-def _last_branch(messages: Sequence[Mapping[str, Any]], leaf: str) -> Sequence[Mapping[str, Any]]:
-    by_id = {text_of(message, "uuid"): message for message in messages}
-    parents = {found: text_of(message, "parent_message_uuid") or None for found, message in by_id.items()}
+def _last_branch(messages: Sequence[Record], leaf: str) -> Sequence[Record]:
+    by_id = {message.text("uuid"): message for message in messages}
+    parents = {found: message.text("parent_message_uuid") or None for found, message in by_id.items()}
     if len(by_id) < len(messages) or not any(parent in by_id for parent in parents.values() if parent):
         return messages
-    return [by_id[found] for found in branch(parents, leaf if leaf in by_id else text_of(messages[-1], "uuid"))]
+    return [by_id[found] for found in branch(parents, leaf if leaf in by_id else messages[-1].text("uuid"))]
 
 
-def _content(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _content(message: Record) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
-    for given in records_of(message.get("content")):
-        block = mapping_of(given)
-        if block.get("type") == "text" and text_of(block, "text"):
-            blocks.append({"type": "text", "text": block["text"]})
-        elif block.get("type") == "tool_use" and text_of(block, "name"):
-            blocks.append({name: block.get(name) for name in ("type", "id", "name", "input")})
-        elif block.get("type") == "tool_result":
-            blocks.append({name: block.get(name) for name in ("type", "tool_use_id", "name", "content", "is_error")})
-    if not blocks and text_of(message, "text"):
-        blocks.append({"type": "text", "text": message["text"]})
-    for given in records_of(message.get("attachments")):
-        name, text = text_of(mapping_of(given), "file_name"), text_of(mapping_of(given), "extracted_content")
-        blocks.append({"type": "text", "text": f"[attachment: {name or 'pasted text'}]\n{text}".rstrip()})
-    for given in records_of(message.get("files")):
-        if name := text_of(mapping_of(given), "file_name"):
-            blocks.append({"type": "text", "text": f"[file: {name}]"})
-    return blocks
+    texts: list[str] = []
+    for block in message.records("content"):
+        kind = block.text("type")
+        if kind == "text" and block.text("text"):
+            blocks.append({"type": "text", "text": block.text("text")})
+        elif kind in _KEPT and (kind == "tool_result" or block.text("name")):
+            blocks.append({name: block.get(name) for name in _KEPT[kind]})
+    if not blocks and message.text("text"):
+        texts.append(message.text("text"))
+    for attached in message.records("attachments"):
+        name = attached.text("file_name") or "pasted text"
+        texts.append(f"[attachment: {name}]\n{attached.text('extracted_content')}".rstrip())
+    texts += [f"[file: {file.text('file_name')}]" for file in message.records("files") if file.text("file_name")]
+    return blocks + [{"type": "text", "text": text} for text in texts]
 
 
-def _memories(source: Source, entry: Entry) -> Iterator[Item]:
-    for found in elements(source, entry):
-        if found.problem is not None:
-            yield LeftOut(found.place, found.problem)
-            continue
-        told = mapping_of(found.value)
-        texts = {"": text_of(told, "conversations_memory")}
-        texts |= {str(key): value for key, value in mapping_of(told.get("project_memories")).items()}
-        for project, text in texts.items():
-            if isinstance(text, str) and text.strip():
-                name = f"What Claude noted about project {project}" if project else "What Claude noted about me"
-                yield MemoryItem(
-                    f"memory {project}", found.place, "notes", text.strip(), name=name, said_at=entry.modified
-                )
+def _noted(entry: Entry, place: str, told: Record) -> Iterator[Item]:
+    projects = told.record("project_memories")
+    notes = {"": told.text("conversations_memory")} | {name: projects.text(name) for name in projects.members}
+    for project, text in notes.items():
+        if text:
+            name = f"What Claude noted about project {project}" if project else "What Claude noted about me"
+            yield MemoryItem(f"memory {project}", place, "notes", text.strip(), name=name, said_at=entry.modified)
 
 
 FORMAT = Format(
-    "claude", "claude.ai's export: a zip, folder or conversations.json with 'chat_messages'", _recognises, _read
+    "claude",
+    "claude.ai's export: a zip, folder or conversations.json with 'chat_messages'",
+    lambda source: has_member(source, "chat_messages"),
+    _files,
+    _read,
 )

@@ -9,138 +9,134 @@ own, where what it was asked is the assistant's word. ``cwd`` names the project.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from memory_core.features.imports.items import MACHINE, ConversationItem, Format, Item, LeftOut, Passed, digest_of
-from memory_core.features.imports.sources import Entry, Source, lines, mapping_of, records_of, session_name, text_of
+from memory_core.features.imports.items import (
+    MACHINE,
+    ConversationItem,
+    Format,
+    Item,
+    Passed,
+    digest_of,
+    session_name,
+    system_messages,
+)
+from memory_core.features.imports.sources import Entry, Record, Source, lines
 
 _ENDING = ".jsonl"
 _SAID = ("user", "assistant")
-_BLOCKS = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
+_BLOCKS = frozenset({"text", "tool_use", "tool_result", "image", "document"})
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 _ASKED = "Claude, to its subagent"
 
 
 def _recognises(source: Source) -> bool:
-    return any(_is_transcript(source.head(entry)) for entry in _transcripts(source)[:20])
-
-
-def _is_transcript(head: bytes) -> bool:
-    return b'"sessionId"' in head and (b'"parentUuid"' in head or b'"leafUuid"' in head)
+    heads = (source.head(entry) for entry in _transcripts(source)[:20])
+    return any(b'"sessionId"' in head and (b'"parentUuid"' in head or b'"leafUuid"' in head) for head in heads)
 
 
 def _transcripts(source: Source) -> list[Entry]:
     return [entry for entry in source.entries if entry.base.endswith(_ENDING)]
 
 
-def _read(source: Source) -> Iterator[Item]:
-    for entry in _transcripts(source):
-        yield from _Transcript(source, entry).items()
+def _read(source: Source, entry: Entry) -> Iterator[Item]:
+    """The conversations of a transcript, the main one first, and what of it is none."""
+    transcript = _Transcript(entry)
+    for found in lines(source, entry):
+        if isinstance(found.value, dict):
+            transcript.take(found.record, found.place)
+        else:
+            yield found.left_out("it is no JSON object")
+    yield from transcript.items()
 
 
 class _Transcript:
-    """One file, read once."""
+    """One file as far as it was read."""
 
-    def __init__(self, source: Source, entry: Entry) -> None:
-        self._source = source
+    def __init__(self, entry: Entry) -> None:
         self._entry = entry
-        self._talks: dict[str, list[Mapping[str, Any]]] = {}
+        self._talks: dict[str, list[dict[str, Any]]] = {}
         self._folders: dict[str, str] = {}
-        self._titles: list[Mapping[str, Any]] = []
+        self._titles: list[dict[str, Any]] = []
         self._passed: Counter[str] = Counter()
         self._session_id = entry.base.removesuffix(_ENDING)
-        self._agent = self._session_id if self._session_id.startswith("agent-") else ""
+        self._is_agents = self._session_id.startswith("agent-")
 
     def items(self) -> Iterator[Item]:
-        """Its conversations, the main one first, and what of it is none."""
-        for found in lines(self._source, self._entry):
-            if found.problem is not None or not isinstance(found.value, dict):
-                yield LeftOut(found.place, found.problem or "it is no JSON object")
-                continue
-            self._take(found.value, found.place)
         for talk, messages in sorted(self._talks.items(), key=lambda item: item[0] != ""):
-            titles = self._titles if not talk else []
             name = "-".join(part for part in (self._session_id, talk) if part)
             session_id = session_name("claude-code", name)
-            item_id = f"{session_id} {'sub' if talk else ''}".strip()
-            yield ConversationItem(item_id, self._entry.name, session_id, (*titles, *messages), self._folders.get(talk))
+            item_id = f"{session_id} sub" if talk else session_id
+            said = (*messages,) if talk else (*self._titles, *messages)
+            yield ConversationItem(item_id, self._entry.name, session_id, said, self._folders.get(talk))
         for what, count in self._passed.items():
             yield Passed(what, count)
 
-    def _take(self, record: Mapping[str, Any], place: str) -> None:
-        kind = text_of(record, "type")
+    def take(self, record: Record, place: str) -> None:
+        """One line of the file."""
+        kind = record.text("type")
         if kind in _TITLES:
-            title = text_of(record, _TITLES[kind])
-            if title:
-                self._titles.append({"role": "system", "content": title, "id": f"{kind}-{digest_of(title)}"})
+            self._titles += system_messages(kind, record.text(_TITLES[kind]))
             return
         if kind not in _SAID:
             self._passed["records of Claude Code's own work"] += 1
             return
-        if not self._agent and not record.get("isSidechain"):
-            self._session_id = text_of(record, "sessionId") or self._session_id
-        message = mapping_of(record.get("message"))
-        content = _content(message.get("content"))
+        if not self._is_agents and not record.get("isSidechain"):
+            self._session_id = record.text("sessionId") or self._session_id
+        content = _content(record.record("message"))
         if record.get("isMeta") or record.get("isApiErrorMessage") or _is_machine(content):
             self._passed["messages that Claude Code itself put in"] += 1
         elif not content:
             self._passed["messages without words"] += 1
         else:
-            self._say(record, message, content, place)
+            self._say(record, content, place)
 
-    def _say(self, record: Mapping[str, Any], message: Mapping[str, Any], content: Any, place: str) -> None:
-        aside = bool(record.get("isSidechain")) or bool(self._agent)
-        talk = "" if not aside or self._agent else text_of(record, "agentId") or "subagents"
+    def _say(self, record: Record, content: Any, place: str) -> None:
+        is_aside = self._is_agents or bool(record.get("isSidechain"))
+        is_answer = any(block["type"] == "tool_result" for block in content if isinstance(block, dict))
         said: dict[str, Any] = {
-            "role": text_of(message, "role") or text_of(record, "type"),
+            "role": record.record("message").text("role") or record.text("type"),
             "content": content,
             "time": record.get("timestamp"),
-            "id": text_of(record, "uuid") or digest_of([place, str(content)]),
+            "id": record.text("uuid") or digest_of([place, str(content)]),
         }
         if record.get("isCompactSummary"):
             said["role"] = "system"
-        elif aside and said["role"] == "user" and not _answers(content):
+        elif is_aside and said["role"] == "user" and not is_answer:
             said |= {"role": "assistant", "name": _ASKED}
-        if _answers(content):
-            said |= _run(mapping_of(record.get("toolUseResult")))
+        if is_answer:
+            said |= _duration(record.record("toolUseResult"))
+        talk = (record.text("agentId") or "subagents") if is_aside and not self._is_agents else ""
         self._talks.setdefault(talk, []).append(said)
-        folder = text_of(record, "cwd")
-        if folder:
-            self._folders.setdefault(talk, folder)
+        if record.text("cwd"):
+            self._folders.setdefault(talk, record.text("cwd"))
 
 
-def _content(content: Any) -> Any:
+def _content(message: Record) -> Any:
     """Text, or the blocks that say something; None for nothing."""
-    if isinstance(content, str):
-        return content if content.strip() else None
-    blocks = [block for block in records_of(content) if mapping_of(block).get("type") in _BLOCKS]
-    spoken = [block for block in blocks if block["type"] != "text" or text_of(block, "text")]
-    return [block for block in spoken if "thinking" not in block["type"]] or None
+    if isinstance(message.get("content"), str):
+        return message.text("content") or None
+    blocks = [block for block in message.records("content") if block.text("type") in _BLOCKS]
+    return [block.members for block in blocks if block.text("type") != "text" or block.text("text")] or None
 
 
 def _is_machine(content: Any) -> bool:
-    texts = [content] if isinstance(content, str) else [text_of(block, "text") for block in content or ()]
+    texts = [content] if isinstance(content, str) else [Record(block).text("text") for block in content or ()]
     return bool(texts) and all(MACHINE.match(text) for text in texts)
 
 
-def _answers(content: Any) -> bool:
-    return isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
-
-
-def _run(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of a tool's run beside its answer."""
-    found: dict[str, Any] = {}
-    for name in ("totalDurationMs", "durationMs"):
-        taken = result.get(name)
-        if isinstance(taken, int | float) and not isinstance(taken, bool) and taken >= 0:
-            found.setdefault("duration_ms", taken)
-    return found
+def _duration(result: Record) -> dict[str, Any]:
+    """How long a tool ran, where its result tells it."""
+    told = (result.get(name) for name in ("totalDurationMs", "durationMs"))
+    taken = [value for value in told if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0]
+    return {"duration_ms": taken[0]} if taken else {}
 
 
 FORMAT = Format(
     "claude-code",
     "a .jsonl transcript of Claude Code, or a folder of them such as ~/.claude/projects",
     _recognises,
+    _transcripts,
     _read,
 )

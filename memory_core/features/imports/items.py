@@ -27,19 +27,9 @@ CODEX_MACHINE = re.compile(
 
 
 Scalar = str | int | float | bool
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """That a memory is related to another of the same import.
-
-    Attributes:
-        target: The ``item_id`` of the other one.
-        word: What the relation says there.
-    """
-
-    target: str
-    word: str
+#: Ending of the name of an original that is in.
+MIGRATED = ".migrated"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,6 @@ class MemoryItem:
         source: What else is known of where it comes from.
         accesses: How often it was used there; ``accessed_at`` is the last time.
         accessed_at: See ``accesses``.
-        relations: What it is related to.
     """
 
     item_id: str
@@ -80,7 +69,6 @@ class MemoryItem:
     source: Mapping[str, str] = field(default_factory=dict)
     accesses: int = 0
     accessed_at: datetime | None = None
-    relations: tuple[Relation, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -117,6 +105,22 @@ class SummaryItem:
     def digest(self) -> str:
         """Names what it says."""
         return digest_of(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkItem:
+    """That one memory is related to another of the same import; ``word`` is what the relation says there."""
+
+    item_id: str
+    place: str
+    source_id: str
+    target_id: str
+    word: str
+
+    @property
+    def digest(self) -> str:
+        """Names what it says; it says no more than its id."""
+        return digest_of("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ class Passed:
     count: int = 1
 
 
-Stored: TypeAlias = MemoryItem | LogItem | SummaryItem
+Stored: TypeAlias = MemoryItem | LogItem | SummaryItem | LinkItem
 Item: TypeAlias = Stored | ConversationItem | LeftOut | Passed
 
 
@@ -170,16 +174,18 @@ class Format:
         name: As ``--from`` takes it.
         sign: What it is known by, for a person whose file was not recognised.
         recognises: Whether a source is of this format, by its content.
-        read: Its items, in the order of the source.
-        originals: Files that may be renamed once their items are in; None where they stay what they are.
-        moves: Whether they are renamed unless the caller says otherwise.
+        files: The files of a source that it reads; a later one may count on these being all that there are.
+        read: The items of one of them, in its order. Raises InvalidInput or StorageFailed for one that is damaged.
+        originals: Whether a file may be renamed once its items are in.
+        moves: Whether it is, unless the caller says otherwise.
     """
 
     name: str
     sign: str
     recognises: Callable[[Source], bool]
-    read: Callable[[Source], Iterator[Item]]
-    originals: Callable[[Source], list[Entry]] | None = None
+    files: Callable[[Source], list[Entry]]
+    read: Callable[[Source, Entry], Iterator[Item]]
+    originals: bool = False
     moves: bool = False
 
 
@@ -187,3 +193,13 @@ def digest_of(value: Any) -> str:
     """Sixteen hexadecimal digits that name a JSON value."""
     text = json.dumps(value, ensure_ascii=True, sort_keys=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def session_name(program: str, name: str) -> str:
+    """The session that a conversation of another program becomes: its own name where that can be a folder's."""
+    return f"{program}-{name if _NAME.fullmatch(name) else digest_of(name)}"
+
+
+def system_messages(kind: str, text: str) -> list[dict[str, Any]]:
+    """A conversation's title or summary as the messages that it begins with; none for blank text."""
+    return [{"role": "system", "content": text, "id": f"{kind}-{digest_of(text)}"}] if text.strip() else []

@@ -7,96 +7,88 @@ relation is a link besides. An object ``{entities: […], relations: […]}`` is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from memory_core.features.imports.items import Format, Item, LeftOut, MemoryItem, Relation
-from memory_core.features.imports.sources import Entry, Found, Source, elements, lines, mapping_of, records_of, text_of
+from memory_core.features.imports.items import Format, Item, LeftOut, LinkItem, MemoryItem
+from memory_core.features.imports.sources import Entry, Found, Record, Source, elements, lines
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
 
 
-def _recognises(source: Source) -> bool:
-    return any(_is_graph(source.head(entry)) for entry in _originals(source)[:50])
-
-
-def _originals(source: Source) -> list[Entry]:
-    single = len(source.entries) == 1 and not source.is_folder
-    return [entry for entry in source.entries if single or entry.base.endswith(_ENDINGS)]
+def _graphs(source: Source) -> list[Entry]:
+    known = [entry for entry in source.entries if source.is_file or entry.base.endswith(_ENDINGS)]
+    return [entry for entry in known if _is_graph(source.head(entry))]
 
 
 def _is_graph(head: bytes) -> bool:
     return b'"entityType"' in head or (b'"relationType"' in head and b'"from"' in head)
 
 
-def _read(source: Source) -> Iterator[Item]:
-    graphs = [entry for entry in _originals(source) if _is_graph(source.head(entry))]
-    for entry in graphs:
-        prefix = f"{entry.name}: " if len(graphs) > 1 else ""
-        entities: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        relations: list[tuple[str, Mapping[str, Any]]] = []
-        for found in _records(source, entry):
-            record = mapping_of(found.value)
-            if found.problem is not None:
-                yield LeftOut(found.place, found.problem)
-            elif record.get("type") == "relation":
-                relations.append((found.place, record))
-            elif record.get("type") != "entity" or not text_of(record, "name"):
-                yield LeftOut(found.place, "it is neither an entity with a name nor a relation")
-            elif text_of(record, "name") in entities:
-                yield LeftOut(found.place, "another entity before it has this name")
-            else:
-                entities[text_of(record, "name")] = (found.place, record)
-        leading: dict[str, list[Relation]] = {}
-        for place, record in relations:
-            source_name, target, word = (text_of(record, name) for name in ("from", "to", "relationType"))
-            if source_name not in entities or target not in entities or not word:
-                yield LeftOut(place, "it does not join two entities of the file")
-            elif Relation(target, word) not in leading.setdefault(source_name, []):
-                leading[source_name].append(Relation(target, word))
-        for name, (place, record) in entities.items():
-            yield _entity(entry, place, prefix, record, tuple(leading.get(name, ())))
+def _read(source: Source, entry: Entry) -> Iterator[Item]:
+    prefix = f"{entry.name}: " if len(source.entries) > 1 else ""
+    entities: dict[str, tuple[str, Record]] = {}
+    relations: list[tuple[str, Record]] = []
+    for found in _records(source, entry):
+        kind, name = found.record.text("type"), found.record.text("name")
+        if kind == "relation":
+            relations.append((found.place, found.record))
+        elif kind != "entity" or not name:
+            yield found.left_out("it is neither an entity with a name nor a relation")
+        elif name in entities:
+            yield LeftOut(found.place, "another entity before it has this name")
+        else:
+            entities[name] = (found.place, found.record)
+    led: dict[str, dict[tuple[str, str], str]] = {name: {} for name in entities}
+    for place, record in relations:
+        name, target, word = (record.text(member) for member in ("from", "to", "relationType"))
+        if name not in entities or target not in entities or not word:
+            yield LeftOut(place, "it does not join two entities of the file")
+        else:
+            led[name].setdefault((target, word), place)
+    for name, (place, record) in entities.items():
+        yield _entity(entry, place, prefix + name, record, list(led[name]))
+        for target, word in led[name]:
+            identity = f"{prefix}{name}\x1f{word}\x1f{prefix}{target}"
+            yield LinkItem(identity, f"{place}, relation {word!r} to {target!r}", prefix + name, prefix + target, word)
 
 
 def _records(source: Source, entry: Entry) -> Iterator[Found]:
     """A value a line; or the members of one object or array that takes several lines."""
-    if b'"entities"' not in source.head(entry) and not source.head(entry).lstrip().startswith(b"["):
+    head = source.head(entry)
+    if b'"entities"' not in head and not head.lstrip().startswith(b"["):
         yield from lines(source, entry)
         return
     for found in elements(source, entry):
-        graph = mapping_of(found.value)
-        if found.problem is not None or "entities" not in graph:
+        if "entities" not in found.record:
             yield found
             continue
         for group, kind in (("entities", "entity"), ("relations", "relation")):
-            for index, record in enumerate(records_of(graph.get(group))):
-                yield Found(f"{entry.name}: {group}[{index}]", {**mapping_of(record), "type": kind})
+            for index, record in enumerate(found.record.records(group)):
+                yield Found(f"{entry.name}: {group}[{index}]", {**record.members, "type": kind})
 
 
-def _entity(
-    entry: Entry, place: str, prefix: str, record: Mapping[str, Any], relations: tuple[Relation, ...]
-) -> MemoryItem:
-    name = text_of(record, "name")
-    observed = [text.strip() for text in records_of(record.get("observations")) if isinstance(text, str)]
-    said = [f"- {text}" for text in observed if text] + [f"- {found.word} → {found.target}" for found in relations]
-    kind = text_of(record, "entityType").strip()
+def _entity(entry: Entry, place: str, item_id: str, record: Record, led: list[tuple[str, str]]) -> MemoryItem:
+    name = " ".join(record.text("name").split())
+    observed = [text.strip() for text in record.items("observations") if isinstance(text, str)]
+    said = [f"- {text}" for text in observed if text] + [f"- {word} → {target}" for target, word in led]
+    kind = record.text("entityType").strip()
     return MemoryItem(
-        prefix + name,
+        item_id,
         place,
         "entities",
         "\n".join(said) or name,
-        name=" ".join(name.split()),
+        name=name,
         fields={"entity_type": kind} if kind else {},
         said_at=entry.modified,
         category=kind[:200] or None,
-        relations=tuple(Relation(prefix + found.target, found.word) for found in relations),
     )
 
 
 FORMAT = Format(
     "mcp-memory",
     'lines such as {"type": "entity", "name": …, "entityType": …, "observations": […]}',
-    _recognises,
+    lambda source: bool(_graphs(source)),
+    _graphs,
     _read,
-    _originals,
+    originals=True,
 )

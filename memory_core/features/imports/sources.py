@@ -1,11 +1,14 @@
 """What is imported from: a file, a folder, or a zip, all read the same way and none believed.
 
 Names inside are shown and compared, never joined to a path. Links and devices are left alone, a zip is bounded before
-anything of it is unpacked, and what is read whole has a limit. Reads only.
+anything of it is unpacked, and what is read whole has a limit. JSON is read element by element or line by line, so
+that what is damaged, too large or nested too deeply costs only itself; a ``Record`` gives members of an object by
+their kind. Reads only.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -25,294 +28,29 @@ from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.memory_type import resolve_category
 from memory_core.core.memory.message import moment
 from memory_core.features.export_file import ENTRIES_LIMIT, TOTAL_LIMIT_BYTES, hazard
-from memory_core.features.imports.items import LeftOut, digest_of
+from memory_core.features.imports.items import LeftOut
 
 #: Of one element or line.
 ELEMENT_LIMIT_BYTES = 256 * 1024**2
+#: Of a file that has to be in memory at once.
+WHOLE_LIMIT_BYTES = 256 * 1024**2
 _CHUNK_BYTES = 1024**2
+_HEAD_BYTES = 1024**2
+_ZIP_BEGINS = b"PK\x03\x04"
+_BOM = b"\xef\xbb\xbf"
 _STRUCTURE = re.compile(rb'["{}\[\],]')
+#: From within a string to its end, or to that of the chunk, which may be in the middle of an escape.
+_REST_OF_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+(["\\]?)', re.DOTALL)
 _SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_CONVERSATIONS = re.compile(r"conversations?(?:[-_ ]?\(?\d+\)?)?\.json", re.IGNORECASE)
+_LOOKED_AT = 3
 _HINT = "Get a sound copy of the file, or leave that part out."
 _BROKEN_STREAM = (OSError, zlib.error, zipfile.BadZipFile, EOFError)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One value and its place in the file, or, with ``value`` None, what is wrong there."""
-
-    place: str
-    value: Any
-    problem: str | None = None
-
-
-def loads(content: bytes, place: str) -> Any:
-    """The value of a JSON text, fit to be stored.
-
-    Raises:
-        InvalidInput: If it is not JSON, holds NaN or an infinity, or is nested too deeply.
-    """
-    try:
-        value = json.loads(content, parse_constant=_not_finite)
-        return _mended(value) if _SUSPECT.search(content) else value
-    except json.JSONDecodeError as error:
-        raise InvalidInput(
-            f"{place} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", hint=_HINT
-        ) from error
-    except RecursionError as error:
-        raise InvalidInput(f"{place} is nested too deeply.", hint=_HINT) from error
-    except ValueError as error:
-        raise InvalidInput(f"{place} is not JSON: {type(error).__name__}.", hint=_HINT) from error
-
-
-def whole(source: Source, entry: Entry) -> Any:
-    """The value of a whole file.
-
-    Raises:
-        InvalidInput: If it is not JSON, or too large.
-        StorageFailed: If it cannot be read.
-    """
-    return loads(source.read(entry).removeprefix(b"\xef\xbb\xbf"), entry.name)
-
-
-def elements(source: Source, entry: Entry) -> Iterator[Found]:
-    """The elements of a file that is one array, or the one value of a file that is not; never raises."""
-    try:
-        with source.open(entry) as stream:
-            if _first_byte(stream) != b"[":
-                yield _found(source.read(entry).removeprefix(b"\xef\xbb\xbf"), entry.name)
-                return
-            for index, content in enumerate(_cut(stream)):
-                place = f"{entry.name}[{index}]"
-                yield Found(place, None, "it is too large") if content is None else _found(content, place)
-    except (InvalidInput, StorageFailed) as error:
-        yield Found(entry.name, None, error.message)
-    except _BROKEN_STREAM as error:
-        yield Found(entry.name, None, f"the file is damaged from here on: {error}")
-
-
-def lines(source: Source, entry: Entry) -> Iterator[Found]:
-    """The values of a file with a value a line, blank lines aside; never raises."""
-    try:
-        with source.open(entry) as stream:
-            number = 0
-            while line := stream.readline(ELEMENT_LIMIT_BYTES):
-                number += 1
-                place = f"{entry.name}:{number}"
-                if len(line) == ELEMENT_LIMIT_BYTES and not line.endswith(b"\n"):
-                    while (rest := stream.readline(ELEMENT_LIMIT_BYTES)) and not rest.endswith(b"\n"):
-                        pass
-                    yield Found(place, None, "it is too large")
-                elif content := line.strip().removeprefix(b"\xef\xbb\xbf"):
-                    yield _found(content, place)
-    except (InvalidInput, StorageFailed) as error:
-        yield Found(entry.name, None, error.message)
-    except _BROKEN_STREAM as error:
-        yield Found(entry.name, None, f"the file is damaged from here on: {error}")
-
-
-def _found(content: bytes, place: str) -> Found:
-    try:
-        return Found(place, loads(content, place))
-    except InvalidInput as error:
-        return Found(place, None, error.message.removeprefix(f"{place} ").rstrip("."))
-
-
-def _first_byte(stream: IO[bytes]) -> bytes:
-    """The first byte that is not white, read and left unread alike: the cut skips what stands before a bracket."""
-    while byte := stream.read(1):
-        if not byte.isspace() and byte not in (b"\xef", b"\xbb", b"\xbf"):
-            return byte
-    return b""
-
-
-def _cut(stream: IO[bytes]) -> Iterator[bytes | None]:
-    """The elements of an array whose opening bracket was read; None for one that is too large.
-
-    What a file that is cut short holds of its last element comes out as it is, and will not parse.
-    """
-    cutter = _Cutter()
-    while not cutter.ended and (chunk := stream.read(_CHUNK_BYTES)):
-        yield from cutter.feed(chunk)
-    yield from cutter.rest()
-
-
-class _Cutter:
-    """Where one element ends and the next begins, a chunk at a time."""
-
-    def __init__(self) -> None:
-        self.ended = False
-        self._depth = 1
-        self._in_string = False
-        self._escaped = False
-        self._element = bytearray()
-        self._too_large = False
-
-    def feed(self, chunk: bytes) -> Iterator[bytes | None]:
-        """The elements that end in this chunk."""
-        start = place = 0
-        while place < len(chunk) and not self.ended:
-            if self._in_string:
-                place = self._string(chunk, place)
-                continue
-            token = _STRUCTURE.search(chunk, place)
-            if token is None:
-                break
-            place = token.end()
-            if self._structure(token[0]):
-                self._keep(chunk[start : place - 1])
-                start = place
-                yield from self._taken()
-        if not self.ended:
-            self._keep(chunk[start:])
-
-    def rest(self) -> Iterator[bytes | None]:
-        """What a file that is cut short leaves behind."""
-        if not self.ended:
-            yield from self._taken()
-
-    def _structure(self, token: bytes) -> bool:
-        """Take note of a token outside of strings; whether an element ends with it."""
-        if token == b'"':
-            self._in_string = True
-        elif token in b"{[":
-            self._depth += 1
-        elif token != b",":
-            self._depth -= 1
-            self.ended = self._depth == 0
-        return self.ended or (token == b"," and self._depth == 1)
-
-    def _string(self, chunk: bytes, place: int) -> int:
-        """Where the string ends that goes on at ``place``, or the chunk does."""
-        end = chunk.find(b'"', place)
-        stop = len(chunk) if end < 0 else end
-        backslashes = stop - place - len(chunk[place:stop].rstrip(b"\\"))
-        escapes = backslashes % 2 == 1
-        if backslashes == stop - place:  # the last chunk may have ended within an escape
-            escapes = escapes != self._escaped
-        self._escaped = escapes and end < 0
-        self._in_string = escapes or end < 0
-        return stop if end < 0 else end + 1
-
-    def _keep(self, content: bytes) -> None:
-        self._too_large = self._too_large or len(self._element) + len(content) > ELEMENT_LIMIT_BYTES
-        if self._too_large:
-            self._element.clear()
-        else:
-            self._element += content
-
-    def _taken(self) -> Iterator[bytes | None]:
-        content = bytes(self._element).strip()
-        if self._too_large or content:
-            yield None if self._too_large else content
-        self._element.clear()
-        self._too_large = False
-
-
-def _not_finite(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return _UNSTORABLE.sub("�", value)
-    if isinstance(value, list):
-        return [_mended(item) for item in value]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    return value
-
-
-#: Headings and labels of the documents beyond the categories that the registry knows.
-_LABELS = {
-    label: memory_type
-    for memory_type, labels in {
-        "profile": "user memory|about me|about the user|关于我",
-        "preferences": "user preferences|my preferences|preferences and habits|偏好设置",
-        "facts": "known facts|important facts|key facts|重要事实|已知事实|事实信息",
-        "tasks": "todo|todos|to do|open tasks|任务备忘|待办事项",
-        "reflections": "反思日志|反思总结",
-        "patterns": (
-            "user patterns|learnings|lessons|lessons learned|procedural memory|best practices|workflows|"
-            "程序性记忆|程序记忆|用户模式|行为模式|最佳实践|经验教训|学习记录"
-        ),
-        "skills": "proven skills|已验证技能|技能经验",
-        "notes": "general notes|通用记忆|其他",
-        "events": "decisions|决策",
-    }.items()
-    for label in labels.split("|")
-}
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-def type_of(category: Any) -> str | None:
-    """The memory type that a category, heading or label of another program stands for."""
-    if not isinstance(category, str):
-        return None
-    folded = unicodedata.normalize("NFKC", category).casefold()
-    words = " ".join(re.split(r"[\s_-]+", folded)).strip(" :：*#")
-    return resolve_category(words) or _LABELS.get(words)
-
-
-def text_of(record: Mapping[str, Any], *names: str) -> str:
-    """The first of these members that is text and not blank; else empty."""
-    found = (record.get(name) for name in names)
-    return next((value for value in found if isinstance(value, str) and value.strip()), "")
-
-
-def unit_of(value: Any) -> float | None:
-    """A number from 0 to 1; what lies outside is cut, what is no number is None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return min(1.0, max(0.0, float(value)))
-
-
-def count_of(value: Any) -> int:
-    """A count; what is none is 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31 else 0
-
-
-def time_of(value: Any) -> datetime | None:
-    """A moment; one without an offset is of this machine's clock. What is none is None."""
-    if isinstance(value, str) and not re.search(r"(?:[zZ]|[+-]\d\d:?\d\d)\s*$", value[10:]):
-        try:
-            return datetime.fromisoformat(value.strip()).astimezone()
-        except (ValueError, OverflowError, OSError):
-            pass
-    try:
-        return moment(value, "an imported item")
-    except InvalidInput:
-        return None
-
-
-def time_on(day: str, clock: str) -> datetime | None:
-    """The moment of a day and a time on this machine's clock, such as ``2026-02-21`` and ``14:30``."""
-    if not _DAY.fullmatch(day):
-        return None
-    hour, _, rest = clock.strip().partition(":")
-    return time_of(f"{day}T{hour.zfill(2)}:{rest or '00'}")
-
-
-def session_name(program: str, name: str) -> str:
-    """The session that a conversation of another program becomes: its own name where that can be a folder's."""
-    return f"{program}-{name if _NAME.fullmatch(name) else digest_of(name)}"
-
-
-def records_of(value: Any) -> list[Any]:
-    """A list, or an empty one for what is none."""
-    return value if isinstance(value, list) else []
-
-
-def mapping_of(value: Any) -> Mapping[str, Any]:
-    """An object, or an empty one for what is none."""
-    return value if isinstance(value, dict) else {}
-
-
-#: Of a file that has to be in memory at once.
-WHOLE_LIMIT_BYTES = 256 * 1024**2
-_ZIP_BEGINS = b"PK\x03\x04"
-_HEAD_BYTES = 1024**2
+# Files ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +91,11 @@ class Source:
     _open: Callable[[Entry], IO[bytes]]
     refused: list[LeftOut] = field(default_factory=list)
     is_folder: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a single file, which may have any name."""
+        return len(self.entries) == 1 and not self.is_folder
 
     def open(self, entry: Entry) -> IO[bytes]:
         """The bytes of a file, to be closed by the caller.
@@ -399,7 +142,7 @@ class Source:
         try:
             with self.open(entry) as stream:
                 return stream.read(_HEAD_BYTES)
-        except (InvalidInput, StorageFailed, OSError, zlib.error, zipfile.BadZipFile):
+        except (InvalidInput, StorageFailed, *_BROKEN_STREAM):
             return b""
 
 
@@ -422,53 +165,45 @@ def open_source(path: Path) -> Iterator[Source]:
 
 def _opened(path: Path, opened: ExitStack) -> Source:
     if path.is_dir():
-        entries, refused = _walk(path)
-        return Source(path.name, entries, _open_file, refused, is_folder=True)
+        return _folder(path)
     if not path.is_file():
         raise InvalidInput(f"{path.name!r} is neither a file nor a folder.", hint="Name a file or a folder.")
-    if _begins(path).startswith(_ZIP_BEGINS):
-        return _zip_source(path.name, opened.enter_context(zipfile.ZipFile(path)))
-    found = path.stat()
-    return Source(path.name, [Entry(path.name, found.st_size, _moment(found.st_mtime), path)], _open_file)
-
-
-def _begins(path: Path) -> bytes:
     with path.open("rb") as stream:
-        return stream.read(len(_ZIP_BEGINS))
+        is_zip = stream.read(len(_ZIP_BEGINS)) == _ZIP_BEGINS
+    if is_zip:
+        return _zip(path.name, opened.enter_context(zipfile.ZipFile(path)))
+    found = path.stat()
+    return Source(path.name, [Entry(path.name, found.st_size, _modified(found), path)], _open_file)
 
 
 def _open_file(entry: Entry) -> IO[bytes]:
-    if entry.path is None:
-        raise InvalidInput(f"{entry.name} is not on disk.", hint="Import from a folder.")
+    assert entry.path is not None
     return entry.path.open("rb")
 
 
-def _walk(root: Path) -> tuple[list[Entry], list[LeftOut]]:
+def _folder(root: Path) -> Source:
     """The regular files below a folder; hidden ones, and hidden folders, are left alone."""
-    entries: list[Entry] = []
-    refused: list[LeftOut] = []
+    source = Source(root.name, [], _open_file, is_folder=True)
     for folder, folders, names in os.walk(root, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
+        for name in sorted(name for name in names if not name.startswith(".")):
             path = Path(folder) / name
             shown = path.relative_to(root).as_posix()
-            if name.startswith("."):
-                continue
             try:
                 found = path.lstat()
             except OSError as error:
-                refused.append(LeftOut(shown, f"it cannot be read: {error.strerror or error}"))
+                source.refused.append(LeftOut(shown, f"it cannot be read: {error.strerror or error}"))
                 continue
             if stat.S_ISREG(found.st_mode):
-                entries.append(Entry(shown, found.st_size, _moment(found.st_mtime), path))
+                source.entries.append(Entry(shown, found.st_size, _modified(found), path))
             elif stat.S_ISLNK(found.st_mode):
-                refused.append(LeftOut(shown, "it is a link"))
-        if len(entries) > ENTRIES_LIMIT:
+                source.refused.append(LeftOut(shown, "it is a link"))
+        if len(source.entries) > ENTRIES_LIMIT:
             raise InvalidInput(f"{root.name!r} holds over {ENTRIES_LIMIT:,} files.", hint="Import it in parts.")
-    return entries, refused
+    return source
 
 
-def _zip_source(label: str, archive: zipfile.ZipFile) -> Source:
+def _zip(label: str, archive: zipfile.ZipFile) -> Source:
     infos = archive.infolist()
     if len(infos) > ENTRIES_LIMIT or sum(info.file_size for info in infos) > TOTAL_LIMIT_BYTES:
         raise InvalidInput(
@@ -476,28 +211,28 @@ def _zip_source(label: str, archive: zipfile.ZipFile) -> Source:
             hint="Unpack what you know of it, and import the folder.",
         )
     known: dict[str, zipfile.ZipInfo] = {}
-    entries: list[Entry] = []
-    refused: list[LeftOut] = []
+    source = Source(label, [], lambda entry: archive.open(known[entry.name]))
     for info in infos:
         reason = "the archive holds this name twice" if info.filename in known else hazard(info)
         if reason is not None:
-            refused.append(LeftOut(info.filename[:200], reason))
+            source.refused.append(LeftOut(info.filename[:200], reason))
         elif not info.is_dir():
             known[info.filename] = info
-            entries.append(Entry(info.filename, info.file_size, _zip_moment(info)))
-    return Source(label, entries, lambda entry: archive.open(known[entry.name]), refused)
+            source.entries.append(Entry(info.filename, info.file_size, _packed(info)))
+    return source
 
 
-def _zip_moment(info: zipfile.ZipInfo) -> datetime | None:
+def _packed(info: zipfile.ZipInfo) -> datetime | None:
+    """When a file was last written before it was packed; 1980 is no time."""
     try:
         return datetime(*info.date_time).astimezone() if info.date_time[0] > 1980 else None
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _moment(seconds: float) -> datetime | None:
+def _modified(found: os.stat_result) -> datetime | None:
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        return datetime.fromtimestamp(found.st_mtime, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -515,3 +250,292 @@ def _told(name: str) -> Iterator[None]:
         raise InvalidInput(
             f"{name!r} is damaged or incomplete: {error}.", hint="Get a sound copy of the file."
         ) from error
+
+
+# JSON ----------------------------------------------------------------------------------------------------------------
+
+
+class Record:
+    """A JSON object as it came: a member that is missing, or of another kind than asked for, is empty.
+
+    Args:
+        value: The object; anything else is one without members.
+    """
+
+    __slots__ = ("members",)
+
+    def __init__(self, value: Any) -> None:
+        self.members: Mapping[str, Any] = value if isinstance(value, dict) else {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.members
+
+    def get(self, name: str) -> Any:
+        """A member as it is; None for one that is missing."""
+        return self.members.get(name)
+
+    def text(self, *names: str) -> str:
+        """The first of these members that is text and not blank; else empty."""
+        found = (self.members.get(name) for name in names)
+        return next((value for value in found if isinstance(value, str) and value.strip()), "")
+
+    def record(self, name: str) -> Record:
+        """A member that is an object."""
+        return Record(self.members.get(name))
+
+    def items(self, name: str) -> list[Any]:
+        """A member that is a list."""
+        value = self.members.get(name)
+        return value if isinstance(value, list) else []
+
+    def records(self, name: str) -> list[Record]:
+        """The items of a member that is a list, as objects."""
+        return [Record(value) for value in self.items(name)]
+
+    def time(self, name: str) -> datetime | None:
+        """A member that is a moment; see ``time_of``."""
+        return time_of(self.members.get(name))
+
+    def unit(self, name: str) -> float | None:
+        """A member that is a number; see ``unit_of``."""
+        return unit_of(self.members.get(name))
+
+    def count(self, name: str) -> int:
+        """A member that is a count; 0 for what is none."""
+        value = self.members.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One value and its place in the file, or, with ``value`` None, what is wrong there."""
+
+    place: str
+    value: Any
+    problem: str | None = None
+
+    @property
+    def record(self) -> Record:
+        """The value as an object."""
+        return Record(self.value)
+
+    def left_out(self, otherwise: str) -> LeftOut:
+        """That it was not taken: for its problem, or ``otherwise``."""
+        return LeftOut(self.place, self.problem or otherwise)
+
+
+def whole(source: Source, entry: Entry) -> Any:
+    """The value of a whole file.
+
+    Raises:
+        InvalidInput: If it is not JSON, or too large.
+        StorageFailed: If it cannot be read.
+    """
+    return _loads(source.read(entry).removeprefix(_BOM), entry.name)
+
+
+def elements(source: Source, entry: Entry) -> Iterator[Found]:
+    """The elements of a file that is one array, or the one value of a file that is not; never raises."""
+    return _as_far_as_sound(entry, _elements(source, entry))
+
+
+def lines(source: Source, entry: Entry) -> Iterator[Found]:
+    """The values of a file with a value a line, blank lines aside; never raises."""
+    return _as_far_as_sound(entry, _lines(source, entry))
+
+
+def _as_far_as_sound(entry: Entry, values: Iterator[Found]) -> Iterator[Found]:
+    try:
+        yield from values
+    except (InvalidInput, StorageFailed) as error:
+        yield Found(entry.name, None, error.message)
+    except _BROKEN_STREAM as error:
+        yield Found(entry.name, None, f"the file is damaged from here on: {error}")
+
+
+def _elements(source: Source, entry: Entry) -> Iterator[Found]:
+    with source.open(entry) as stream:
+        if _first_byte(stream) != b"[":
+            yield _found(source.read(entry).removeprefix(_BOM), entry.name)
+            return
+        for index, content in enumerate(_cut(stream)):
+            yield _found(content, f"{entry.name}[{index}]")
+
+
+def _lines(source: Source, entry: Entry) -> Iterator[Found]:
+    with source.open(entry) as stream:
+        number = 0
+        while line := stream.readline(ELEMENT_LIMIT_BYTES + 1):
+            number += 1
+            rest = line
+            while len(rest) > ELEMENT_LIMIT_BYTES and not rest.endswith(b"\n"):
+                rest = stream.readline(ELEMENT_LIMIT_BYTES + 1)
+            content = line.strip().removeprefix(_BOM)
+            if content:
+                yield _found(content, f"{entry.name}:{number}")
+
+
+def _found(content: bytes, place: str) -> Found:
+    if len(content) > ELEMENT_LIMIT_BYTES:
+        return Found(place, None, "it is too large")
+    try:
+        return Found(place, _loads(content, place))
+    except InvalidInput as error:
+        return Found(place, None, error.message.removeprefix(f"{place} ").rstrip("."))
+
+
+def _first_byte(stream: IO[bytes]) -> bytes:
+    """The first byte that is not white, read and left unread alike: the cut skips what stands before a bracket."""
+    while byte := stream.read(1):
+        if not byte.isspace() and byte not in _BOM:
+            return byte
+    return b""
+
+
+def _cut(stream: IO[bytes]) -> Iterator[bytes]:
+    """The elements of an array whose opening bracket was read; of one that is too large, a byte more than the limit.
+
+    What a file that is cut short holds of its last element comes out as it is, and will not parse.
+    """
+    element = bytearray()
+    depth, in_string, escaped = 1, False, False
+    while depth and (chunk := stream.read(_CHUNK_BYTES)):
+        start, place = 0, int(escaped)
+        escaped = False
+        while depth and place < len(chunk):
+            token = _REST_OF_STRING.match(chunk, place) if in_string else _STRUCTURE.search(chunk, place)
+            if token is None:
+                break
+            place = token.end()
+            if in_string:
+                in_string, escaped = token[1] != b'"', token[1] == b"\\"
+                continue
+            in_string = token[0] == b'"'
+            depth += (token[0] in b"{[") - (token[0] in b"}]")
+            if depth == 0 or (depth == 1 and token[0] == b","):
+                yield from _taken(element, chunk[start : place - 1])
+                start = place
+        element += chunk[start:][: ELEMENT_LIMIT_BYTES + 1 - len(element)]
+    if depth:
+        yield from _taken(element, b"")
+
+
+def _taken(element: bytearray, end: bytes) -> Iterator[bytes]:
+    """The element with its end, unless there is nothing; what follows begins anew."""
+    content = bytes(element + end[: ELEMENT_LIMIT_BYTES + 1 - len(element)]).strip()
+    element.clear()
+    if content:
+        yield content
+
+
+def _loads(content: bytes, place: str) -> Any:
+    """The value of a JSON text, fit to be stored.
+
+    Raises:
+        InvalidInput: If it is not JSON, holds NaN or an infinity, or is nested too deeply.
+    """
+    try:
+        value = json.loads(content, parse_constant=_not_finite)
+        return _mended(value) if _SUSPECT.search(content) else value
+    except json.JSONDecodeError as error:
+        raise InvalidInput(
+            f"{place} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.", hint=_HINT
+        ) from error
+    except RecursionError as error:
+        raise InvalidInput(f"{place} is nested too deeply.", hint=_HINT) from error
+    except ValueError as error:
+        raise InvalidInput(f"{place} is not JSON: {type(error).__name__}.", hint=_HINT) from error
+
+
+def _not_finite(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _mended(value: Any) -> Any:
+    """The value without NUL and half surrogate pairs, which no file can hold."""
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("�", value)
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value
+
+
+# Numbers, times and labels -------------------------------------------------------------------------------------------
+
+
+def unit_of(value: Any) -> float | None:
+    """A number, cut to 0 to 1; what is none is None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return min(1.0, max(0.0, float(value)))
+
+
+def time_of(value: Any) -> datetime | None:
+    """A moment; one without an offset is of this machine's clock. What is none is None."""
+    try:
+        found = datetime.fromisoformat(value.strip()) if isinstance(value, str) else None
+        if found is not None and found.tzinfo is None:
+            return found.astimezone()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return moment(value, "an imported item")
+    except InvalidInput:
+        return None
+
+
+def time_on(day: str, clock: str) -> datetime | None:
+    """The moment of a day and a time on this machine's clock, such as ``2026-02-21`` and ``14:30``."""
+    if not _DAY.fullmatch(day):
+        return None
+    hour, _, rest = clock.strip().partition(":")
+    return time_of(f"{day}T{hour.zfill(2)}:{rest or '00'}")
+
+
+def type_of(category: Any) -> str | None:
+    """The memory type that a category, heading or label of another program stands for."""
+    if not isinstance(category, str):
+        return None
+    folded = unicodedata.normalize("NFKC", category).casefold()
+    words = " ".join(re.split(r"[\s_-]+", folded)).strip(" :：*#")
+    return resolve_category(words) or _labels().get(words)
+
+
+@functools.cache
+def _labels() -> Mapping[str, str]:
+    """Headings and labels beyond the categories that the registry knows."""
+    by_type = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
+    return {label: memory_type for memory_type, labels in by_type.items() for label in labels}
+
+
+# Exports of chats ----------------------------------------------------------------------------------------------------
+
+
+def conversation_files(source: Source) -> list[Entry]:
+    """The files of an export that hold conversations; of a single file that one, whatever its name."""
+    if source.is_file:
+        return source.entries
+    return [entry for entry in source.entries if _CONVERSATIONS.fullmatch(entry.base) or "conversations/" in entry.name]
+
+
+def has_member(source: Source, member: str) -> bool:
+    """Whether the conversations of an export have a member of this name."""
+    sign = f'"{member}"'.encode()
+    return any(sign in source.head(entry) for entry in conversation_files(source)[:_LOOKED_AT])
+
+
+def branch(parents: Mapping[str, str | None], leaf: str) -> list[str]:
+    """The messages from the first to ``leaf``; a parent that is not there, or comes again, ends the walk.
+
+    Args:
+        parents: Of each message the one before it.
+        leaf: The last message.
+    """
+    found: dict[str, None] = {}
+    place: str | None = leaf
+    while place is not None and place in parents and place not in found:
+        found[place] = None
+        place = parents[place]
+    return list(reversed(found))

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from memory_core.core.commit.append import SessionLog
-from memory_core.core.commit.working_copy import Draft
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.memory.names import fit, short_hash
@@ -208,7 +208,7 @@ class Overflow:
             read = self._sorted(text, log, now, mend=mend)
         self._left[log] = read.left
         used = {str(each.uri): each.segment for each in read.held.used}
-        draft = Draft(snapshot, self._upkeep.context(now))
+        draft = WorkingCopy(snapshot, self._upkeep.context(now))
         results = [
             _written(draft, log, name, segment, used)
             for name, segment in read.changed
@@ -219,7 +219,7 @@ class Overflow:
 
 
 def _written(
-    draft: Draft, log: MemoryUri, name: str | None, segment: Segment | None, used: dict[str, Segment]
+    draft: WorkingCopy, log: MemoryUri, name: str | None, segment: Segment | None, used: dict[str, Segment]
 ) -> OperationResult:
     """One segment in the draft."""
     if segment is None:
@@ -234,7 +234,7 @@ def _written(
     return changed(uri, created=name is None, note=note)
 
 
-def _free(draft: Draft, log: MemoryUri, segment: Segment) -> MemoryUri:
+def _free(draft: WorkingCopy, log: MemoryUri, segment: Segment) -> MemoryUri:
     """Where a new segment goes: the name of its title, marked where another has it, in use or archived."""
     directory = segments_of(log)
     name = file_name(segment.title)

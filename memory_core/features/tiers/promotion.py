@@ -11,16 +11,15 @@ from typing import Any, ClassVar, TypeVar
 from memory_core.core.commit.append import SessionLog
 from memory_core.core.commit.commits import Span
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
-from memory_core.core.commit.working_copy import Draft
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.core.extract.extractor import PROMOTION, Extractor, Part, SessionReader
 from memory_core.core.extract.trigger import ExtractionTrigger
-from memory_core.core.index.tokenizer import distinct_words
+from memory_core.core.feature import Feature
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
-from memory_core.core.memory.memory import CONTENT
-from memory_core.core.memory.memory_type import FieldType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import Message
-from memory_core.core.memory.metadata import is_pinned
+from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.memory.results import (
     Action,
@@ -35,6 +34,7 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.core.store.session_rows import Extraction
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.log_entries import DEFAULT_SALIENCE, LogEntry, log_uri
 from memory_core.features.tiers.overflow import Overflow, TextLikeness
 from memory_core.features.tiers.segment import EXTRACT, MODEL, Segment, SegmentPage, dump_segment, parse_segment
@@ -451,7 +451,7 @@ class SegmentSummaries:
         read = {each.uri: each for each, _ in asked}
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = Draft(snapshot, self.upkeep.context(now))
+            draft = WorkingCopy(snapshot, self.upkeep.context(now))
             results = [
                 changed(uri, created=False, note="summarised by the model")
                 for uri, item in better.items()
@@ -493,7 +493,7 @@ class Eviction:
             return
         store.usage.flush()
         held = self.upkeep.brought_back(now)
-        free = [each for each in stored if not is_pinned(each.segment.more) and str(each.uri) not in held]
+        free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
         visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
         worth = sorted(
             zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri)
@@ -508,14 +508,14 @@ class Eviction:
         context = self.upkeep.context(now)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = Draft(snapshot, context)
+            draft = WorkingCopy(snapshot, context)
             results = [_left(draft, uri, visits) for uri, visits in leaving if draft.text(uri) is not None]
             return ChangeSet(draft.changes(), tuple(results))
 
         return self.upkeep.commit(self.name, planned, now, dry_run=dry_run)
 
 
-def _left(draft: Draft, uri: MemoryUri, visits: int) -> OperationResult:
+def _left(draft: WorkingCopy, uri: MemoryUri, visits: int) -> OperationResult:
     why = f"used least of the segments beyond their capacity ({visits} visits)"
     try:
         target = archive(draft, uri, why)
@@ -530,7 +530,7 @@ def _is_outdated(stored: StoredSegment) -> bool:
     return segment.summary_by == EXTRACT or (segment.summary_by == MODEL and segment.summarised < len(segment.pages))
 
 
-def _put(draft: Draft, read: StoredSegment, summary: Summary) -> bool:
+def _put(draft: WorkingCopy, read: StoredSegment, summary: Summary) -> bool:
     """Write a summary, unless somebody changed the segment meanwhile."""
     now = parse_segment(draft.text(read.uri) or "")
     if now is None or now != read.segment:
@@ -584,3 +584,6 @@ def build_tiers(
             Eviction(upkeep, overflow.sessions),
         ),
     )
+
+
+FEATURE = Feature(hooks={"passes": lambda memory: memory.tiers.passes})

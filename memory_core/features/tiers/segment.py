@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from memory_core.core.memory.memory import MemoryFile, dump, parse
 from memory_core.core.memory.names import render
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.fusion import jaccard
 
@@ -279,7 +279,7 @@ def _loaded(text: str) -> Any:
 
 
 def _parsed(text: str) -> Segment | None:
-    file = parse(text)
+    file = split(text)
     if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
         return None
     meta = file.trailer
@@ -333,7 +333,7 @@ def dump_segment(segment: Segment) -> str:
     heading = _HEADINGS[1 if _HAN.search(f"{segment.title} {segment.summary}") else 0]
     pages = [_shown(page) for page in segment.pages]
     body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *_below(segment.notes)])
-    return dump(MemoryFile(body, trailer))
+    return join(body, trailer)
 
 
 def _below(notes: Sequence[str]) -> list[str]:

@@ -15,9 +15,9 @@ from functools import lru_cache
 from itertools import islice
 
 from memory_core.core.commit.append import COMPARED_CHARS, SessionLog, SessionPage
-from memory_core.core.memory.memory import first_words, summary_line
+from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.text import extractive_summary
-from memory_core.core.text.keywords import comparable, cosine, joined, terms
+from memory_core.core.text.extractive_summary import common_keywords, comparable, cosine, terms
 from memory_core.features.tiers.segment import EXTRACT, PERSON, Segment, SegmentPage, segment_similarity
 
 SEGMENT_KEYWORDS = 12
@@ -248,7 +248,9 @@ class Sorting:
             segment: With its pages.
             changed: Whether messages changed that a summary may quote: then a model's goes, too.
         """
-        segment = replace(segment, keywords=joined([page.keywords for page in segment.pages], SEGMENT_KEYWORDS))
+        segment = replace(
+            segment, keywords=common_keywords([page.keywords for page in segment.pages], SEGMENT_KEYWORDS)
+        )
         if segment.summary_by == EXTRACT or (changed and segment.summary_by != PERSON):
             # A long segment's summary goes on from what it was: reading all of it for each page takes too long.
             goes_on = not changed and len(segment.pages) > _SUMMED_PAGES and bool(segment.summary)
@@ -267,7 +269,7 @@ class Sorting:
         )
         if len(pages) < 2:
             return
-        words = ", ".join(joined([page.keywords for page in pages], _CHAIN_KEYWORDS))
+        words = ", ".join(common_keywords([page.keywords for page in pages], _CHAIN_KEYWORDS))
         told = f"{words} (#{pages[0].first}–{pages[-1].last})"
         for topic in within:
             if topic.segment.chains.get(chain) != told:

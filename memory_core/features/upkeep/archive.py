@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.command import Arg, Command
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Draft
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError
-from memory_core.core.memory.memory import line_of, parse, summary_line
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.metadata import ARCHIVED
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import shown
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.log_entries import entries, log_day
 from memory_core.features.rolling_summary import without_removed
-from memory_core.features.upkeep.archiving import archive, original_uri, restore
-from memory_core.features.upkeep.passes import Upkeep
+from memory_core.features.upkeep.archiving import archive as put_away
+from memory_core.features.upkeep.archiving import original_uri
+from memory_core.features.upkeep.archiving import restore as bring_back
 
 KIND_ARCHIVE, KIND_RESTORE = "archive", "restore"
+_REASON = "by its owner"
 _ABSTRACT_CHARS = 160
 
 
@@ -54,105 +67,102 @@ class Archived:
         }
 
 
-class Shelf:
-    """The archive of one user and agent.
+@dataclass(frozen=True, slots=True)
+class ArchiveListRequest:
+    """List the archive."""
 
-    Args:
-        upkeep: Their memories.
-        visible: Raises ``NotFound`` for a URI that may not be seen.
-    """
+    words: Annotated[str, Arg(help="Only files whose name or text holds all of these words.", positional=True)] = ""
 
-    def __init__(self, upkeep: Upkeep, visible: Callable[[MemoryUri], MemoryUri]) -> None:
-        self._upkeep = upkeep
-        self._visible = visible
 
-    def archived(self, words: str = "") -> Iterator[Archived]:
-        """Files of the archive in the order of their URIs.
+@dataclass(frozen=True, slots=True)
+class ArchiveRequest:
+    """Move memories into the archive, or back."""
 
-        Args:
-            words: Only those whose name or text holds all of these words, whatever their case.
-        """
-        wanted = words.casefold().split()
-        config = self._upkeep.config
-        places = [*self._upkeep.spaces, f"{Scope.SESSION.value}/{config.user_space}"]
-        files = self._upkeep.store.files
-        shelves = [MemoryUri((Scope.ARCHIVE.value, *place.split("/"))) for place in places]
-        for shelf in filter(files.is_dir, shelves):
-            for entry in files.walk(shelf):
-                uri = entry.uri
-                if uri.is_summary or not uri.name.endswith(".md"):
-                    continue
-                text = self._upkeep.store.text(uri)
-                if text is None or not all(word in f"{uri}\n{text}".casefold() for word in wanted):
-                    continue
+    uris: Annotated[Sequence[str], Arg(help="As ls and archive list print them.", positional=True)]
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    now: Now = None
+
+
+def archived(memory: Runebook, request: ArchiveListRequest = ArchiveListRequest()) -> Iterator[Archived]:
+    """Files of the archive in the order of their URIs."""
+    wanted = request.words.casefold().split()
+    files = memory.store.files
+    shelves = [MemoryUri((Scope.ARCHIVE.value, *space.split("/"))) for space in memory.spaces]
+    for shelf in filter(files.is_dir, shelves):
+        for entry in files.walk(shelf):
+            uri = entry.uri
+            if uri.is_summary or not uri.name.endswith(".md"):
+                continue
+            text = memory.store.text(uri)
+            if text is not None and all(word in f"{uri}\n{text}".casefold() for word in wanted):
                 yield _archived(uri, text)
 
-    def archive(
-        self, uris: Sequence[str], now: datetime, *, dry_run: bool = False, reason: str = "by its owner"
-    ) -> CommitReceipt:
-        """Put memories away; one that cannot be is refused alone.
 
-        Raises:
-            InvalidInput: If none is named.
-        """
+def archive(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
+    """Put memories away; one that cannot be is refused alone.
 
-        def put(draft: Draft, uri: MemoryUri) -> OperationResult:
-            draft.context.owned(str(uri))
-            if uri.is_summary:
-                raise InvalidInput(f"{str(uri)!r} is a summary of what is beside it.", hint="Name the memories.")
-            return OperationResult("archive", str(uri), Action.DELETED, note=f"now {archive(draft, uri, reason)}")
+    Raises:
+        InvalidInput: If none is named.
+    """
 
-        return self._move(KIND_ARCHIVE, uris, put, now, dry_run)
+    def put(draft: WorkingCopy, uri: MemoryUri) -> OperationResult:
+        draft.context.owned(str(uri))
+        if uri.is_summary:
+            raise InvalidInput(f"{str(uri)!r} is a summary of what is beside it.", hint="Name the memories.")
+        return OperationResult("archive", str(uri), Action.DELETED, note=f"now {put_away(draft, uri, _REASON)}")
 
-    def restore(self, uris: Sequence[str], now: datetime, *, dry_run: bool = False) -> CommitReceipt:
-        """Bring files back; a URI of the place where one was names it too.
+    return _move(memory, request, KIND_ARCHIVE, put)
 
-        Raises:
-            InvalidInput: If none is named.
-        """
 
-        def back(draft: Draft, uri: MemoryUri) -> OperationResult:
-            place = uri if uri.scope is Scope.ARCHIVE else MemoryUri((Scope.ARCHIVE.value, *uri.parts))
-            target = restore(draft, place)
-            return OperationResult("restore", str(target), Action.CREATED, note=f"was {place}")
+def restore(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
+    """Bring files back; a URI of the place where one was names it too.
 
-        return self._move(KIND_RESTORE, uris, back, now, dry_run)
+    Raises:
+        InvalidInput: If none is named.
+    """
 
-    def _move(
-        self,
-        kind: str,
-        uris: Sequence[str],
-        move: Callable[[Draft, MemoryUri], OperationResult],
-        now: datetime,
-        dry_run: bool,
-    ) -> CommitReceipt:
-        if not uris:
-            raise InvalidInput("no memory is named.", hint="Give one URI or more, as ls and archive list print them.")
-        context = self._upkeep.context(now)
+    def back(draft: WorkingCopy, uri: MemoryUri) -> OperationResult:
+        place = uri if uri.scope is Scope.ARCHIVE else MemoryUri((Scope.ARCHIVE.value, *uri.parts))
+        return OperationResult("restore", str(bring_back(draft, place)), Action.CREATED, note=f"was {place}")
 
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = Draft(snapshot, context)
-            results = [self._moved(kind, uri, draft, move) for uri in uris]
-            decided = refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
-            return without_removed(decided, snapshot, context)
+    return _move(memory, request, KIND_RESTORE, back)
 
-        receipt = self._upkeep.store.commit(planned, kind=kind, now=now, dry_run=dry_run)
-        return receipt if dry_run else self._upkeep.indexed(receipt)
 
-    def _moved(
-        self, op: str, uri: str, draft: Draft, move: Callable[[Draft, MemoryUri], OperationResult]
-    ) -> OperationResult:
+ARCHIVE_LIST = Command("archive list", ArchiveListRequest, archived)
+ARCHIVE = Command("archive add", ArchiveRequest, archive, writes=True)
+RESTORE = Command("archive restore", ArchiveRequest, restore, writes=True)
+FEATURE = Feature(commands=(ARCHIVE_LIST, ARCHIVE, RESTORE))
+
+Move = Callable[[WorkingCopy, MemoryUri], OperationResult]
+
+
+def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> CommitReceipt:
+    if not request.uris:
+        raise InvalidInput("no memory is named.", hint="Give one URI or more, as ls and archive list print them.")
+    now = request.now or datetime.now(UTC)
+    context = memory.plan_context(now)
+
+    def moved(uri: str, draft: WorkingCopy) -> OperationResult:
         try:
-            return move(draft, self._visible(MemoryUri.parse(uri)))
+            return move(draft, memory.browser.visible(MemoryUri.parse(uri)))
         except RunebookError as error:
-            return OperationResult(op, shown(uri), Action.REJECTED, error.message, error.hint)
+            return OperationResult(kind, shown(uri), Action.REJECTED, error.message, error.hint)
+
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        draft = WorkingCopy(snapshot, context)
+        results = [moved(uri, draft) for uri in request.uris]
+        decided = refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+        return without_removed(decided, snapshot, context)
+
+    receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
+    return receipt if request.dry_run else memory.indexed(receipt)
 
 
 def _archived(uri: MemoryUri, text: str) -> Archived:
-    file = parse(text)
-    mark = (file.trailer or {}).get(ARCHIVED)
+    memory = parse(uri, text, None)
+    mark = memory.metadata.get(ARCHIVED)
     said = mark if isinstance(mark, dict) else {}
-    line = summary_line(line_of(file), _ABSTRACT_CHARS)
+    line = summary_line(memory.line, _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
     if log_day(original_uri(uri)) is not None:
         line = summary_line("; ".join(entry.text for entry in entries(text)), _ABSTRACT_CHARS)

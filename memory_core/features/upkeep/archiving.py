@@ -2,7 +2,7 @@
 
 ``viking://archive/`` mirrors the other scopes: what lay at ``viking://user/default/memories/notes/Tea.md`` lies there
 below the same path. The trailer says when and why. Archived files are not searched; they are read, listed, edited and
-restored like any other. Works on a plan's draft: writes nothing itself.
+restored like any other. Works on a plan's copy: writes nothing itself.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_core.core.commit.working_copy import Draft
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.memory.memory import dump, parse
-from memory_core.core.memory.metadata import ARCHIVED, EXPIRES_AT, is_expired
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.metadata import ARCHIVED, EXPIRES_AT
 from memory_core.core.memory.names import fit, short_hash
 from memory_core.core.memory.uri import MemoryUri, Scope
 
@@ -38,11 +38,11 @@ def original_uri(uri: MemoryUri) -> MemoryUri:
     return MemoryUri.parse(str(MemoryUri(uri.parts[1:])))
 
 
-def archive(draft: Draft, uri: MemoryUri, reason: str, **more: Any) -> MemoryUri:
+def archive(copy: WorkingCopy, uri: MemoryUri, reason: str, **more: Any) -> MemoryUri:
     """Move a file into the archive.
 
     Args:
-        draft: The plan's texts; it is written to.
+        copy: The plan's files; it is written to.
         uri: An existing file.
         reason: Why, in a word or two; the trailer keeps it.
         more: What else the trailer should say of it, such as what it was condensed into.
@@ -53,51 +53,44 @@ def archive(draft: Draft, uri: MemoryUri, reason: str, **more: Any) -> MemoryUri
     Raises:
         NotFound: If there is no such file.
     """
-    text = draft.existing(uri)
-    target = _free(draft, archived_uri(uri))
-    draft.move(uri, target, _marked(text, {"at": draft.context.now, "reason": reason, **more}))
+    memory = copy.existing(uri)
+    target = _free(copy, archived_uri(uri))
+    copy.move(uri, _placed(memory, target, {ARCHIVED: {"at": copy.context.now, "reason": reason, **more}}))
     return target
 
 
-def restore(draft: Draft, uri: MemoryUri) -> MemoryUri:
+def restore(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
     """Bring a file back from the archive, under its old name, or one beside it where that is taken.
+
+    It comes back as a memory in use: without the mark of the archive, and without an expiry that is past.
 
     Raises:
         NotFound: If there is no such file.
         InvalidInput: If it is not in the archive.
     """
     place = original_uri(uri)
-    text = draft.text(uri)
+    text = copy.text(uri)
     if text is None:
         raise NotFound(f"there is no archived file at {str(uri)!r}.", hint="See runebook archive list.")
-    target = _free(draft, place)
-    draft.move(uri, target, _unmarked(text, draft.context.now))
+    target = _free(copy, place)
+    memory = parse(target, text, copy.context.registry)
+    past = memory.metadata.is_expired(datetime.fromisoformat(copy.context.now))
+    copy.move(uri, _placed(memory, target, {ARCHIVED: None, **({EXPIRES_AT: None} if past else {})}))
     return target
 
 
-def _marked(text: str, mark: Mapping[str, Any]) -> str:
-    """The text with the mark in its trailer; a file that has no sound trailer stays as it is."""
-    file = parse(text)
-    if file.trailer is None or file.damage is not None:
-        return text
-    return dump(replace(file, trailer={**file.trailer, ARCHIVED: dict(mark)}))
+def _placed(memory: Memory, target: MemoryUri, metadata: Mapping[str, Any]) -> Memory:
+    """The memory at its new place, with these keys; a file that has no sound trailer keeps its text."""
+    if not memory.has_trailer or memory.damage is not None:
+        return replace(memory, uri=target)
+    return memory.changed(uri=target, metadata=metadata)
 
 
-def _unmarked(text: str, now: str) -> str:
-    """The text as a memory in use: without the mark, and without an expiry that is past."""
-    file = parse(text)
-    if file.trailer is None or file.damage is not None:
-        return text
-    gone = {ARCHIVED, *([EXPIRES_AT] if is_expired(file.trailer, datetime.fromisoformat(now)) else [])}
-    trailer = {name: value for name, value in file.trailer.items() if name not in gone}
-    return dump(replace(file, trailer=trailer))
-
-
-def _free(draft: Draft, uri: MemoryUri) -> MemoryUri:
+def _free(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
     """The URI, or one beside it that no other file has."""
     tried, number = uri, 0
-    while draft.is_taken(tried):
+    while copy.is_taken(tried):
         number += 1
         stem, dot, extension = uri.name.rpartition(".")
-        tried = uri.parent.child(fit(stem, dot + extension, f"~{short_hash(f'{uri} {draft.context.now} {number}')}"))
+        tried = uri.parent.child(fit(stem, dot + extension, f"~{short_hash(f'{uri} {copy.context.now} {number}')}"))
     return tried

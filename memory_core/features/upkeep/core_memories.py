@@ -7,6 +7,14 @@ a group of which a file changed meanwhile is left for the next time.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.features.upkeep.passes import Pass
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import heapq
 import re
 import unicodedata
@@ -21,41 +29,22 @@ from numpy.typing import NDArray
 
 from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import LINKS_LIMIT
-from memory_core.core.commit.working_copy import Draft, numbered
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError, TooLarge
 from memory_core.core.index.filter import utc
-from memory_core.core.index.tokenizer import distinct_words
 from memory_core.core.llm.client import TokenUsage
 from memory_core.core.memory import names
 from memory_core.core.memory.evidence import merged_confidence
-from memory_core.core.memory.memory import (
-    CONTENT,
-    MemoryRecord,
-    changed_at,
-    dump,
-    first_words,
-    parse,
-    read_record,
-    record_key,
-    write_record,
-)
-from memory_core.core.memory.memory_type import FieldType, MemoryType
-from memory_core.core.memory.metadata import (
-    CONTESTING,
-    EXPIRES_AT,
-    LINKS,
-    SIMILAR,
-    confidence_in,
-    is_active,
-    is_pinned,
-    relations_in,
-    unit,
-)
-from memory_core.core.memory.project import is_private, project_key, stored_project
+from memory_core.core.memory.memory import Memory, new_memory
+from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryType
+from memory_core.core.memory.metadata import CONTESTING, EXPIRES_AT, LINKS, SIMILAR
+from memory_core.core.memory.names import first_words, numbered
+from memory_core.core.memory.project import project_key
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
+from memory_core.core.text.analysis import distinct_words
 from memory_core.features.upkeep.archiving import archive, archived_uri
 from memory_core.features.upkeep.passes import BATCH_FILES, Upkeep
 from memory_core.features.upkeep.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
@@ -82,10 +71,13 @@ _MARKED = re.compile(r"[-*+>|#`~]|\d{1,3}[.)]\s")
 class Original:
     """A memory that is to be condensed."""
 
-    uri: MemoryUri
+    memory: Memory
     memory_type: MemoryType
-    record: MemoryRecord
-    sha256: str
+
+    @property
+    def uri(self) -> MemoryUri:
+        """Where it is."""
+        return self.memory.uri
 
     @property
     def is_core(self) -> bool:
@@ -95,20 +87,20 @@ class Original:
     @property
     def salience(self) -> float:
         """Its own, or its type's."""
-        return unit(self.record.meta.get("salience"), self.memory_type.salience)
+        return self.memory.salience
 
     @property
     def name(self) -> str:
         """What it is called: its key fields, else the name of its file."""
-        keys = (str(self.record.fields.get(key) or "").strip() for key in self.memory_type.key_fields)
+        keys = (str(self.memory.fields.get(key) or "").strip() for key in self.memory_type.key_fields)
         return " ".join(filter(None, keys)) or self.uri.name.removesuffix(".md")
 
     @property
     def said(self) -> str:
         """Its body, and the fields that the body does not show."""
-        body = str(self.record.fields.get(CONTENT) or "")
+        body = str(self.memory.fields.get(CONTENT) or "")
         keys = (CONTENT, *self.memory_type.key_fields)
-        own = (self.record.fields.get(field.name) for field in self.memory_type.fields if field.name not in keys)
+        own = (self.memory.fields.get(field.name) for field in self.memory_type.fields if field.name not in keys)
         rest = [value for value in own if isinstance(value, str) and value.strip() and value not in body]
         return "\n\n".join([body, *rest]).strip()
 
@@ -130,7 +122,7 @@ class Original:
     @property
     def _source(self) -> Mapping[str, Any]:
         """Of a core; empty of another memory."""
-        source = self.record.meta.get("source")
+        source = self.memory.metadata.get("source")
         return source if isinstance(source, Mapping) and source.get("kind") == COMPRESSION else {}
 
 
@@ -157,23 +149,21 @@ def is_condensable(original: Original) -> bool:
     Not what a person pinned, put to rest or gave an end, what is critical, or contested: a core would state as plain
     what another memory contradicts.
     """
-    memory_type, meta = original.memory_type, original.record.meta
+    memory_type, metadata = original.memory_type, original.memory.metadata
     key = memory_type.field(memory_type.key_fields[-1]) if memory_type.key_fields else None
     named = key is not None and key.type is FieldType.STRING
     if memory_type.name in NEVER or memory_type.template_mode or not named or memory_type.field(CONTENT) is None:
         return False
-    if is_pinned(meta) or meta.get(EXPIRES_AT) is not None or not is_active(meta):
+    if metadata.is_pinned or metadata.get(EXPIRES_AT) is not None or not metadata.is_active:
         return False
-    contested = any(link.relation in CONTESTING for link in relations_in(meta))
+    contested = any(link.relation in CONTESTING for link in metadata.links)
     return not contested and original.salience < CRITICAL_SALIENCE and bool(original.said)
 
 
 def kinship(original: Original) -> tuple[str, str, str, bool]:
     """What must be equal for two memories to share a core: type, directory, project and privacy."""
-    meta = original.record.meta
-    project = stored_project(original.memory_type, meta)
-    private = is_private(original.memory_type, meta)
-    return original.memory_type.name, str(original.uri.parent), project or "", private
+    memory = original.memory
+    return memory.type_name, str(memory.uri.parent), memory.project or "", memory.is_private
 
 
 def extracted(originals: Sequence[Original]) -> CorePlan:
@@ -182,15 +172,15 @@ def extracted(originals: Sequence[Original]) -> CorePlan:
     return CorePlan(tuple(originals), _common_name(originals), "\n".join(listed))
 
 
-def archived_originals(meta: Mapping[str, Any]) -> list[str]:
+def archived_originals(memory: Memory) -> list[str]:
     """Where the originals of a core are, by its trailer; empty of any other memory."""
-    source = meta.get("source")
+    source = memory.metadata.get("source")
     if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
         return []
-    return [link.uri for link in relations_in(meta) if link.relation == REPLACES]
+    return [link.uri for link in memory.metadata.links if link.relation == REPLACES]
 
 
-def put(draft: Draft, core: CorePlan) -> MemoryUri:
+def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
     """Write the core and move its originals into the archive.
 
     Returns:
@@ -202,26 +192,24 @@ def put(draft: Draft, core: CorePlan) -> MemoryUri:
     """
     uri, fields = _free(draft, core)
     places = [archived_uri(original.uri) for original in core.originals]
-    if len(_text(draft, core, fields, places).encode("utf-8")) > draft.context.content_bytes:
+    if len(_memory(draft, core, uri, fields, places).text.encode("utf-8")) > draft.context.content_bytes:
         raise TooLarge(f"the core of {len(core.originals)} memories is too large.", hint="Raise limits.content_bytes.")
     places = [archive(draft, original.uri, REASON, replaced_by=str(uri)) for original in core.originals]
-    text = _text(draft, core, fields, places)
-    memory_type = core.originals[0].memory_type
-    draft.identify(uri, memory_type.name, record_key(memory_type, read_record(memory_type, parse(text), "")))
-    draft.put(uri, text)
+    draft.store(_memory(draft, core, uri, fields, places))
     return uri
 
 
-def _text(draft: Draft, core: CorePlan, fields: dict[str, Any], places: Sequence[MemoryUri]) -> str:
-    memory_type = core.originals[0].memory_type
-    return dump(write_record(memory_type, MemoryRecord(fields, _meta(draft, core, places), {}, core.content)))
+def _memory(
+    draft: WorkingCopy, core: CorePlan, uri: MemoryUri, fields: dict[str, Any], places: Sequence[MemoryUri]
+) -> Memory:
+    return new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places))
 
 
-def _free(draft: Draft, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]]:
+def _free(draft: WorkingCopy, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]]:
     """A name that no other memory of the directory has, and the fields with it."""
     first = core.originals[0]
     memory_type, directory = first.memory_type, first.uri.parent
-    project = stored_project(memory_type, first.record.meta)
+    project = first.memory.project
     wanted = {**_shared_fields(core), memory_type.key_fields[-1]: core.name, CONTENT: core.content}
     for attempt in range(1, _NAMES_LIMIT):
         fields = numbered(memory_type, wanted, attempt)
@@ -234,7 +222,7 @@ def _free(draft: Draft, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]]:
 
 def _shared_fields(core: CorePlan) -> dict[str, Any]:
     """Fields that all originals have alike, such as the kind of an entity; their content is the core's."""
-    first, *others = (original.record.fields for original in core.originals)
+    first, *others = (original.memory.fields for original in core.originals)
     declared = {field.name for field in core.originals[0].memory_type.fields} - {CONTENT}
     return {
         name: value
@@ -243,10 +231,10 @@ def _shared_fields(core: CorePlan) -> dict[str, Any]:
     }
 
 
-def _meta(draft: Draft, core: CorePlan, places: Sequence[MemoryUri]) -> dict[str, Any]:
-    metas = [original.record.meta for original in core.originals]
-    tags = dict.fromkeys(tag for meta in metas for tag in _list(meta.get("tags")) if isinstance(tag, str))
-    categories = {str(meta.get("category") or "") for meta in metas}
+def _metadata(draft: WorkingCopy, core: CorePlan, places: Sequence[MemoryUri]) -> dict[str, Any]:
+    every = [original.memory.metadata for original in core.originals]
+    tags = dict.fromkeys(tag for metadata in every for tag in metadata.tags)
+    categories = {metadata.text("category") or "" for metadata in every}
     _, _, project, private = kinship(core.originals[0])
     now = draft.context.now
     return {
@@ -256,7 +244,7 @@ def _meta(draft: Draft, core: CorePlan, places: Sequence[MemoryUri]) -> dict[str
         "created_at": now,
         "updated_at": now,
         "salience": max(original.salience for original in core.originals),
-        "confidence": round(merged_confidence([confidence_in(meta) for meta in metas]), _DIGITS),
+        "confidence": round(merged_confidence([metadata.confidence for metadata in every]), _DIGITS),
         "source": {"kind": COMPRESSION, "author": core.author},
         "project": project or None,
         "private": True if private else None,
@@ -270,7 +258,7 @@ def _links(core: CorePlan, places: Sequence[MemoryUri], now: str) -> Iterator[di
     for place in places:
         yield {"uri": str(place), "relation": REPLACES, "strength": 1.0, "at": now}
     for original in core.originals:
-        for link in relations_in(original.record.meta):
+        for link in original.memory.metadata.links:
             if link.uri not in own and link.relation != SIMILAR:
                 yield {"uri": link.uri, "relation": link.relation, "strength": link.strength, "at": link.at or now}
 
@@ -503,9 +491,7 @@ class Compression:
 
     def _original(self, uri: MemoryUri, text: str | None) -> Original | None:
         stored = self.upkeep.stored(uri, text)
-        if stored is None or text is None:
-            return None
-        return Original(uri, stored.memory_type, stored.record, text_sha256(text))
+        return None if stored is None or stored.type is None else Original(stored, stored.type)
 
     def _choose(self, group: Sequence[Original], choice: _Choice) -> None:
         """What becomes of a group: cores, each of as many originals as have room in it whole."""
@@ -587,7 +573,7 @@ class Compression:
         context = self.upkeep.context(now)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = Draft(snapshot, context)
+            draft = WorkingCopy(snapshot, context)
             results = [result for core in cores for result in _condensed(draft, core)]
             decided = ChangeSet(draft.changes(), tuple(results), notes, usage.as_dict() if usage.requests else None)
             return refresh(decided, snapshot, context)
@@ -595,10 +581,10 @@ class Compression:
         return planned
 
 
-def _condensed(draft: Draft, core: CorePlan) -> Iterator[OperationResult]:
+def _condensed(draft: WorkingCopy, core: CorePlan) -> Iterator[OperationResult]:
     """Carry one core out, or say why it waits."""
     first = core.originals[0]
-    changed = [each.uri for each in core.originals if _sha256(draft, each.uri) != each.sha256]
+    changed = [each.uri for each in core.originals if draft.before(each.uri) != each.memory.text]
     if changed:
         note = "changed meanwhile: its group is left for the next time"
         yield OperationResult(OPERATION, str(changed[0]), Action.UNCHANGED, note=note)
@@ -637,7 +623,7 @@ def _topic(original: Original) -> str:
     return f"{original.name}\n{original.said}"[:_TOPIC_CHARS]
 
 
-def _sha256(draft: Draft, uri: MemoryUri) -> str | None:
+def _sha256(draft: WorkingCopy, uri: MemoryUri) -> str | None:
     text = draft.text(uri)
     return None if text is None else text_sha256(text)
 
@@ -663,5 +649,12 @@ def _commits(cores: Sequence[CorePlan]) -> Iterator[list[CorePlan]]:
 
 def _is_older(original: Original, moment: datetime) -> bool:
     """Whether the file itself says that it was last changed before; one that does not say stays."""
-    changed = changed_at(original.record.meta)
+    changed = original.memory.metadata.changed_at
     return changed is not None and changed <= moment
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    return (Compression(memory.upkeep, memory.summary_writer),)
+
+
+FEATURE = Feature(hooks={"passes": _passes})

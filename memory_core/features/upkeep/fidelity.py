@@ -7,67 +7,43 @@ use no words but theirs. What it cannot be sure of it refuses; it never proves t
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from memory_core.core.text.extractive_summary import names, negations, numbers, sentences
 from memory_core.core.text.normalization import simplified
+from memory_core.core.text.word_table import word_pattern, word_set
 
-_TOKEN = re.compile(
-    r"(?P<number>\d+(?:[.,:/-]\d+)*)|(?P<word>[A-Za-z\u00c0-\u024f]+(?:['’][A-Za-z]+)*)|(?P<han>[\u3400-\u9fff])"
-    r"|(?P<sign>[<>≤≥≠≈~±+=]+|(?<![\w)])[-−–](?=\s?[$€£¥]?\d)|[$€£¥₩₽₹%‰°#№]|(?<=\d)[-–](?!\d))|(?P<other>[^\W\d_])"
-)
-#: Words that a sentence may lose or gain without saying something else.
-_FREE_WORDS = """
-a an the of and is are am be been being has have had do does did it its this that these those also too he she they i we
-you his her their our your my me him them us s
-"""
-_FREE = frozenset(_FREE_WORDS.split())
-_FREE_HAN = frozenset("的了着吧呢吗啊呀是在也都就和与及她他它们这那很")
-_HAN_NUMERALS = frozenset("零〇一二两三四五六七八九十百千万亿半几双")
-_PRONOUNS = re.compile(
-    r"\s*(?:(?:it|its|he|she|they|i|we|you|his|her|their|my|this|that)\b|[她他它我你您咱])", re.IGNORECASE
-)
-#: Words on which the meaning of the next ones turns: they are counted, like numbers and denials.
-_TURN_WORDS = """
-no not never none nobody nothing neither nor without cannot avoid except refuse refuses refused stop stops stopped
-deny denies denied forbid forbids forbidden ban banned prohibit prohibited quit reject rejects rejected decline
-declined fail fails failed lack lacks unless until only must may might can could should would will shall was were used
-former formerly if against hate hates dislike dislikes hardly rarely seldom longer instead cease ceased less more
-least most fewer at under over below above before after since half twice dozen one first second third last monday
-tuesday wednesday thursday friday saturday sunday every all always some any two three four five six seven eight nine
-ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty
-seventy eighty ninety hundred thousand million billion
-"""
-_TURNS = frozenset(_TURN_WORDS.split())
-_TURNS_HAN = frozenset("不没無无别勿未莫非禁拒戒忌停否免只仅必须须若曾将除反讨厌避弃绝少多")
-#: A line that stands over the next ones: a heading, or one that ends in a colon.
-_LEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+\S.*|.*\S[ \t*_]*[:：][ \t*_]*)$", re.MULTILINE)
+_pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
 #: Share of the words of a sentence that names and counts nothing which the text must have.
 _MOST = 0.6
 _UNIT_LETTERS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
+    """A word that says something.
+
+    Attributes:
+        text: The word, or one Chinese character.
+        firm: Whether what stands next to it belongs to it: a number, a sign, a denial.
+        counts: Whether both neighbours do: a number or a sign.
+        ends: Whether its neighbour on the right is in another clause.
+    """
+
     text: str
     firm: bool
-    """Whether what stands next to it belongs to it: a number, a sign, a denial."""
     counts: bool
-    """Whether both neighbours do: a number or a sign."""
     ends: bool = False
-    """Whether its neighbour on the right is in another clause."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A sentence of an original."""
+class _Said(NamedTuple):
+    """A sentence of an original; an essential one counts, denies or names something."""
 
     text: str
-    tokens: tuple[_Token, ...]
+    tokens: Sequence[_Token]
     essential: bool
 
 
@@ -97,7 +73,7 @@ def unsaid(text: str, originals: Sequence[str]) -> list[str]:
 
 def _turning(text: str) -> list[str]:
     """Lines that deny or limit what stands below them."""
-    lines = (match[0].strip() for match in _LEADING.finditer(text))
+    lines = (match[0].strip() for match in _pattern("leading_line").finditer(text))
     return [line for line in lines if any(token.firm and not token.counts for token in _tokens(line))]
 
 
@@ -170,17 +146,14 @@ def _in_order(wanted: Sequence[_Token], told: Sequence[_Token], start: int) -> l
 
 
 def _said(sentence: str) -> _Said:
-    tokens = tuple(_tokens(sentence))
-    return _Said(sentence, tokens, bool(tokens) and (any(token.firm for token in tokens) or _denies_or_names(sentence)))
-
-
-def _denies_or_names(sentence: str) -> bool:
-    return bool(negations(sentence)) or bool(names(sentence))
+    tokens = _tokens(sentence)
+    essential = any(token.firm for token in tokens) or bool(negations(sentence)) or bool(names(sentence))
+    return _Said(sentence, tokens, bool(tokens) and essential)
 
 
 def _head(own: Sequence[_Said]) -> set[str]:
     """The words that an original begins with: what it is about. A pronoun says nothing of that."""
-    if not own or not own[0].tokens or _PRONOUNS.match(own[0].text):
+    if not own or not own[0].tokens or _pattern("pronoun").match(own[0].text):
         return set()
     tokens = own[0].tokens
     wide = "\u3400" <= tokens[0].text <= "\u9fff"
@@ -192,18 +165,18 @@ def _tokens(sentence: str) -> list[_Token]:
     folded = simplified(unicodedata.normalize("NFKC", sentence))
     found: list[_Token] = []
     end = 0
-    for match in _TOKEN.finditer(folded):
-        if found and re.search(r"[,;:，；：、。.!?！？]", folded[end : match.start()]):
-            found[-1] = _Token(found[-1].text, found[-1].firm, found[-1].counts, True)
-        near = folded[end : match.start()] in ("", " ")
-        glued = near and bool(found) and found[-1].text[0].isdigit() and len(match[0]) <= _UNIT_LETTERS
-        # "mg" and "Mg" are two units, "The" and "the" one word.
-        word = match[0] if glued and match["word"] else match[0].casefold()
+    for match in _pattern("token").finditer(folded):
+        between = folded[end : match.start()]
         end = match.end()
-        if word in (_FREE_HAN if match["han"] else _FREE):
+        if found and _pattern("clause_end").search(between):
+            found[-1] = found[-1]._replace(ends=True)
+        behind_digit = between in ("", " ") and bool(found) and found[-1].text[0].isdigit()
+        # "mg" and "Mg" are two units, "The" and "the" one word.
+        is_unit = behind_digit and bool(match["word"]) and len(match[0]) <= _UNIT_LETTERS
+        word = match[0] if is_unit else match[0].casefold()
+        if word in _words("free"):
             continue
-        counts = bool(match["number"] or match["sign"]) or word in _HAN_NUMERALS
-        turns = word in _TURNS or word in _TURNS_HAN or word.endswith(("n't", "n’t"))
-        text = word.replace(",", "") if match["number"] else word
-        found.append(_Token(text, counts or turns, counts))
+        counts = bool(match["number"] or match["sign"]) or word in _words("numerals")
+        turns = word in _words("turning") or word.endswith(("n't", "n’t"))
+        found.append(_Token(word.replace(",", "") if match["number"] else word, counts or turns, counts))
     return found

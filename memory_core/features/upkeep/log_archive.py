@@ -7,6 +7,14 @@ summarised again.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.features.upkeep.passes import Pass
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import logging
 import re
 from collections import defaultdict
@@ -16,13 +24,14 @@ from datetime import date, datetime, timedelta
 from typing import Any, ClassVar
 
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import Context, Draft
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.memory import names
-from memory_core.core.memory.memory import MemoryFile, body_digest, dump, parse, summary_line
+from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryOperations, WriteOp
 from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.log_entries import LogEntry, day_lines, entries, entry_digests, log_day, log_uri, told_lines
@@ -123,7 +132,7 @@ def entry_moment(day: date, entry: LogEntry) -> str:
 
 def read_summary(month: str, project: str | None, text: str | None) -> MonthSummary:
     """The summary in a file; a hand edit may have left anything there."""
-    file = parse(text or "")
+    file = split(text or "")
     if file.trailer is None:
         return MonthSummary(month, project, body=file.body if file.body.strip() else None)
     trailer = dict(file.trailer)
@@ -224,7 +233,7 @@ def dump_summary(summary: MonthSummary, now: str) -> str:
     # A page that a person edited keeps no digest: it stays theirs.
     if summary.body is None:
         trailer["rendered_sha256"] = body_digest(body)
-    return dump(MemoryFile(body, trailer))
+    return join(body, trailer)
 
 
 def _promoted(stored: object) -> Promoted:
@@ -397,7 +406,7 @@ class LogArchive:
         forever = self.upkeep.config.maintenance.delete_logs
 
         def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = Draft(snapshot, context)
+            draft = WorkingCopy(snapshot, context)
             results: list[OperationResult] = []
             summaries: dict[str | None, MonthSummary] = {None: self._summary(snapshot, month, None)}
             gone: dict[str, MemoryUri | None] = {}
@@ -447,7 +456,9 @@ class _Promotions:
         promoted: Those that were before.
     """
 
-    def __init__(self, snapshot: Snapshot, context: Context, project: str | None, promoted: Sequence[Promoted]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, context: PlanContext, project: str | None, promoted: Sequence[Promoted]
+    ) -> None:
         self._snapshot, self._context, self._project = snapshot, context, project
         self._promoted = {each.name: each for each in promoted}
         self._pending: dict[str, Promoted] = {}
@@ -478,7 +489,7 @@ class _Promotions:
 
     def outcome(self, writes: Sequence[WriteOp], decided: ChangeSet) -> tuple[Promoted, ...]:
         """What was promoted, with the memories that the plan made of these writes."""
-        bodies = {str(change.uri): parse(change.after or "").body for change in decided.changes}
+        bodies = {str(change.uri): split(change.after or "").body for change in decided.changes}
         for write, result in zip(writes, decided.results, strict=False):
             made = self._pending[str(write.memory_data.source["log"])]
             own = result.action is Action.CREATED or (result.action is Action.UPDATED and bool(made.uri))
@@ -489,7 +500,7 @@ class _Promotions:
     def _is_same(self, before: Promoted, entry: LogEntry, write: WriteOp) -> bool:
         """Whether this is the entry that was promoted: by its moment, else by its minute and most of its words."""
         text = self._snapshot.text(MemoryUri.parse(before.uri)) if before.uri else None
-        return entry.at is not None or is_reworded(parse(text or "").body, write)
+        return entry.at is not None or is_reworded(split(text or "").body, write)
 
     def _corrected(self, before: Promoted, made: Promoted, write: WriteOp) -> tuple[Promoted, WriteOp | None]:
         """The write that corrects the memory; none where it is gone, or somebody edited it since."""
@@ -499,7 +510,7 @@ class _Promotions:
         made = replace(made, uri=before.uri, digest=before.digest)
         if text is None:
             return made, None
-        if body_digest(parse(text).body) != before.digest:
+        if body_digest(split(text).body) != before.digest:
             self.notes.append(f"{before.uri} was edited since; the corrected line of its log did not change it")
             return made, None
         return made, write.model_copy(update={"uri": before.uri})
@@ -528,7 +539,7 @@ def _with_file(
     before: str | None,
     summary: MonthSummary,
     stored: MonthSummary,
-    context: Context,
+    context: PlanContext,
 ) -> ChangeSet:
     """The change set with the summary's file, where it changes."""
     if summary == stored or not (summary.days or summary.body):
@@ -544,3 +555,10 @@ def _with_file(
     result = OperationResult("summary", str(uri), action, note=note)
     change = FileChange(uri, before, after)
     return replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    return (LogArchive(memory.upkeep),)
+
+
+FEATURE = Feature(hooks={"passes": _passes})

@@ -6,23 +6,34 @@ to the process, so a killed one keeps nobody from it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+from memory_core.core.caller import Access
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.config import is_space
+from memory_core.core.feature import Feature
+from memory_core.core.memory.requests import Now
+from memory_core.core.memory.uri import Scope
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import Context, Draft
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
 from memory_core.core.index.filter import utc
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.memory.memory import MemoryRecord, changed_at, parse, read_record
-from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
-from memory_core.core.memory.metadata import is_expired, is_pinned, unit
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
@@ -37,27 +48,8 @@ _RETURNS = ("undo", "restore")
 BATCH_FILES = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A memory as a pass judges it."""
-
-    uri: MemoryUri
-    memory_type: MemoryType
-    record: MemoryRecord
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Its trailer's reserved keys."""
-        return self.record.meta
-
-    @property
-    def salience(self) -> float:
-        """Its own, or its type's; in [0, 1]."""
-        return unit(self.meta.get("salience"), self.memory_type.salience)
-
-
 #: Why a memory is due, as it is under the lock; None if it is not.
-Due = Callable[[Stored], str | None]
+Due = Callable[[Memory], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ class Upkeep:
     store: Store
     registry: MemoryTypeRegistry
     indexer: Indexer
-    context: Callable[[datetime], Context]
+    context: Callable[[datetime], PlanContext]
     indexed: Callable[[CommitReceipt], CommitReceipt]
 
     @property
@@ -96,15 +88,12 @@ class Upkeep:
         self.store.usage.flush()
         return self.store.ledger.usage_table.usage(map(str, uris))
 
-    def stored(self, uri: MemoryUri, text: str | None) -> Stored | None:
+    def stored(self, uri: MemoryUri, text: str | None) -> Memory | None:
         """The memory in a text; None where there is none, or its trailer is damaged."""
         if text is None or uri.is_summary:
             return None
-        file = parse(text)
-        memory_type = self.registry.type_at(uri, file.type_name)
-        if memory_type is None or file.damage is not None:
-            return None
-        return Stored(uri, memory_type, read_record(memory_type, file, uri.name.removesuffix(".md")))
+        memory = parse(uri, text, self.registry)
+        return None if memory.type is None or memory.damage is not None else memory
 
     def brought_back(self, now: datetime) -> frozenset[str]:
         """URIs of what somebody restored, or took a change of back, and nothing happened to since.
@@ -132,7 +121,7 @@ class Upkeep:
             batch = uris[start : start + BATCH_FILES]
 
             def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
-                draft = Draft(snapshot, context)
+                draft = WorkingCopy(snapshot, context)
                 held = self.brought_back(now)
                 going = (self._archived(draft, uri, due) for uri in batch if str(uri) not in held)
                 results = [result for result in going if result is not None]
@@ -156,7 +145,7 @@ class Upkeep:
             return None
         return receipt if dry_run else self.indexed(receipt)
 
-    def _archived(self, draft: Draft, uri: MemoryUri, due: Due) -> OperationResult | None:
+    def _archived(self, draft: WorkingCopy, uri: MemoryUri, due: Due) -> OperationResult | None:
         try:
             found = self.stored(uri, draft.text(uri))
             why = None if found is None else due(found)
@@ -184,8 +173,8 @@ class Expiry:
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Archive what is due; see ``Pass.run``."""
 
-        def due(memory: Stored) -> str | None:
-            return "expired" if is_expired(memory.meta, now) else None
+        def due(memory: Memory) -> str | None:
+            return "expired" if memory.metadata.is_expired(now) else None
 
         expired = self.upkeep.rows("d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
         return self.upkeep.archive(self.name, expired, due, now, dry_run=dry_run)
@@ -203,10 +192,10 @@ class FinishedTasks:
         """Archive what is due; see ``Pass.run``."""
         before = now - timedelta(days=self.upkeep.config.maintenance.finished_tasks_days)
 
-        def due(memory: Stored) -> str | None:
-            state = str(memory.record.fields.get(_STATE, "")).strip().casefold()
-            changed = changed_at(memory.meta)
-            if state not in _ENDED or is_pinned(memory.meta) or changed is None or changed > before:
+        def due(memory: Memory) -> str | None:
+            state = str(memory.fields.get(_STATE, "")).strip().casefold()
+            changed = memory.metadata.changed_at
+            if state not in _ENDED or memory.metadata.is_pinned or changed is None or changed > before:
                 return None
             return f"{state} since {changed.date()}"
 
@@ -234,7 +223,7 @@ class KnowledgeCapacity:
         for memory_type in BOUNDED_TYPES:
             beyond = self._beyond(memory_type)
 
-            def due(memory: Stored) -> str | None:
+            def due(memory: Memory) -> str | None:
                 return "used least of the knowledge beyond its capacity" if _counts(memory) else None
 
             yield from self.upkeep.archive(self.name, beyond, due, now, dry_run=dry_run)
@@ -249,17 +238,17 @@ class KnowledgeCapacity:
         counted = [memory for memory in read if memory is not None and _counts(memory)]
         used = self.upkeep.usage([memory.uri for memory in counted])
 
-        def worth(memory: Stored) -> tuple[Any, ...]:
+        def worth(memory: Memory) -> tuple[Any, ...]:
             usage = used.get(str(memory.uri))
             times = (0, _NEVER) if usage is None else (usage.access_count, usage.last_accessed_at)
-            return (*times, memory.salience, str(memory.meta.get("created_at", "")), memory.uri)
+            return (*times, memory.salience, str(memory.metadata.get("created_at", "")), memory.uri)
 
         return [memory.uri for memory in sorted(counted, key=worth)[: max(0, len(counted) - capacity)]]
 
 
-def _counts(memory: Stored) -> bool:
-    source = memory.meta.get("source")
-    return isinstance(source, dict) and source.get("kind") == _AUTOMATIC and not is_pinned(memory.meta)
+def _counts(memory: Memory) -> bool:
+    source = memory.metadata.get("source")
+    return isinstance(source, dict) and source.get("kind") == _AUTOMATIC and not memory.metadata.is_pinned
 
 
 _log = logging.getLogger(__name__)
@@ -312,54 +301,96 @@ class Done:
         return facts
 
 
-class Maintainer:
-    """Runs passes over one user's memories.
+@dataclass(frozen=True, slots=True)
+class MaintainRequest:
+    """Archive what expired, is done or unused, and condense it; for cron, or by hand.
 
-    Args:
-        passes: In the order in which they run.
+    Attributes:
+        light: Only passes that are quick and ask no model.
     """
 
-    def __init__(self, passes: Sequence[Pass]) -> None:
-        self._passes = tuple(passes)
+    only: Annotated[Sequence[str], Arg(help="Passes by name; default all.")] = ()
+    dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
+    light: Annotated[bool, Arg(surfaces=NOWHERE)] = False
+    now: Now = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of all passes, in order."""
-        return tuple(each.name for each in self._passes)
 
-    def run(
-        self, now: datetime, *, dry_run: bool = False, only: Collection[str] = (), light: bool = False
-    ) -> Iterator[Done]:
-        """Run the passes, one after the other.
+def passes(memory: Runebook) -> tuple[Pass, ...]:
+    """What there is to do, in the order in which it is done."""
+    return tuple(each for hook in memory.features.hooks("passes") for each in hook(memory))
 
-        Args:
-            now: The moment that ages count from, aware.
-            dry_run: Plan only.
-            only: Names of passes; empty is all.
-            light: Only those that are quick and ask no model.
 
-        Raises:
-            InvalidInput: If there is no such pass.
-        """
-        unknown = sorted(set(only) - set(self.names))
-        if unknown:
-            raise InvalidInput(
-                f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(self.names)}."
-            )
-        return self._run(now, dry_run, only, light)
+def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
+    """Run the passes, one after the other; each says what it did.
 
-    def _run(self, now: datetime, dry_run: bool, only: Collection[str], light: bool) -> Iterator[Done]:
-        for each in self._passes:
-            if (only and each.name not in only) or (light and not each.light):
-                continue
-            receipts: list[CommitReceipt] = []
-            try:
-                receipts.extend(each.run(now, dry_run=dry_run))
-            except RunebookError as error:
-                _log.warning("maintenance %s stopped: %s", each.name, error.message)
-                yield Done(each.name, tuple(receipts), error)
-            else:
-                yield Done(each.name, tuple(receipts))
+    Raises:
+        InvalidInput: If there is no such pass.
+    """
+    memory.opened.wait_for_adoption()
+    known = passes(memory)
+    names = [each.name for each in known]
+    unknown = sorted(set(request.only) - set(names))
+    if unknown:
+        raise InvalidInput(
+            f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(names)}."
+        )
+    chosen = [each for each in known if each.name in (request.only or names) and (each.light or not request.light)]
+    return _run(chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
+
+
+MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    upkeep = memory.upkeep
+    return Expiry(upkeep), FinishedTasks(upkeep), KnowledgeCapacity(upkeep)
+
+
+FEATURE = Feature(commands=(MAINTAIN,), hooks={"passes": _passes})
+
+
+def _run(chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
+    for each in chosen:
+        receipts: list[CommitReceipt] = []
+        try:
+            receipts.extend(each.run(now, dry_run=dry_run))
+        except RunebookError as error:
+            _log.warning("maintenance %s stopped: %s", each.name, error.message)
+            yield Done(each.name, tuple(receipts), error)
+        else:
+            yield Done(each.name, tuple(receipts))
+
+
+def automatic_maintenance(memory: Runebook) -> AutomaticMaintenance | None:
+    """What does maintenance by itself, for all users; None where the settings or the view's rights forbid it.
+
+    It ends with the store, once it is started.
+    """
+    settings = memory.config.maintenance
+    if settings.automatic == "off" or memory.access is not Access.READ_WRITE:
+        return None
+    light = settings.automatic == "light"
+
+    def run(now: datetime, stopping: threading.Event) -> None:
+        for user_space in _users(memory):
+            for done in maintain(memory.view(user_space), MaintainRequest(light=light, now=now)):
+                if done.receipts:
+                    _log.info("maintenance %s of %s: %d files", done.name, user_space, done.changed)
+                if stopping.is_set():
+                    return
+
+    automatic = AutomaticMaintenance(memory.store.files.state, timedelta(hours=settings.every_hours), run)
+    memory.opened.before_close.append(automatic.stop)
+    return automatic
+
+
+def _users(memory: Runebook) -> list[str]:
+    """The user spaces of this folder, this view's own first."""
+    files, found = memory.store.files, [memory.config.user_space]
+    for scope in (Scope.USER, Scope.SESSION):
+        place = MemoryUri((scope.value,))
+        found += [entry.uri.name for entry in files.entries(place) if entry.is_dir] if files.is_dir(place) else []
+    return [name for name in dict.fromkeys(found) if is_space(name)]
 
 
 #: A server that just started has better things to do, and one that is asked a single question ends before this.

@@ -7,6 +7,15 @@ and for an overview of each month that is complete. What a person wrote is left 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from memory_core.core.feature import Feature
+from memory_core.features.rolling_summary import removal
+from memory_core.features.upkeep.passes import Pass
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
 import json
 import re
 from calendar import monthrange
@@ -17,9 +26,8 @@ from typing import ClassVar
 
 from memory_core.core.errors import NotFound
 from memory_core.core.index.filter import in_use
-from memory_core.core.memory.memory import CONTENT
-from memory_core.core.memory.metadata import is_active, is_expired
-from memory_core.core.memory.project import stored_project
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -44,7 +52,7 @@ from memory_core.features.upkeep.log_archive import (
     summary_month,
     told,
 )
-from memory_core.features.upkeep.passes import Stored, Upkeep
+from memory_core.features.upkeep.passes import Upkeep
 from memory_core.features.upkeep.summaries import Summary, SummaryRequest, SummaryWriter
 
 SOURCE = "maintenance"
@@ -236,7 +244,7 @@ def _told(summary: MonthSummary) -> tuple[str, ...]:
     return tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
 
 
-def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object) -> list[Stored]:
+def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object) -> list[Memory]:
     """Memories in use that are nobody's project's, by the catalog and by their files as they are now."""
     used = in_use(now)
     rows = upkeep.rows(f"({condition}) AND {_SHARED} AND {used.sql}", *parameters, *used.parameters)
@@ -245,13 +253,13 @@ def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object
         memory
         for memory in read
         if memory is not None
-        and is_active(memory.meta)
-        and not is_expired(memory.meta, now)
-        and stored_project(memory.memory_type, memory.meta) is None
+        and memory.metadata.is_active
+        and not memory.metadata.is_expired(now)
+        and memory.project is None
     ]
 
 
-def _lines(memories: Sequence[Stored]) -> Iterator[Line]:
+def _lines(memories: Sequence[Memory]) -> Iterator[Line]:
     """A line of each memory, and of one condensed from several a line of each of its entries."""
     for memory in memories:
         entries = _entries(memory)
@@ -268,17 +276,17 @@ def _lines(memories: Sequence[Stored]) -> Iterator[Line]:
             yield _line(memory, f"- {head}{line}")
 
 
-def _entries(memory: Stored) -> list[str]:
+def _entries(memory: Memory) -> list[str]:
     """What one condensed from several says, item by item; empty of another memory, or one that is no list."""
-    source, said = memory.meta.get("source"), _said(memory).replace("\r\n", "\n").strip()
+    source, said = memory.metadata.get("source"), _said(memory).replace("\r\n", "\n").strip()
     if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
         return []
     listed = all(line.startswith(("- ", "  ")) or not line.strip() for line in said.split("\n"))
     return f"\n{said}".split("\n- ")[1:] if listed else []
 
 
-def _line(memory: Stored, text: str) -> Line:
-    (digest,) = said_digests(memory.uri, memory.record.body)
+def _line(memory: Memory, text: str) -> Line:
+    (digest,) = said_digests(memory.uri, memory.body)
     return Line(text, str(memory.uri), digest)
 
 
@@ -300,19 +308,12 @@ def _all(parts: Parts) -> tuple[Line, ...]:
     return tuple(line for part in parts for line in part)
 
 
-def _said(memory: Stored) -> str:
-    return memory.record.body or str(memory.record.fields.get(CONTENT) or "")
+def _said(memory: Memory) -> str:
+    return memory.body or str(memory.fields.get(CONTENT) or "")
 
 
 def _is_own(upkeep: Upkeep, uri: str) -> bool:
     return any(uri.startswith(f"viking://{space}/memories/") for space in upkeep.spaces)
-
-
-def removal(uri: MemoryUri, before: str, note: str | None = None) -> ChangeSet:
-    """The page is taken away."""
-    return ChangeSet(
-        (FileChange(uri, before, None),), (OperationResult("summary", str(uri), Action.DELETED, note=note),)
-    )
 
 
 def _change(
@@ -322,3 +323,10 @@ def _change(
     action = Action.CREATED if before is None else Action.UPDATED
     note = "written by the model" if author == "model" else "word for word from what is stored"
     return ChangeSet((FileChange(uri, before, text),), (OperationResult("summary", str(uri), action, note=note),))
+
+
+def _passes(memory: Runebook) -> tuple[Pass, ...]:
+    return RollingPass(memory.upkeep), SummaryImprovement(memory.upkeep, memory.summary_writer)
+
+
+FEATURE = Feature(hooks={"passes": _passes})

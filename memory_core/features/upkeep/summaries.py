@@ -18,7 +18,7 @@ from memory_core.core.errors import ModelFailed
 from memory_core.core.extract.prompts import PromptLibrary, fenced
 from memory_core.core.llm.client import LLMClient, TokenUsage, Turn
 from memory_core.core.llm.structured import JSONAdapter
-from memory_core.core.memory.memory import first_words, summary_line
+from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.text.extractive_summary import numbers
 from memory_core.core.text.tokens import count_tokens

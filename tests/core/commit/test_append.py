@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
 from memory_core.runebook import Runebook, open_memory
 
@@ -36,11 +37,11 @@ def waits(receipt: CommitReceipt) -> OperationResult | None:
 
 
 def lines(memory: Runebook) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in memory.read(LOG).content.splitlines()]
+    return [json.loads(line) for line in memory.read(ReadRequest(LOG)).content.splitlines()]
 
 
 def test_messages_are_stored_verbatim_with_their_dates(memory: Runebook) -> None:
-    receipt = memory.commit(messages=TALK, session_id="s1")
+    receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
     assert (stored(receipt).uri, receipt.usage) == (LOG, {"messages": 2, "messages_new": 2})
     assert [line["content"] for line in lines(memory)] == [message["content"] for message in TALK]
     assert [datetime.fromisoformat(line["time"]) for line in lines(memory)] == [
@@ -49,34 +50,34 @@ def test_messages_are_stored_verbatim_with_their_dates(memory: Runebook) -> None
 
 
 def test_a_conversation_that_overlaps_adds_only_what_is_new(memory: Runebook) -> None:
-    memory.commit(messages=TALK, session_id="s1")
+    memory.commit(CommitRequest(messages=TALK, session_id="s1"))
     more = [*TALK, {"role": "user", "content": "And then? 然后呢?", "time": "2023-05-08T13:58:00+00:00"}]
-    receipt = memory.commit(messages=more[1:], session_id="s1")
+    receipt = memory.commit(CommitRequest(messages=more[1:], session_id="s1"))
     assert receipt.usage == {"messages": 2, "messages_new": 1}
     assert [line["content"] for line in lines(memory)] == [message["content"] for message in more]
-    assert stored(memory.commit(messages=more, session_id="s1")).action is Action.UNCHANGED
+    assert stored(memory.commit(CommitRequest(messages=more, session_id="s1"))).action is Action.UNCHANGED
 
 
 def test_a_conversation_without_an_id_finds_its_session_again(memory: Runebook) -> None:
-    first = memory.commit(messages=TALK[:1])
-    second = memory.commit(messages=TALK)
+    first = memory.commit(CommitRequest(messages=TALK[:1]))
+    second = memory.commit(CommitRequest(messages=TALK))
     assert stored(first).uri == stored(second).uri
     assert second.usage == {"messages": 2, "messages_new": 1}
 
 
 def test_messages_append_to_a_log_that_lost_its_last_newline(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(messages=TALK, session_id="s1")
+    memory.commit(CommitRequest(messages=TALK, session_id="s1"))
     path = tmp_path / "session/default/s1/messages.jsonl"
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    memory.commit(messages=[*TALK, {"role": "user", "content": "zebra 斑马"}], session_id="s1")
+    memory.commit(CommitRequest(messages=[*TALK, {"role": "user", "content": "zebra 斑马"}], session_id="s1"))
     assert [line["content"] for line in lines(memory)][-1] == "zebra 斑马"
-    (hit,) = memory.find("zebra").resources
+    (hit,) = memory.find(FindRequest("zebra")).resources
     assert hit.uri == f"{LOG}#2"
-    assert "zebra 斑马" in memory.read(hit.uri).content
+    assert "zebra 斑马" in memory.read(ReadRequest(hit.uri)).content
 
 
 def test_a_conversation_is_stored_and_says_that_its_memories_wait(memory: Runebook) -> None:
-    receipt = memory.commit(messages=TALK, session_id="s1")
+    receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
     assert receipt.status is Status.QUEUED
     assert stored(receipt).action is Action.CREATED
     line = waits(receipt)
@@ -87,15 +88,15 @@ def test_a_conversation_is_stored_and_says_that_its_memories_wait(memory: Runebo
 
 
 def test_a_dry_run_puts_nothing_into_the_queue(memory: Runebook) -> None:
-    memory.commit(messages=TALK, session_id="s1", dry_run=True)
+    memory.commit(CommitRequest(messages=TALK, session_id="s1", dry_run=True))
     assert memory.extractor.waiting() == []
 
 
 def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(tmp_path: Path) -> None:
     config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"), extractor="none")
     with open_memory(config) as memory:
-        receipt = memory.commit(messages=TALK, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
         assert receipt.status is Status.COMMITTED
         assert waits(receipt) is None
         assert memory.extractor.waiting() == []
-        assert memory.commit(messages=TALK, session_id="s1").status is Status.UNCHANGED
+        assert memory.commit(CommitRequest(messages=TALK, session_id="s1")).status is Status.UNCHANGED

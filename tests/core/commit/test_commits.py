@@ -12,8 +12,9 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, LimitsConfig
 from memory_core.core.errors import InvalidInput, TooLarge
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -40,7 +41,7 @@ def only(receipt: CommitReceipt) -> OperationResult:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -51,7 +52,7 @@ def files(home: Path) -> dict[str, bytes]:
 def refused(memory: Runebook, **arguments: Any) -> str:
     """Why nothing was stored, whether that came as an error or as a receipt."""
     try:
-        receipt = memory.commit(**arguments)
+        receipt = memory.commit(CommitRequest(**arguments))
     except InvalidInput as error:
         return error.hint and error.message
     assert receipt.status is Status.REJECTED
@@ -97,11 +98,11 @@ def refused(memory: Runebook, **arguments: Any) -> str:
 def test_what_cannot_be_a_memory_is_refused_and_no_file_changes(
     memory: Runebook, tmp_path: Path, arguments: dict[str, Any]
 ) -> None:
-    memory.commit("already here", request_id="first")
+    memory.commit(CommitRequest("already here", request_id="first"))
     before = files(tmp_path)
     assert refused(memory, **arguments)
     assert files(tmp_path) == before
-    assert memory.commit("still works").status is Status.COMMITTED
+    assert memory.commit(CommitRequest("still works")).status is Status.COMMITTED
 
 
 def test_a_commit_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
@@ -109,15 +110,15 @@ def test_a_commit_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
     with open_memory(config(tmp_path, limits=limits)) as memory:
         note = {"memory_data": {"memory_type": "notes", "fields": {"content": "字" * 500}}}
         with pytest.raises(TooLarge):
-            memory.commit(operations={"write_operations": [note] * 8})
+            memory.commit(CommitRequest(operations={"write_operations": [note] * 8}))
         with pytest.raises(TooLarge):
-            memory.commit(messages=[{"role": "user", "content": "x" * 9_000}])
+            memory.commit(CommitRequest(messages=[{"role": "user", "content": "x" * 9_000}]))
         assert files(tmp_path) == {}
 
 
 def test_a_patch_that_would_outgrow_the_limit_leaves_the_memory_as_it_was(tmp_path: Path) -> None:
     with open_memory(config(tmp_path, limits=LimitsConfig(content_bytes=2_048))) as memory:
-        uri = only(memory.commit("短", memory_type="facts", fields={"topic": "T"})).uri
+        uri = only(memory.commit(CommitRequest("短", memory_type="facts", fields={"topic": "T"}))).uri
         before = files(tmp_path)
         edit = {"uri": uri, "patches": {"content": "x" * 3_000}}
         assert "bytes" in refused(memory, operations={"edit_operations": [edit]})
@@ -128,7 +129,7 @@ def test_a_patch_that_would_outgrow_the_limit_leaves_the_memory_as_it_was(tmp_pa
     ("priority", "salience"), [(None, 0.5), ("low", 0.3), (" High ", 0.8), ("critical", 1.0), ("0.25", 0.25), (0, 0.0)]
 )
 def test_priority_becomes_salience(memory: Runebook, priority: str | float | None, salience: float) -> None:
-    assert trailer(memory, only(memory.commit("x", priority=priority)).uri)["salience"] == salience
+    assert trailer(memory, only(memory.commit(CommitRequest("x", priority=priority))).uri)["salience"] == salience
 
 
 @pytest.mark.parametrize(
@@ -138,13 +139,13 @@ def test_priority_becomes_salience(memory: Runebook, priority: str | float | Non
 def test_a_category_of_another_vocabulary_chooses_the_type_and_is_kept(
     memory: Runebook, category: str, memory_type: str
 ) -> None:
-    uri = only(memory.commit("likes tea", category=category)).uri
+    uri = only(memory.commit(CommitRequest("likes tea", category=category))).uri
     assert (trailer(memory, uri)["memory_type"], trailer(memory, uri)["category"]) == (memory_type, category)
 
 
 def test_content_alone_is_a_note_that_says_who_gave_it_and_when(memory: Runebook) -> None:
     now = datetime(2026, 3, 17, 8, 30, tzinfo=UTC)
-    uri = only(memory.commit("会议改到周五。The meeting moved.", now=now)).uri
+    uri = only(memory.commit(CommitRequest("会议改到周五。The meeting moved.", now=now))).uri
     assert uri == f"{USER}/notes/会议改到周五.md"
     stored = trailer(memory, uri)
     assert (stored["memory_type"], stored["source"]) == ("notes", {"kind": "user_explicit"})
@@ -153,35 +154,39 @@ def test_content_alone_is_a_note_that_says_who_gave_it_and_when(memory: Runebook
 
 
 def test_a_dry_run_plans_and_stores_nothing(memory: Runebook, tmp_path: Path) -> None:
-    receipt = memory.commit("x", dry_run=True)
+    receipt = memory.commit(CommitRequest("x", dry_run=True))
     assert (receipt.status, only(receipt).action) == (Status.DRY_RUN, Action.CREATED)
-    talk = memory.commit(messages=TALK, session_id="s1", dry_run=True)
+    talk = memory.commit(CommitRequest(messages=TALK, session_id="s1", dry_run=True))
     assert (talk.status, talk.usage) == (Status.DRY_RUN, {"messages": 2, "messages_new": 2})
     assert files(tmp_path) == {}
-    assert memory.find("Caroline").total == 0
+    assert memory.find(FindRequest("Caroline")).total == 0
 
 
 def test_a_retried_request_adds_its_sums_once(memory: Runebook) -> None:
-    fields = {"tool_name": "web_search", "total_calls": 1}
-    first = memory.commit(memory_type="tools", fields=fields, request_id="r1")
-    again = memory.commit(memory_type="tools", fields=fields, request_id="r1")
+    fields: dict[str, Any] = {"tool_name": "web_search", "total_calls": 1}
+    first = memory.commit(CommitRequest(memory_type="tools", fields=fields, request_id="r1"))
+    again = memory.commit(CommitRequest(memory_type="tools", fields=fields, request_id="r1"))
     assert again.commit_id == first.commit_id
     assert trailer(memory, only(first).uri)["total_calls"] == 1
 
 
 def test_a_retried_request_gets_the_first_receipt_whole(memory: Runebook) -> None:
-    first = memory.commit(messages=TALK, session_id="s1", request_id="r1")
-    again = memory.commit(messages=TALK, session_id="s1", request_id="r1")
+    first = memory.commit(CommitRequest(messages=TALK, session_id="s1", request_id="r1"))
+    again = memory.commit(CommitRequest(messages=TALK, session_id="s1", request_id="r1"))
     assert first.usage == again.usage == {"messages": 2, "messages_new": 2}
     operation = {"memory_data": {"memory_type": "notes", "fields": {"content": "x"}}, "why": "?"}
-    noted = memory.commit(operations={"write_operations": [operation]}, request_id="r2")
+    noted = memory.commit(CommitRequest(operations={"write_operations": [operation]}, request_id="r2"))
     assert noted.notes
-    assert set(noted.notes) <= set(memory.commit(operations={"write_operations": [operation]}, request_id="r2").notes)
+    assert set(noted.notes) <= set(
+        memory.commit(CommitRequest(operations={"write_operations": [operation]}, request_id="r2")).notes
+    )
 
 
 def test_a_list_left_null_by_a_model_is_an_empty_list(memory: Runebook) -> None:
     write = {"memory_data": {"memory_type": "notes", "fields": {"content": "x"}}}
-    receipt = memory.commit(operations={"write_operations": write, "edit_operations": None, "delete_operations": []})
+    receipt = memory.commit(
+        CommitRequest(operations={"write_operations": write, "edit_operations": None, "delete_operations": []})
+    )
     assert receipt.status is Status.COMMITTED
     assert len(receipt.results) == 1
 
@@ -189,7 +194,7 @@ def test_a_list_left_null_by_a_model_is_an_empty_list(memory: Runebook) -> None:
 def test_a_malformed_item_with_a_broken_key_is_reported_and_the_rest_is_stored(memory: Runebook) -> None:
     good = {"memory_data": {"memory_type": "notes", "fields": {"content": "好"}}}
     bad = {"memory_data": {"memory_type": "notes", "fields": {"\ud800": ["x"]}}}
-    receipt = memory.commit(operations={"write_operations": [bad, good]})
+    receipt = memory.commit(CommitRequest(operations={"write_operations": [bad, good]}))
     assert receipt.status is Status.PARTIAL
     json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
 
@@ -206,11 +211,11 @@ def test_two_different_texts_for_one_memory_are_refused_and_neither_is_lost_sile
 ) -> None:
     assert "different things" in refused(memory, memory_content="the one", fields={"content": "the other"})
     assert files(tmp_path) == {}
-    assert memory.commit("同一句话", fields={"content": "同一句话"}).status is Status.COMMITTED
+    assert memory.commit(CommitRequest("同一句话", fields={"content": "同一句话"})).status is Status.COMMITTED
 
 
 def test_an_explicit_memory_remembers_its_session_and_a_bad_session_is_refused(memory: Runebook) -> None:
-    receipt = memory.commit("Learnt in this session.", session_id="s1")
+    receipt = memory.commit(CommitRequest("Learnt in this session.", session_id="s1"))
     assert trailer(memory, only(receipt).uri)["source"] == {"kind": "user_explicit", "session_id": "s1"}
     assert refused(memory, memory_content="x", session_id="../..")
 
@@ -222,15 +227,17 @@ def test_a_label_that_is_a_text_is_refused(memory: Runebook, tmp_path: Path) -> 
 
 def test_operations_sent_as_json_text_are_read(memory: Runebook) -> None:
     data = {"memory_type": "facts", "fields": {"topic": "Office", "content": "It moved to Lyon."}}
-    receipt = memory.commit(operations={"write_operations": json.dumps([{"memory_data": data}])})
+    receipt = memory.commit(CommitRequest(operations={"write_operations": json.dumps([{"memory_data": data}])}))
     assert only(receipt).action is Action.CREATED
-    broken = memory.commit(operations={"write_operations": "[not json"})
+    broken = memory.commit(CommitRequest(operations={"write_operations": "[not json"}))
     assert only(broken).action is Action.REJECTED
 
 
 def test_a_name_in_other_characters_is_the_same_memory_and_the_receipt_says_so(memory: Runebook) -> None:
-    memory.commit(memory_type="entities", fields={"entity_name": "余明", "content": "住在成都。"})
-    receipt = memory.commit(memory_type="entities", fields={"entity_name": "餘明", "content": "住在大阪。"})
+    memory.commit(CommitRequest(memory_type="entities", fields={"entity_name": "余明", "content": "住在成都。"}))
+    receipt = memory.commit(
+        CommitRequest(memory_type="entities", fields={"entity_name": "餘明", "content": "住在大阪。"})
+    )
     assert only(receipt).action is Action.UPDATED
     assert "余明.md, spelt otherwise" in (only(receipt).note or "")
 
@@ -241,7 +248,7 @@ def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_upda
     for name in ("于海", "於海"):
         (folder / f"{name}.md").write_text(f"{name} as it was", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
-        memory.find("x")
-        memory.commit(memory_type="entities", fields={"entity_name": "於海", "content": "new"})
-        assert memory.read(f"{USER}/entities/于海.md").content == "于海 as it was"
-        assert memory.read(f"{USER}/entities/於海.md").content.startswith("new")
+        memory.find(FindRequest("x"))
+        memory.commit(CommitRequest(memory_type="entities", fields={"entity_name": "於海", "content": "new"}))
+        assert memory.read(ReadRequest(f"{USER}/entities/于海.md")).content == "于海 as it was"
+        assert memory.read(ReadRequest(f"{USER}/entities/於海.md")).content.startswith("new")

@@ -27,6 +27,7 @@ from memory_core.core.memory.directory_page import (
     render_page,
     with_authored,
 )
+from memory_core.core.memory.requests import CommitRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
@@ -47,23 +48,25 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def put(memory: Runebook, topic: str, content: str, **arguments: Any) -> None:
-    assert memory.commit(content, memory_type="facts", fields={"topic": topic}, **arguments).commit_id
+    assert memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **arguments)).commit_id
 
 
 def overview(memory: Runebook, directory: str = FACTS, **texts: str) -> Status:
-    return memory.commit(operations={"overview_operations": [{"directory_uri": directory, **texts}]}).status
+    return memory.commit(
+        CommitRequest(operations={"overview_operations": [{"directory_uri": directory, **texts}]})
+    ).status
 
 
 def delete(memory: Runebook, *uris: str) -> None:
-    memory.commit(operations={"delete_operations": [{"uri": uri} for uri in uris]})
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri} for uri in uris]}))
 
 
 def abstract(memory: Runebook, directory: str = FACTS) -> str:
-    return abstract_line(memory.read(f"{directory}/.abstract.md").content)
+    return abstract_line(memory.read(ReadRequest(f"{directory}/.abstract.md")).content)
 
 
 def page(memory: Runebook, directory: str = FACTS) -> str:
-    return memory.read(f"{directory}/.overview.md").content
+    return memory.read(ReadRequest(f"{directory}/.overview.md")).content
 
 
 def names(memory: Runebook, directory: str = FACTS) -> list[str]:
@@ -86,7 +89,7 @@ def test_a_commit_brings_its_directorys_summaries_along(memory: Runebook) -> Non
 
 def test_readers_see_the_line_without_its_comment(memory: Runebook) -> None:
     put(memory, "咖啡", "不加糖")
-    (entry,) = [entry for entry in memory.ls(USER).entries if entry.name == "facts"]
+    (entry,) = [entry for entry in memory.ls(ListRequest(USER)).entries if entry.name == "facts"]
     assert entry.abstract == "facts (1): 咖啡"
     assert "<!--" not in readable(page(memory))
 
@@ -114,7 +117,7 @@ def test_an_update_that_no_reader_would_see_writes_no_summary(memory: Runebook) 
     long = "The same beginning, and 相同的开头. " * 20
     put(memory, "T", long + "one")
     put(memory, "T", long + "two")
-    memory.commit(long + "two", memory_type="facts", fields={"topic": "T"}, priority=0.6)
+    memory.commit(CommitRequest(long + "two", memory_type="facts", fields={"topic": "T"}, priority=0.6))
     changed = memory.store.ledger.changes_of([row.seq for row in memory.store.ledger.history()][:2])
     assert {change.uri.name for change in changed} == {"T.md"}
 
@@ -123,7 +126,7 @@ def test_several_operations_of_one_commit_are_one_step_of_the_summaries(memory: 
     put(memory, "Old", "x")
     writes = [{"memory_data": {"memory_type": "facts", "fields": {"topic": n, "content": n}}} for n in ("一", "二")]
     deletes = [{"uri": f"{FACTS}/Old.md"}]
-    receipt = memory.commit(operations={"write_operations": writes, "delete_operations": deletes})
+    receipt = memory.commit(CommitRequest(operations={"write_operations": writes, "delete_operations": deletes}))
     assert len(receipt.results) == 3
     assert abstract(memory) == "facts (2): 二, 一"
     assert page(memory) == f"{LIST_MARK}\n# facts (2)\n\n- 二.md\n- 一.md\n"
@@ -140,7 +143,7 @@ def test_a_page_stays_bounded_and_counts_what_it_leaves_out(memory: Runebook) ->
             }
             for n in range(start, start + 40)
         ]
-        memory.commit(operations={"write_operations": writes})
+        memory.commit(CommitRequest(operations={"write_operations": writes}))
     assert len(names(memory)) == ENTRIES_LIMIT
     assert page(memory).endswith(f"- … and {80 - ENTRIES_LIMIT} more\n")
     assert len(page(memory)) <= LIST_LIMIT_CHARS
@@ -267,7 +270,7 @@ def test_a_models_line_stays_until_it_is_blanked(memory: Runebook) -> None:
     put(memory, "One", "x")
     overview(memory, abstract="Facts about 办公室")
     put(memory, "Two", "y")
-    assert memory.read(f"{FACTS}/.abstract.md").content == "Facts about 办公室\n"
+    assert memory.read(ReadRequest(f"{FACTS}/.abstract.md")).content == "Facts about 办公室\n"
     overview(memory, abstract="")
     assert abstract(memory) == "facts (2): Two, One"
 
@@ -275,8 +278,8 @@ def test_a_models_line_stays_until_it_is_blanked(memory: Runebook) -> None:
 def test_summaries_that_a_model_writes_with_the_first_memory_are_complete(memory: Runebook) -> None:
     write = {"memory_data": {"memory_type": "facts", "fields": {"topic": "一", "content": "x"}}}
     texts = {"directory_uri": FACTS, "abstract": "Mine", "overview": "Prose"}
-    memory.commit(operations={"write_operations": [write], "overview_operations": [texts]})
-    assert memory.read(f"{FACTS}/.abstract.md").content == "Mine\n"
+    memory.commit(CommitRequest(operations={"write_operations": [write], "overview_operations": [texts]}))
+    assert memory.read(ReadRequest(f"{FACTS}/.abstract.md")).content == "Mine\n"
     assert page(memory) == f"Prose\n\n{LIST_MARK}\n# facts (1)\n\n- 一.md: x\n"
 
 
@@ -296,7 +299,7 @@ def test_an_edited_line_belongs_to_the_person_even_with_the_comment_left_below(
     path(tmp_path, ".abstract.md").write_text(text, encoding="utf-8")
     put(memory, "Two", "y")
     assert path(tmp_path, ".abstract.md").read_text(encoding="utf-8") == text
-    (entry,) = [entry for entry in memory.ls(USER).entries if entry.name == "facts"]
+    (entry,) = [entry for entry in memory.ls(ListRequest(USER)).entries if entry.name == "facts"]
     assert entry.abstract == "facts (1): 我的话"
 
 
@@ -317,18 +320,18 @@ def test_a_summary_that_is_not_utf8_spoils_no_commit(memory: Runebook, tmp_path:
     path(tmp_path, ".overview.md").write_bytes(raw)
     put(memory, "Two", "y")
     assert path(tmp_path, ".overview.md").read_bytes() == raw
-    assert memory.read(f"{FACTS}/Two.md").content.startswith("y")
+    assert memory.read(ReadRequest(f"{FACTS}/Two.md")).content.startswith("y")
 
 
 def test_the_directory_of_the_profile_names_the_folders_that_hold_something(memory: Runebook) -> None:
     put(memory, "One", "x")
-    memory.commit("护士", memory_type="profile")
-    memory.commit("tea", memory_type="preferences", fields={"topic": "茶"})
+    memory.commit(CommitRequest("护士", memory_type="profile"))
+    memory.commit(CommitRequest("tea", memory_type="preferences", fields={"topic": "茶"}))
     assert abstract(memory, USER) == "profile, facts/, preferences/"
     assert page(memory, USER) == f"{LIST_MARK}\n# memories (1)\n\n- **profile.md**: 护士\n- facts/\n- preferences/\n"
     delete(memory, f"{FACTS}/One.md")
     assert abstract(memory, USER) == "profile, preferences/"
-    memory.commit(memory_type="tools", fields={"tool_name": "web_search"})
+    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search"}))
     assert abstract(memory, AGENT) == "tools/"
 
 
@@ -341,15 +344,15 @@ def test_a_second_memory_in_a_folder_leaves_the_directory_above_alone(memory: Ru
 
 
 def test_sessions_have_no_summaries(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(messages=[{"role": "user", "content": "hello 你好"}], session_id="s1")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "hello 你好"}], session_id="s1"))
     assert not [found for found in tmp_path.rglob(".abstract.md") if ".state" not in found.parts]
 
 
 def test_a_refused_commit_and_a_dry_run_leave_the_summaries_alone(memory: Runebook) -> None:
     put(memory, "One", "x")
     before = page(memory)
-    memory.commit(operations={"delete_operations": [{"uri": f"{FACTS}/missing.md"}]})
-    memory.commit("y", memory_type="facts", fields={"topic": "Two"}, dry_run=True)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{FACTS}/missing.md"}]}))
+    memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "Two"}, dry_run=True))
     assert (page(memory), abstract(memory)) == (before, "facts (1): One")
 
 
@@ -364,12 +367,12 @@ def test_a_types_own_template_gives_the_line(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        memory.commit(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2, "taste": "辣"})
+        memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2, "taste": "辣"}))
         assert "- 麻婆豆腐.md: 2× 辣\n" in page(memory, f"{USER}/recipes")
 
 
 def test_the_action_of_a_receipt_speaks_of_memories_and_not_of_summaries(memory: Runebook) -> None:
-    receipt = memory.commit("x", memory_type="facts", fields={"topic": "一"})
+    receipt = memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "一"}))
     assert [(result.uri, result.action) for result in receipt.results] == [(f"{FACTS}/一.md", Action.CREATED)]
 
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.commit.merge_fields import coerce, derive, edit_fields, write_fields
+from memory_core.core.commit.merge_fields import edit_fields, write_fields
 from memory_core.core.errors import FieldRejected, PatchRejected
+from memory_core.core.memory.field_values import coerce, derive
 from memory_core.core.memory.memory_type import FieldType, FieldValue, MemoryField, MemoryType
 from memory_core.core.memory.operations import SearchReplace
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from memory_core.core.commit.patch import opens_as_patch
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import NotFound
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, text_sha256
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -47,7 +48,7 @@ EIGHT = [
     ("tools", {"tool_name": "web_search", "best_for": "news"}, f"{AGENT}/tools/web_search.md"),
     ("skills", {"skill_name": "draft_contract", "best_for": "leases"}, f"{AGENT}/skills/draft_contract.md"),
 ]
-GOLDEN = {
+GOLDEN: dict[str, Any] = {
     "tool_name": "web_search",
     "total_calls": 100,
     "success_count": 92,
@@ -74,7 +75,7 @@ def write(memory_type: str, uri: str | None = None, **fields: Any) -> dict[str, 
 
 
 def apply(memory: Runebook, **operations: Any) -> CommitReceipt:
-    return memory.commit(operations={f"{name}_operations": items for name, items in operations.items()})
+    return memory.commit(CommitRequest(operations={f"{name}_operations": items for name, items in operations.items()}))
 
 
 def only(receipt: CommitReceipt) -> OperationResult:
@@ -83,11 +84,11 @@ def only(receipt: CommitReceipt) -> OperationResult:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return parse(memory.read(uri).content).body
+    return split(memory.read(ReadRequest(uri)).content).body
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -99,17 +100,17 @@ def files(home: Path) -> dict[str, bytes]:
 def test_each_of_the_eight_types_is_a_file_that_holds_every_field(
     memory: Runebook, memory_type: str, fields: dict[str, Any], uri: str
 ) -> None:
-    receipt = memory.commit(memory_type=memory_type, fields=fields)
+    receipt = memory.commit(CommitRequest(memory_type=memory_type, fields=fields))
     assert (receipt.status, only(receipt).uri) == (Status.COMMITTED, uri)
-    text = memory.read(uri).content
+    text = memory.read(ReadRequest(uri)).content
     for value in fields.values():
         assert value in text
     assert trailer(memory, uri)["memory_type"] == memory_type
-    assert memory.commit(memory_type=memory_type, fields=fields).status is Status.UNCHANGED
+    assert memory.commit(CommitRequest(memory_type=memory_type, fields=fields)).status is Status.UNCHANGED
 
 
 def test_a_tool_memory_renders_its_averages_and_grows_by_operations(memory: Runebook) -> None:
-    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
     text = body(memory, uri)
     assert "Success rate: 92.0% (92 successful, 8 failed)" in text
     assert "Avg time: 1.2s, Avg tokens: 1500" in text
@@ -134,11 +135,11 @@ def test_a_type_from_one_yaml_file_works_without_code(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        uri = only(memory.commit(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2})).uri
-        memory.commit(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": "3"})
+        uri = only(memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2}))).uri
+        memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": "3"}))
         assert uri == f"{USER}/recipes/麻婆豆腐.md"
         assert body(memory, uri) == "麻婆豆腐: cooked 5 times"
-        assert [hit.uri for hit in memory.find("豆腐").memories] == [uri]
+        assert [hit.uri for hit in memory.find(FindRequest("豆腐")).memories] == [uri]
 
 
 def test_a_users_yaml_overrides_a_built_in_type(tmp_path: Path) -> None:
@@ -150,37 +151,37 @@ def test_a_users_yaml_overrides_a_built_in_type(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
-        uri = only(memory.commit("The sky is blue", memory_type="facts")).uri
+        uri = only(memory.commit(CommitRequest("The sky is blue", memory_type="facts"))).uri
         assert uri == f"{USER}/truths/The sky is blue.md"
         assert trailer(memory, uri)["salience"] == 0.9
 
 
 def test_an_unknown_type_is_refused_with_a_next_step(memory: Runebook) -> None:
     with pytest.raises(NotFound) as caught:
-        memory.commit("x", memory_type="nonsense")
+        memory.commit(CommitRequest("x", memory_type="nonsense"))
     assert caught.value.hint
 
 
 def test_the_same_commit_twice_changes_nothing_the_second_time(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit("The office closes at six. 办公室六点关门。", memory_type="facts")
+    memory.commit(CommitRequest("The office closes at six. 办公室六点关门。", memory_type="facts"))
     before = files(tmp_path)
-    receipt = memory.commit("The office closes at six. 办公室六点关门。", memory_type="facts")
+    receipt = memory.commit(CommitRequest("The office closes at six. 办公室六点关门。", memory_type="facts"))
     assert receipt.status is Status.UNCHANGED
     assert only(receipt).action is Action.UNCHANGED
     assert files(tmp_path) == before
 
 
 def test_saying_it_again_with_another_priority_renews_the_priority(memory: Runebook) -> None:
-    uri = only(memory.commit("Never deploy on Fridays")).uri
-    again = memory.commit("Never deploy on Fridays", priority="critical")
+    uri = only(memory.commit(CommitRequest("Never deploy on Fridays"))).uri
+    again = memory.commit(CommitRequest("Never deploy on Fridays", priority="critical"))
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert trailer(memory, uri)["salience"] == 1.0
 
 
 def test_texts_that_begin_alike_are_both_kept(memory: Runebook) -> None:
     start = "The meeting room on the third floor must be booked two days in advance by"
-    first = only(memory.commit(f"{start} phone.")).uri
-    second = only(memory.commit(f"{start} e-mail.")).uri
+    first = only(memory.commit(CommitRequest(f"{start} phone."))).uri
+    second = only(memory.commit(CommitRequest(f"{start} e-mail."))).uri
     assert first != second
     assert body(memory, first).endswith("phone.")
     assert body(memory, second).endswith("e-mail.")
@@ -188,15 +189,15 @@ def test_texts_that_begin_alike_are_both_kept(memory: Runebook) -> None:
 
 def test_many_texts_that_begin_alike_are_all_kept_and_said_again_change_nothing(memory: Runebook) -> None:
     texts = [f"会议室在三楼。第{number}条说明" for number in range(40)]
-    uris = {only(memory.commit(text)).uri for text in texts}
+    uris = {only(memory.commit(CommitRequest(text))).uri for text in texts}
     assert len(uris) == len(texts)
-    assert {memory.commit(text).status for text in texts} == {Status.UNCHANGED}
+    assert {memory.commit(CommitRequest(text)).status for text in texts} == {Status.UNCHANGED}
 
 
 def test_two_events_of_one_day_without_a_name_are_two(memory: Runebook) -> None:
     day = {"event_time": "2026-05-02"}
-    first = only(memory.commit("We bought a boat", memory_type="events", fields=day)).uri
-    second = only(memory.commit("她找到了工作", memory_type="events", fields=day)).uri
+    first = only(memory.commit(CommitRequest("We bought a boat", memory_type="events", fields=day))).uri
+    second = only(memory.commit(CommitRequest("她找到了工作", memory_type="events", fields=day))).uri
     assert (first, second) == (
         f"{USER}/events/2026-05-02_We bought a boat.md",
         f"{USER}/events/2026-05-02_她找到了工作.md",
@@ -205,16 +206,18 @@ def test_two_events_of_one_day_without_a_name_are_two(memory: Runebook) -> None:
 
 def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> None:
     entity = {"entity_name": "Lotus", "entity_type": "organization", "content": "A supplier."}
-    uri = only(memory.commit(memory_type="entities", fields=entity)).uri
-    again = memory.commit("Hosts the dashboard.", memory_type="entities", fields={"entity_name": "Lotus"})
+    uri = only(memory.commit(CommitRequest(memory_type="entities", fields=entity))).uri
+    again = memory.commit(
+        CommitRequest("Hosts the dashboard.", memory_type="entities", fields={"entity_name": "Lotus"})
+    )
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert body(memory, uri) == "Hosts the dashboard."
     assert trailer(memory, uri)["entity_type"] == "organization"
 
 
 def test_a_name_in_traditional_characters_is_the_memory_of_the_simplified_one(memory: Runebook) -> None:
-    uri = only(memory.commit("双活", memory_type="entities", fields={"entity_name": "支付系统"})).uri
-    again = memory.commit("雙活部署", memory_type="entities", fields={"entity_name": "支付系統"})
+    uri = only(memory.commit(CommitRequest("双活", memory_type="entities", fields={"entity_name": "支付系统"}))).uri
+    again = memory.commit(CommitRequest("雙活部署", memory_type="entities", fields={"entity_name": "支付系統"}))
     assert (again.status, only(again).uri, only(again).action) == (Status.COMMITTED, uri, Action.UPDATED)
     assert body(memory, uri) == "雙活部署"
     assert trailer(memory, uri)["entity_name"] == "支付系统"
@@ -222,18 +225,18 @@ def test_a_name_in_traditional_characters_is_the_memory_of_the_simplified_one(me
 
 @pytest.mark.parametrize("twin", ["PYTHON style", "python   Style", "Ｐｙｔｈｏｎ Ｓｔｙｌｅ", " Python style "])
 def test_names_that_differ_by_case_width_or_spacing_are_one_memory(memory: Runebook, twin: str) -> None:
-    uri = only(memory.commit("tabs", memory_type="preferences", fields={"topic": "Python style"})).uri
-    again = memory.commit("spaces", memory_type="preferences", fields={"topic": twin})
+    uri = only(memory.commit(CommitRequest("tabs", memory_type="preferences", fields={"topic": "Python style"}))).uri
+    again = memory.commit(CommitRequest("spaces", memory_type="preferences", fields={"topic": twin}))
     assert (again.status, only(again).uri) == (Status.COMMITTED, uri)
     assert body(memory, uri) == "spaces"
 
 
 def test_keys_that_share_a_portable_file_name_get_two_files(memory: Runebook) -> None:
-    first = only(memory.commit("slash", memory_type="facts", fields={"topic": "a/b"})).uri
-    second = only(memory.commit("colon", memory_type="facts", fields={"topic": "a:b"})).uri
+    first = only(memory.commit(CommitRequest("slash", memory_type="facts", fields={"topic": "a/b"}))).uri
+    second = only(memory.commit(CommitRequest("colon", memory_type="facts", fields={"topic": "a:b"}))).uri
     assert first != second
     assert (body(memory, first), body(memory, second)) == ("slash", "colon")
-    assert only(memory.commit("colon 2", memory_type="facts", fields={"topic": "a:b"})).uri == second
+    assert only(memory.commit(CommitRequest("colon 2", memory_type="facts", fields={"topic": "a:b"}))).uri == second
     assert body(memory, first) == "slash"
 
 
@@ -242,13 +245,13 @@ def test_keys_that_share_a_portable_file_name_get_two_files(memory: Runebook) ->
 def test_any_text_can_be_the_name_of_a_memory(memory: Runebook, topic: str) -> None:
     if not topic.strip() or opens_as_patch(topic):
         return
-    uri = only(memory.commit("said", memory_type="facts", fields={"topic": topic})).uri
+    uri = only(memory.commit(CommitRequest("said", memory_type="facts", fields={"topic": topic}))).uri
     assert trailer(memory, uri)["memory_type"] == "facts"
 
 
 @pytest.mark.parametrize("text", ["Use %2F in URLs", "%00 ends a string", "路径用 ＼ 分隔", "CON is a device", "‥"])
 def test_text_that_looks_like_an_escape_or_a_device_is_stored(memory: Runebook, text: str) -> None:
-    assert body(memory, only(memory.commit(text)).uri) == text
+    assert body(memory, only(memory.commit(CommitRequest(text))).uri) == text
 
 
 def test_a_handwritten_file_is_found_read_and_updated(tmp_path: Path) -> None:
@@ -257,9 +260,9 @@ def test_a_handwritten_file_is_found_read_and_updated(tmp_path: Path) -> None:
     (folder / "茶.md").write_text("喜欢喝绿茶 green tea", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
         uri = f"{USER}/preferences/茶.md"
-        assert [hit.uri for hit in memory.find("绿茶").memories] == [uri]
-        assert memory.read(uri).content == "喜欢喝绿茶 green tea"
-        receipt = memory.commit("现在喝红茶", memory_type="preferences", fields={"topic": "茶"})
+        assert [hit.uri for hit in memory.find(FindRequest("绿茶")).memories] == [uri]
+        assert memory.read(ReadRequest(uri)).content == "喜欢喝绿茶 green tea"
+        receipt = memory.commit(CommitRequest("现在喝红茶", memory_type="preferences", fields={"topic": "茶"}))
         assert (only(receipt).uri, only(receipt).action) == (uri, Action.UPDATED)
         assert body(memory, uri) == "现在喝红茶"
         assert trailer(memory, uri)["topic"] == "茶"
@@ -271,13 +274,13 @@ def test_a_handwritten_file_with_the_name_the_template_gives_is_that_memory(tmp_
     (folder / "2026-04-02_Launch.md").write_text("We launched.", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
         fields = {"event_time": "2026-04-02", "event_name": "Launch"}
-        receipt = memory.commit("We launched at noon.", memory_type="events", fields=fields)
+        receipt = memory.commit(CommitRequest("We launched at noon.", memory_type="events", fields=fields))
         assert only(receipt).uri == f"{USER}/events/2026-04-02_Launch.md"
         assert trailer(memory, only(receipt).uri)["event_name"] == "Launch"
 
 
 def test_a_hand_edit_of_a_simple_body_becomes_the_field(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("likes tea", memory_type="preferences", fields={"topic": "Drinks"})).uri
+    uri = only(memory.commit(CommitRequest("likes tea", memory_type="preferences", fields={"topic": "Drinks"}))).uri
     path = tmp_path / "user/default/memories/preferences/Drinks.md"
     path.write_text(path.read_text(encoding="utf-8").replace("likes tea", "likes cocoa"), encoding="utf-8")
     edit = {"uri": uri, "patches": {"content": [{"search": "cocoa", "replace": "可可"}]}}
@@ -286,7 +289,7 @@ def test_a_hand_edit_of_a_simple_body_becomes_the_field(memory: Runebook, tmp_pa
 
 
 def test_a_hand_edit_of_a_rendered_body_stays_and_is_reported(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
     path = tmp_path / "agent/default/memories/tools/web_search.md"
     text = path.read_text(encoding="utf-8")
     path.write_text("My own words.\n\n" + text, encoding="utf-8")
@@ -297,40 +300,40 @@ def test_a_hand_edit_of_a_rendered_body_stays_and_is_reported(memory: Runebook, 
 
 
 def test_unknown_trailer_keys_survive_an_update(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("one", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))).uri
     path = tmp_path / "user/default/memories/facts/T.md"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('{\n  "topic"', '{\n  "colour": {"深": ["蓝"]},\n  "topic"'), encoding="utf-8")
-    memory.commit("two", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
     assert body(memory, uri) == "two"
     assert trailer(memory, uri)["colour"] == {"深": ["蓝"]}
 
 
 @pytest.mark.parametrize("line", ['"version": "two"', '"version": [1]', '"tags": [{"a": 1}]', '"salience": "high"'])
 def test_a_trailer_with_odd_metadata_can_still_be_updated(memory: Runebook, tmp_path: Path, line: str) -> None:
-    memory.commit("one", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_text(f'one\n\n<!-- MEMORY_FIELDS\n{{"topic": "T", {line}}}\n-->\n', encoding="utf-8")
-    assert memory.commit("two", memory_type="facts", fields={"topic": "T"}).status is Status.COMMITTED
+    assert memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"})).status is Status.COMMITTED
 
 
 @pytest.mark.parametrize("value", [r'"\ud800"', "NaN", "1e999", "[" * 300 + "]" * 300, "9" * 5000])
 def test_a_trailer_that_no_file_can_hold_is_refused_not_rewritten(memory: Runebook, tmp_path: Path, value: str) -> None:
-    memory.commit("one", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_text(f'one\n\n<!-- MEMORY_FIELDS\n{{"topic": "T", "x": {value}}}\n-->\n', encoding="utf-8")
     before = files(tmp_path)
-    receipt = memory.commit("two", memory_type="facts", fields={"topic": "T"})
+    receipt = memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
     assert receipt.status is Status.REJECTED
     assert "trailer" in (only(receipt).reason or "")
     assert files(tmp_path) == before
 
 
 def test_a_trailer_saved_with_carriage_returns_keeps_its_fields(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("one", memory_type="facts", fields={"topic": "T"}, priority="high")).uri
+    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}, priority="high"))).uri
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    memory.commit("two", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
     assert body(memory, uri) == "two"
     assert (trailer(memory, uri)["salience"], trailer(memory, uri)["version"]) == (0.8, 2)
 
@@ -340,14 +343,14 @@ def test_a_file_in_another_encoding_is_never_rewritten(memory: Runebook, tmp_pat
     folder.mkdir(parents=True)
     (folder / "老文件.md").write_bytes("支付系统在上海".encode("gb18030"))
     before = files(tmp_path)
-    receipt = memory.commit("new", memory_type="facts", fields={"topic": "老文件"})
+    receipt = memory.commit(CommitRequest("new", memory_type="facts", fields={"topic": "老文件"}))
     assert receipt.status is Status.REJECTED
     assert "UTF-8" in (only(receipt).hint or "")
     assert files(tmp_path) == before
 
 
 def test_a_changed_immutable_field_is_refused_and_the_rest_applied(memory: Runebook) -> None:
-    uri = only(memory.commit("one", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))).uri
     receipt = apply(memory, edit=[{"uri": uri, "patches": {"topic": "U", "content": "two"}}])
     assert (receipt.status, only(receipt).action) == (Status.PARTIAL, Action.UPDATED)
     assert "immutable" in (only(receipt).reason or "")
@@ -356,33 +359,35 @@ def test_a_changed_immutable_field_is_refused_and_the_rest_applied(memory: Runeb
 
 
 def test_a_bad_value_for_one_field_of_a_known_memory_leaves_the_others_applied(memory: Runebook) -> None:
-    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
     given = {"tool_name": "web_search", "total_calls": "many", "best_for": "maps"}
-    receipt = memory.commit(memory_type="tools", fields=given)
+    receipt = memory.commit(CommitRequest(memory_type="tools", fields=given))
     assert (receipt.status, only(receipt).uri) == (Status.PARTIAL, uri)
     assert trailer(memory, uri)["best_for"] == "maps"
     assert trailer(memory, uri)["total_calls"] == 100
 
 
 def test_one_bad_operation_never_spoils_the_others(memory: Runebook) -> None:
-    uri = only(memory.commit("a\nb\na\n", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("a\nb\na\n", memory_type="facts", fields={"topic": "T"}))).uri
     ambiguous = "<<<<<<< SEARCH\na\n=======\nz\n>>>>>>> REPLACE"
     receipt = memory.commit(
-        operations={
-            "write_operations": [
-                "not an object",
-                write("nonsense", content="x"),
-                write("notes", title="kept", content="好"),
-                write("notes", title="bad", content="half \ud800"),
-            ],
-            "edit_operations": [
-                {"uri": uri, "patches": {"content": ambiguous}},
-                {"uri": f"{USER}/facts/missing.md", "patches": {"content": "x"}},
-                {"uri": f"{USER}/../../etc/passwd", "patches": {"content": "x"}},
-                {"uri": "file:///etc/passwd", "patches": {"content": "x"}},
-            ],
-            "delete_operations": [{"uri": f"{USER}/facts/missing.md"}, {"url": "x"}],
-        }
+        CommitRequest(
+            operations={
+                "write_operations": [
+                    "not an object",
+                    write("nonsense", content="x"),
+                    write("notes", title="kept", content="好"),
+                    write("notes", title="bad", content="half \ud800"),
+                ],
+                "edit_operations": [
+                    {"uri": uri, "patches": {"content": ambiguous}},
+                    {"uri": f"{USER}/facts/missing.md", "patches": {"content": "x"}},
+                    {"uri": f"{USER}/../../etc/passwd", "patches": {"content": "x"}},
+                    {"uri": "file:///etc/passwd", "patches": {"content": "x"}},
+                ],
+                "delete_operations": [{"uri": f"{USER}/facts/missing.md"}, {"url": "x"}],
+            }
+        )
     )
     assert receipt.status is Status.PARTIAL
     actions = [result.action for result in receipt.results]
@@ -412,7 +417,7 @@ def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
 
 
 def test_a_delete_names_its_replacement_or_is_refused(memory: Runebook) -> None:
-    old = only(memory.commit("old", memory_type="facts", fields={"topic": "Old"})).uri
+    old = only(memory.commit(CommitRequest("old", memory_type="facts", fields={"topic": "Old"}))).uri
     missing = apply(memory, delete=[{"uri": old, "replacement_uri": f"{USER}/facts/New.md"}])
     assert missing.status is Status.REJECTED
     receipt = apply(
@@ -422,22 +427,22 @@ def test_a_delete_names_its_replacement_or_is_refused(memory: Runebook) -> None:
     )
     assert [result.action for result in receipt.results] == [Action.CREATED, Action.DELETED]
     with pytest.raises(NotFound):
-        memory.read(old)
-    assert memory.find("old").total == 0
+        memory.read(ReadRequest(old))
+    assert memory.find(FindRequest("old")).total == 0
 
 
 def test_directory_summaries_are_set_and_patched(memory: Runebook) -> None:
-    memory.commit("x", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))
     folder = f"{USER}/facts"
     apply(memory, overview=[{"directory_uri": folder, "abstract": "Facts. 事实。", "overview": "# Facts\n- T"}])
     patch = "<<<<<<< SEARCH\n- T\n=======\n- T: x\n>>>>>>> REPLACE"
     receipt = apply(memory, overview=[{"directory_uri": f"{folder}/", "overview": patch}])
     assert receipt.status is Status.COMMITTED
-    assert memory.read(f"{folder}/.abstract.md").content == "Facts. 事实。\n"
-    page = memory.read(f"{folder}/.overview.md").content
+    assert memory.read(ReadRequest(f"{folder}/.abstract.md")).content == "Facts. 事实。\n"
+    page = memory.read(ReadRequest(f"{folder}/.overview.md")).content
     assert page.startswith("# Facts\n- T: x\n\n<!-- ")
     assert page.endswith("- T.md: x\n")
-    (entry,) = [entry for entry in memory.ls(USER).entries if entry.name == "facts"]
+    (entry,) = [entry for entry in memory.ls(ListRequest(USER)).entries if entry.name == "facts"]
     assert entry.abstract == "Facts. 事实。"
 
 
@@ -445,12 +450,12 @@ def test_directory_summaries_are_set_and_patched(memory: Runebook) -> None:
 def test_a_summary_of_a_file_is_refused_and_the_store_opens_again(
     memory: Runebook, tmp_path: Path, suffix: str
 ) -> None:
-    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
     receipt = apply(memory, overview=[{"directory_uri": uri + suffix, "abstract": "x"}])
     assert receipt.status is Status.REJECTED
     memory.close()
     with open_memory(config(tmp_path)) as reopened:
-        assert reopened.commit("y").status is Status.COMMITTED
+        assert reopened.commit(CommitRequest("y")).status is Status.COMMITTED
 
 
 @pytest.mark.parametrize(
@@ -466,7 +471,7 @@ def test_a_summary_of_a_file_is_refused_and_the_store_opens_again(
     ],
 )
 def test_operations_reach_nothing_but_the_memories_of_their_spaces(memory: Runebook, tmp_path: Path, uri: str) -> None:
-    memory.commit(messages=[{"role": "user", "content": "hello"}], session_id="s1")
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "hello"}], session_id="s1"))
     for space in ("user/other/memories", "user/default/logs"):
         (tmp_path / space).mkdir(parents=True)
     (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
@@ -484,7 +489,7 @@ def test_operations_reach_nothing_but_the_memories_of_their_spaces(memory: Runeb
 
 
 def test_a_replacement_in_another_space_is_as_absent_as_any(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
     (tmp_path / "user/other/memories").mkdir(parents=True)
     (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
     reasons = [
@@ -495,23 +500,23 @@ def test_a_replacement_in_another_space_is_as_absent_as_any(memory: Runebook, tm
 
 
 def test_a_summary_file_is_not_a_memory_to_edit(memory: Runebook) -> None:
-    memory.commit("x", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))
     apply(memory, overview=[{"directory_uri": f"{USER}/facts", "abstract": "Facts."}])
     uri = f"{USER}/facts/.abstract.md"
     receipt = apply(memory, edit=[{"uri": uri, "patches": {"content": "x"}}], write=[write("facts", uri, content="x")])
     assert receipt.status is Status.REJECTED
-    assert memory.read(uri).content == "Facts.\n"
+    assert memory.read(ReadRequest(uri)).content == "Facts.\n"
 
 
 def test_a_memory_that_a_person_removed_comes_back_under_its_own_name(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
     (tmp_path / "user/default/memories/facts/T.md").unlink()
-    receipt = memory.commit("y", memory_type="facts", fields={"topic": "T"})
+    receipt = memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "T"}))
     assert (only(receipt).uri, only(receipt).action) == (uri, Action.CREATED)
 
 
 def test_a_write_with_a_search_replace_text_patches_the_memory_of_that_name(memory: Runebook) -> None:
-    uri = only(memory.commit("blue sky", memory_type="facts", fields={"topic": "Sky"})).uri
+    uri = only(memory.commit(CommitRequest("blue sky", memory_type="facts", fields={"topic": "Sky"}))).uri
     patch = "<<<<<<< SEARCH\nblue\n=======\n蓝色 blue\n>>>>>>> REPLACE"
     assert apply(memory, write=[write("facts", topic="sky", content=patch)]).status is Status.COMMITTED
     assert body(memory, uri) == "蓝色 blue sky"
@@ -525,13 +530,13 @@ def test_ignored_fields_and_keys_are_reported(memory: Runebook) -> None:
 
 
 def seen(memory: Runebook, *uris: str) -> dict[str, str]:
-    return {uri: text_sha256(memory.read(uri).content) for uri in uris}
+    return {uri: text_sha256(memory.read(ReadRequest(uri)).content) for uri in uris}
 
 
 def decide(memory: Runebook, expected: dict[str, str], **operations: Any) -> CommitReceipt:
     """Operations of an author who saw what ``expected`` says."""
     named = {f"{name}_operations": items for name, items in operations.items()}
-    return memory.updater.apply_operations(named, expected=expected)
+    return memory.commits.apply_operations(named, expected=expected)
 
 
 PATCH_B = "<<<<<<< SEARCH\n乙 b\n=======\n乙 B\n>>>>>>> REPLACE"
@@ -540,9 +545,9 @@ PATCH_B = "<<<<<<< SEARCH\n乙 b\n=======\n乙 B\n>>>>>>> REPLACE"
 @pytest.fixture
 def changed(memory: Runebook) -> tuple[str, dict[str, str]]:
     """A memory that changed since it was seen, and what was seen."""
-    uri = only(memory.commit("甲 a\n乙 b\n", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("甲 a\n乙 b\n", memory_type="facts", fields={"topic": "T"}))).uri
     expected = seen(memory, uri)
-    memory.commit("甲 new\n乙 b\n", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("甲 new\n乙 b\n", memory_type="facts", fields={"topic": "T"}))
     return uri, expected
 
 
@@ -596,7 +601,7 @@ def test_a_conflict_spoils_no_other_operation(memory: Runebook, changed: tuple[s
 
 
 def test_a_memory_that_appeared_unseen_is_not_overwritten_but_takes_a_patch(memory: Runebook) -> None:
-    uri = only(memory.commit("乙 b", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("乙 b", memory_type="facts", fields={"topic": "T"}))).uri
     receipt = decide(memory, {}, write=[write("facts", topic="t", content="other")])
     assert only(receipt).conflict
     assert "unread" in (only(receipt).reason or "")
@@ -612,9 +617,13 @@ def test_what_is_there_already_is_no_conflict(memory: Runebook, changed: tuple[s
 
 
 def test_counts_are_added_to_a_memory_that_changed_and_prose_is_not_replaced(memory: Runebook) -> None:
-    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
     expected = seen(memory, uri)
-    memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1, "best_for": "地图 maps"})
+    memory.commit(
+        CommitRequest(
+            memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1, "best_for": "地图 maps"}
+        )
+    )
     counted = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5)])
     assert counted.status is Status.COMMITTED
     both = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5, best_for="mine")])
@@ -623,16 +632,16 @@ def test_counts_are_added_to_a_memory_that_changed_and_prose_is_not_replaced(mem
 
 
 def test_a_field_that_is_as_it_was_seen_may_be_replaced_though_others_changed(memory: Runebook) -> None:
-    uri = only(memory.commit(memory_type="tools", fields=GOLDEN)).uri
+    uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
     expected = seen(memory, uri)
-    memory.commit(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1})
+    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
     receipt = decide(memory, expected, write=[write("tools", tool_name="web_search", best_for="新闻 news")])
     assert receipt.status is Status.COMMITTED
     assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (101, "新闻 news")
 
 
 def test_a_hand_edit_after_the_reading_is_not_overwritten(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("likes tea", memory_type="preferences", fields={"topic": "Drinks"})).uri
+    uri = only(memory.commit(CommitRequest("likes tea", memory_type="preferences", fields={"topic": "Drinks"}))).uri
     expected = seen(memory, uri)
     path = tmp_path / "user/default/memories/preferences/Drinks.md"
     path.write_text(path.read_text(encoding="utf-8").replace("tea", "可可"), encoding="utf-8")
@@ -642,7 +651,7 @@ def test_a_hand_edit_after_the_reading_is_not_overwritten(memory: Runebook, tmp_
 
 
 def test_what_was_removed_since_it_was_seen_does_not_come_back(memory: Runebook) -> None:
-    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
     expected = seen(memory, uri)
     apply(memory, delete=[{"uri": uri}])
     for operations in (
@@ -661,20 +670,20 @@ def test_what_was_removed_since_it_was_seen_does_not_come_back(memory: Runebook)
 def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what_was_seen(
     memory: Runebook, changed: tuple[str, dict[str, str]]
 ) -> None:
-    memory.commit("unlisted", memory_type="facts", fields={"topic": "另一个"})
+    memory.commit(CommitRequest("unlisted", memory_type="facts", fields={"topic": "另一个"}))
     stale = [write("facts", topic="T", content="stale"), write("facts", topic="另一个", content="read elsewhere")]
-    receipt = memory.updater.apply_operations({"write_operations": stale}, expected=changed[1], reads_elsewhere=True)
+    receipt = memory.commits.apply_operations({"write_operations": stale}, expected=changed[1], reads_elsewhere=True)
     assert [result.conflict for result in receipt.results] == [True, False]
     assert body(memory, f"{USER}/facts/另一个.md") == "read elsewhere"
 
 
 def test_an_author_who_says_nothing_of_what_was_seen_is_not_checked(memory: Runebook) -> None:
-    memory.commit("one", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
     assert apply(memory, write=[write("facts", topic="T", content="two")]).status is Status.COMMITTED
 
 
 def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) -> None:
-    uri = only(memory.commit("one", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))).uri
     receipt = decide(
         memory,
         seen(memory, uri),
@@ -687,16 +696,16 @@ def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) 
 
 def test_an_overview_written_meanwhile_is_not_replaced_and_a_new_list_is_no_conflict(memory: Runebook) -> None:
     folder = f"{USER}/facts"
-    memory.commit("x", memory_type="facts", fields={"topic": "T"})
+    memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))
     apply(memory, overview=[{"directory_uri": folder, "abstract": "Facts.", "overview": "Prose 一"}])
     expected = seen(memory, f"{folder}/.abstract.md", f"{folder}/.overview.md")
-    memory.commit("y", memory_type="facts", fields={"topic": "U"})
+    memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "U"}))
     second = [{"directory_uri": folder, "overview": "Prose 二"}]
     assert decide(memory, expected, overview=second).status is Status.COMMITTED
     third = [{"directory_uri": folder, "overview": "Prose 三", "abstract": "Facts 三"}]
     receipt = decide(memory, expected, overview=third)
     assert [result.conflict for result in receipt.results] == [False, True]
-    assert memory.read(f"{folder}/.overview.md").content.startswith("Prose 二\n")
+    assert memory.read(ReadRequest(f"{folder}/.overview.md")).content.startswith("Prose 二\n")
 
 
 def links(memory: Runebook, uri: str) -> list[tuple[str, str, float]]:
@@ -721,7 +730,7 @@ def linking(memory_type: str, *targets: tuple[str, str], **fields: Any) -> dict[
     ],
 )
 def test_a_link_is_kept_at_both_ends_in_one_commit(memory: Runebook, relation: str, reverse: str) -> None:
-    old = only(memory.commit("Server A has 8 GB", memory_type="facts", fields={"topic": "Old"})).uri
+    old = only(memory.commit(CommitRequest("Server A has 8 GB", memory_type="facts", fields={"topic": "Old"}))).uri
     before = trailer(memory, old)
     new = f"{USER}/facts/新.md"
     receipt = apply(memory, write=[linking("facts", (old, relation), topic="新", content="Server A has 16 GB")])
@@ -734,7 +743,7 @@ def test_a_link_is_kept_at_both_ends_in_one_commit(memory: Runebook, relation: s
         name: value for name, value in before.items() if name not in ignored
     }
     assert body(memory, old) == "Server A has 8 GB"
-    assert [hit.uri for hit in memory.find("8 GB").memories][:2]
+    assert [hit.uri for hit in memory.find(FindRequest("8 GB")).memories][:2]
 
 
 def test_two_new_memories_may_name_each_other_by_the_uris_their_templates_give(memory: Runebook) -> None:
@@ -767,7 +776,7 @@ def test_a_memory_asked_for_under_another_uri_is_still_found_by_it_in_the_same_o
 
 
 def test_a_bad_link_is_left_out_with_a_reason_and_the_rest_goes_on(memory: Runebook, tmp_path: Path) -> None:
-    good = only(memory.commit("x", memory_type="facts", fields={"topic": "Good"})).uri
+    good = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "Good"}))).uri
     (tmp_path / "user/other/memories").mkdir(parents=True)
     (tmp_path / "user/other/memories/profile.md").write_text("secret", encoding="utf-8")
     own = f"{USER}/facts/N.md"
@@ -787,19 +796,19 @@ def test_a_bad_link_is_left_out_with_a_reason_and_the_rest_goes_on(memory: Runeb
 
 
 def test_the_same_link_again_changes_nothing_and_a_new_strength_replaces_the_old(memory: Runebook) -> None:
-    one = only(memory.commit("x", memory_type="facts", fields={"topic": "One"})).uri
-    two = only(memory.commit("y", memory_type="facts", fields={"topic": "Two"})).uri
+    one = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "One"}))).uri
+    two = only(memory.commit(CommitRequest("y", memory_type="facts", fields={"topic": "Two"}))).uri
     edit = {"uri": one, "patches": {}, "links": [{"uri": two, "relation": "similar", "strength": 0.5}]}
     assert [apply(memory, edit=[edit]).status for _ in range(2)] == [Status.COMMITTED, Status.UNCHANGED]
     later = datetime(2100, 1, 1, tzinfo=UTC)
-    assert memory.updater.apply_operations({"edit_operations": [edit]}, now=later).status is Status.UNCHANGED
+    assert memory.commits.apply_operations({"edit_operations": [edit]}, now=later).status is Status.UNCHANGED
     edit["links"] = [{"uri": two, "relation": "similar", "strength": 0.9}]
     assert only(apply(memory, edit=[edit])).action is Action.UPDATED
     assert (links(memory, one), links(memory, two)) == ([(two, "similar", 0.9)], [(one, "similar", 0.9)])
 
 
 def test_links_are_bounded_and_likeness_gives_way_first(memory: Runebook) -> None:
-    hub = only(memory.commit("hub", memory_type="facts", fields={"topic": "Hub"})).uri
+    hub = only(memory.commit(CommitRequest("hub", memory_type="facts", fields={"topic": "Hub"}))).uri
     apply(memory, write=[linking("facts", (hub, "contradicts"), topic="Against", content="no")])
     for start in (0, 30):
         many = [linking("facts", (hub, "similar"), topic=f"第{n}条", content=f"{n}") for n in range(start, start + 30)]
@@ -811,7 +820,7 @@ def test_links_are_bounded_and_likeness_gives_way_first(memory: Runebook) -> Non
 
 
 def test_a_replacement_says_what_it_replaces_and_links_to_what_is_gone_do_no_harm(memory: Runebook) -> None:
-    old = only(memory.commit("old", memory_type="facts", fields={"topic": "Old"})).uri
+    old = only(memory.commit(CommitRequest("old", memory_type="facts", fields={"topic": "Old"}))).uri
     new = f"{USER}/facts/New.md"
     apply(
         memory,
@@ -819,14 +828,16 @@ def test_a_replacement_says_what_it_replaces_and_links_to_what_is_gone_do_no_har
         delete=[{"uri": old, "replacement_uri": new}],
     )
     assert (old, "replaces", 1.0) in links(memory, new)
-    assert memory.commit("newer", memory_type="facts", fields={"topic": "New"}).status is Status.COMMITTED
+    assert (
+        memory.commit(CommitRequest("newer", memory_type="facts", fields={"topic": "New"})).status is Status.COMMITTED
+    )
     assert (old, "replaces", 1.0) in links(memory, new)
 
 
 def test_a_linked_memory_is_still_the_one_of_its_key(memory: Runebook) -> None:
-    old = only(memory.commit("old", memory_type="facts", fields={"topic": "a/b"})).uri
+    old = only(memory.commit(CommitRequest("old", memory_type="facts", fields={"topic": "a/b"}))).uri
     apply(memory, write=[linking("facts", (old, "similar"), topic="New", content="新")])
-    assert only(memory.commit("again", memory_type="facts", fields={"topic": "A/B"})).uri == old
+    assert only(memory.commit(CommitRequest("again", memory_type="facts", fields={"topic": "A/B"}))).uri == old
 
 
 def test_a_handwritten_memory_keeps_its_text_when_it_is_linked(memory: Runebook, tmp_path: Path) -> None:
@@ -840,7 +851,7 @@ def test_a_handwritten_memory_keeps_its_text_when_it_is_linked(memory: Runebook,
 
 
 def test_a_link_to_a_memory_with_a_damaged_trailer_is_left_out(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("x", memory_type="facts", fields={"topic": "T"})).uri
+    uri = only(memory.commit(CommitRequest("x", memory_type="facts", fields={"topic": "T"}))).uri
     path = tmp_path / "user/default/memories/facts/T.md"
     broken = path.read_text(encoding="utf-8").replace('"version"', "version")
     path.write_text(broken, encoding="utf-8", newline="")

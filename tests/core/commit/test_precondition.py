@@ -10,6 +10,7 @@ import pytest
 from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
@@ -22,8 +23,8 @@ CHA = "viking://user/default/memories/notes/茶.md"
 def memory(tmp_path: Any) -> Iterator[Runebook]:
     settings = {"embedding": {"provider": "none"}, "maintenance": {"automatic": "off"}, "watch": "off"}
     with open_memory(Config.model_validate({"home": tmp_path, **settings})) as opened:
-        opened.commit("Green.", fields={"title": "Tea"})
-        opened.commit("绿的。", fields={"title": "茶"})
+        opened.commit(CommitRequest("Green.", fields={"title": "Tea"}))
+        opened.commit(CommitRequest("绿的。", fields={"title": "茶"}))
         yield opened
 
 
@@ -37,38 +38,46 @@ def edit(uri: str, content: str) -> dict[str, Any]:
 
 def test_one_file_that_moved_on_refuses_all_operations(memory: Runebook) -> None:
     seen = {TEA: sha256(memory, TEA), CHA: sha256(memory, CHA)}
-    memory.commit(operations={"edit_operations": [edit(CHA, "红的。")]})
-    receipt = memory.commit(operations={"edit_operations": [edit(TEA, "Black."), edit(CHA, "黑的。")]}, expected=seen)
+    memory.commit(CommitRequest(operations={"edit_operations": [edit(CHA, "红的。")]}))
+    receipt = memory.commit(
+        CommitRequest(operations={"edit_operations": [edit(TEA, "Black."), edit(CHA, "黑的。")]}, expected=seen)
+    )
     assert receipt.status == "rejected"
     assert [(result.uri, result.conflict) for result in receipt.results] == [(CHA, True)]
-    assert "Green." in memory.read(TEA).content
-    assert "红的。" in memory.read(CHA).content
+    assert "Green." in memory.read(ReadRequest(TEA)).content
+    assert "红的。" in memory.read(ReadRequest(CHA)).content
 
 
 def test_files_that_are_as_they_were_are_changed(memory: Runebook) -> None:
-    receipt = memory.commit(operations={"edit_operations": [edit(TEA, "Black.")]}, expected={TEA: sha256(memory, TEA)})
+    receipt = memory.commit(
+        CommitRequest(operations={"edit_operations": [edit(TEA, "Black.")]}, expected={TEA: sha256(memory, TEA)})
+    )
     assert receipt.status == "committed"
 
 
 def test_file_that_is_gone_and_file_that_came_are_conflicts(memory: Runebook) -> None:
     seen = {TEA: sha256(memory, TEA)}
-    memory.commit(operations={"delete_operations": [{"uri": TEA}]})
-    gone = memory.commit(operations={"edit_operations": [edit(CHA, "黑的。")]}, expected=seen)
-    came = memory.commit(operations={"edit_operations": [edit(CHA, "黑的。")]}, expected={CHA: ABSENT})
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": TEA}]}))
+    gone = memory.commit(CommitRequest(operations={"edit_operations": [edit(CHA, "黑的。")]}, expected=seen))
+    came = memory.commit(CommitRequest(operations={"edit_operations": [edit(CHA, "黑的。")]}, expected={CHA: ABSENT}))
     assert [receipt.status for receipt in (gone, came)] == ["rejected", "rejected"]
-    assert "绿的。" in memory.read(CHA).content
+    assert "绿的。" in memory.read(ReadRequest(CHA)).content
 
 
 def test_standing_alone_is_held_to_it_too(memory: Runebook) -> None:
     pinned = {"edit_operations": [{"uri": TEA, "pinned": True}]}
-    assert memory.commit(operations=pinned, expected={TEA: "0" * 64}).status == "rejected"
-    assert memory.commit(operations=pinned, expected={TEA: sha256(memory, TEA)}).status == "committed"
+    assert memory.commit(CommitRequest(operations=pinned, expected={TEA: "0" * 64})).status == "rejected"
+    assert memory.commit(CommitRequest(operations=pinned, expected={TEA: sha256(memory, TEA)})).status == "committed"
 
 
 def test_explicit_memory_may_expect_that_there_is_none_yet(memory: Runebook) -> None:
     expected = {"viking://user/default/rolling_summary.md": ABSENT}
-    assert memory.commit("First.", memory_type="rolling_summary", expected=expected).status == "committed"
-    assert memory.commit("Second.", memory_type="rolling_summary", expected=expected).status == "rejected"
+    assert (
+        memory.commit(CommitRequest("First.", memory_type="rolling_summary", expected=expected)).status == "committed"
+    )
+    assert (
+        memory.commit(CommitRequest("Second.", memory_type="rolling_summary", expected=expected)).status == "rejected"
+    )
 
 
 def test_preview_says_what_would_be_and_stores_nothing(memory: Runebook) -> None:
@@ -82,4 +91,4 @@ def test_preview_says_what_would_be_and_stores_nothing(memory: Runebook) -> None
 
 def test_expectations_do_not_go_with_an_answer_to_a_brief(memory: Runebook) -> None:
     with pytest.raises(InvalidInput):
-        memory.commit(operations={"edit_operations": [edit(TEA, "x")]}, session_id="s", expected={})
+        memory.commit(CommitRequest(operations={"edit_operations": [edit(TEA, "x")]}, session_id="s", expected={}))

@@ -12,8 +12,16 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, ProjectConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.llm.client import LLMRequest, Scripted, ScriptedLLM
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import (
+    CommitRequest,
+    FindRequest,
+    ListRequest,
+    ReadRequest,
+    RetrieveRequest,
+    TreeRequest,
+)
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 P, Q = "github.com/acme/backend", "支付系统"
@@ -35,11 +43,11 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(parse(memory.read(uri).content).trailer or {})
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return parse(memory.read(uri).content).body
+    return split(memory.read(ReadRequest(uri)).content).body
 
 
 def only(receipt: CommitReceipt) -> OperationResult:
@@ -48,11 +56,15 @@ def only(receipt: CommitReceipt) -> OperationResult:
 
 
 def case(memory: Runebook, name: str, content: str, **arguments: Any) -> OperationResult:
-    return only(memory.commit(memory_type="cases", fields={"case_name": name, "content": content}, **arguments))
+    return only(
+        memory.commit(CommitRequest(memory_type="cases", fields={"case_name": name, "content": content}, **arguments))
+    )
 
 
 def tell(memory: Runebook, text: str, session_id: str, **arguments: Any) -> CommitReceipt:
-    return memory.commit(messages=[{"role": "user", "content": text}], session_id=session_id, **arguments)
+    return memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": text}], session_id=session_id, **arguments)
+    )
 
 
 def answer(*writes: dict[str, Any], **more: Any) -> str:
@@ -66,12 +78,15 @@ def write(memory_type: str, **fields: Any) -> dict[str, Any]:
 
 def everything_told(memory: Runebook, here: str | None) -> str:
     """All that a client in a project is told unasked, or by a search."""
-    found = [memory.find(query, here=here, limit=50).as_dict() for query in ("zebrafish 绝密代号", "deploy 部署 helm")]
-    listings = [memory.tree(level_limit=9, here=here).as_dict()]
+    found = [
+        memory.find(FindRequest(query, here=here, limit=50)).as_dict()
+        for query in ("zebrafish 绝密代号", "deploy 部署 helm")
+    ]
+    listings = [memory.tree(TreeRequest(level_limit=9, here=here)).as_dict()]
     pages = []
-    for entry in memory.tree(level_limit=9, show_all_hidden=True, here=here).entries:
+    for entry in memory.tree(TreeRequest(level_limit=9, show_all_hidden=True, here=here)).entries:
         if entry.name in (".abstract.md", ".overview.md"):
-            pages.append(memory.read(entry.uri).content)
+            pages.append(memory.read(ReadRequest(entry.uri)).content)
     abstracts = [entry["abstract"] for listing in listings for entry in listing["entries"]]
     return json.dumps([found, abstracts, pages], ensure_ascii=False)
 
@@ -81,9 +96,9 @@ def everything_told(memory: Runebook, here: str | None) -> str:
 
 def test_cases_and_patterns_belong_to_the_current_project_and_the_rest_to_nobody(memory: Runebook) -> None:
     ours = case(memory, "Port taken → Kill it", "lsof -i", here=P)
-    pattern = only(memory.commit("先跑测试", memory_type="patterns", here=Q))
-    taste = only(memory.commit("Prefers tabs", memory_type="preferences", here=P))
-    tool = only(memory.commit(memory_type="tools", fields={"tool_name": "web_search"}, here=P))
+    pattern = only(memory.commit(CommitRequest("先跑测试", memory_type="patterns", here=Q)))
+    taste = only(memory.commit(CommitRequest("Prefers tabs", memory_type="preferences", here=P)))
+    tool = only(memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search"}, here=P)))
     assert trailer(memory, ours.uri)["project"] == P
     assert trailer(memory, pattern.uri)["project"] == Q
     assert "project" not in trailer(memory, taste.uri)
@@ -91,8 +106,8 @@ def test_cases_and_patterns_belong_to_the_current_project_and_the_rest_to_nobody
 
 
 def test_a_named_project_takes_memories_of_every_type_but_the_profile(memory: Runebook) -> None:
-    taste = only(memory.commit("用两个空格缩进", memory_type="preferences", project=Q))
-    profile = only(memory.commit("A developer in Chengdu.", memory_type="profile", project=Q))
+    taste = only(memory.commit(CommitRequest("用两个空格缩进", memory_type="preferences", project=Q)))
+    profile = only(memory.commit(CommitRequest("A developer in Chengdu.", memory_type="profile", project=Q)))
     assert trailer(memory, taste.uri)["project"] == Q
     assert "project" not in trailer(memory, profile.uri)
     assert "belong to no project" in (profile.note or "")
@@ -115,21 +130,21 @@ def test_a_forged_name_is_refused_and_nothing_is_stored(memory: Runebook, forged
     given: list[dict[str, Any]] = [{"memory_content": "x"}, {"messages": [{"role": "user", "content": "x"}]}]
     for arguments in given:
         with pytest.raises(InvalidInput) as caught:
-            memory.commit(**arguments, project=forged)
+            memory.commit(CommitRequest(**arguments, project=forged))
         assert "characters on one line" in caught.value.hint
     with pytest.raises(InvalidInput):
-        memory.find("x", project=forged)
-    assert memory.tree().entries == ()
+        memory.find(FindRequest("x", project=forged))
+    assert memory.tree(TreeRequest()).entries == ()
 
 
 def test_private_needs_a_project(memory: Runebook) -> None:
     places: list[dict[str, Any]] = [{}, {"project": "global"}]
     for arguments in places:
         with pytest.raises(InvalidInput) as caught:
-            memory.commit("x", private=True, **arguments)
+            memory.commit(CommitRequest("x", private=True, **arguments))
         assert "project" in caught.value.hint
     with pytest.raises(InvalidInput):
-        memory.find("x", project=".")
+        memory.find(FindRequest("x", project="."))
 
 
 # Keys
@@ -189,7 +204,7 @@ def test_a_write_by_uri_does_not_replace_another_projects_memory(memory: Runeboo
     places: list[dict[str, Any]] = [{"here": P}, {"project": P}, {"project": "global"}]
     for arguments in places:
         receipt = memory.commit(
-            operations={"write_operations": [{"uri": theirs.uri, "memory_data": data}]}, **arguments
+            CommitRequest(operations={"write_operations": [{"uri": theirs.uri, "memory_data": data}]}, **arguments)
         )
         assert only(receipt).action is Action.REJECTED
         assert only(receipt).hint
@@ -197,11 +212,11 @@ def test_a_write_by_uri_does_not_replace_another_projects_memory(memory: Runeboo
 
 
 def test_no_profile_is_made_twice_by_a_trailer_with_a_project(memory: Runebook, tmp_path: Path) -> None:
-    uri = only(memory.commit("Lives in Chengdu.", memory_type="profile")).uri
+    uri = only(memory.commit(CommitRequest("Lives in Chengdu.", memory_type="profile"))).uri
     path = tmp_path / "user/default/memories/profile.md"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"memory_type"', f'"project": "{Q}",\n  "memory_type"'), encoding="utf-8")
-    assert only(memory.commit("Lives in Osaka.", memory_type="profile", here=P)).uri == uri
+    assert only(memory.commit(CommitRequest("Lives in Osaka.", memory_type="profile", here=P))).uri == uri
 
 
 # Privacy
@@ -216,33 +231,44 @@ def test_what_is_private_is_told_in_its_project_only(memory: Runebook) -> None:
         assert "zebrafish" not in everything_told(memory, elsewhere)
         assert "open knowledge" in everything_told(memory, elsewhere)
     assert "zebrafish" in everything_told(memory, Q)
-    assert memory.find("zebrafish", project=Q).total >= 2
-    (line,) = [entry.abstract for entry in memory.ls(f"{AGENT}/cases", here=P).entries if "zebra" in entry.name]
+    assert memory.find(FindRequest("zebrafish", project=Q)).total >= 2
+    (line,) = [
+        entry.abstract for entry in memory.ls(ListRequest(f"{AGENT}/cases", here=P)).entries if "zebra" in entry.name
+    ]
     assert line == "private to another project"
 
 
 def test_a_private_memory_is_nobody_elses_neighbour(memory: Runebook) -> None:
     case(memory, SECRET, f"{SECRET} deploy helm chart rollback plan", here=Q, private=True)
     text = f"{SECRET} deploy helm chart rollback plan too"
-    assert memory.commit(memory_type="cases", fields={"case_name": "x", "content": text}, here=P).similar == ()
-    assert memory.commit(memory_type="cases", fields={"case_name": "y", "content": text}, here=Q).similar != ()
+    assert (
+        memory.commit(CommitRequest(memory_type="cases", fields={"case_name": "x", "content": text}, here=P)).similar
+        == ()
+    )
+    assert (
+        memory.commit(CommitRequest(memory_type="cases", fields={"case_name": "y", "content": text}, here=Q)).similar
+        != ()
+    )
 
 
 def test_summaries_count_private_memories_and_do_not_name_them(memory: Runebook) -> None:
     case(memory, "Open → Known", "shared", here=Q)
     for number in range(3):
         case(memory, f"{SECRET} {number}", "x", here=Q, private=True)
-    page = memory.read(f"{AGENT}/cases/.overview.md").content
-    line = memory.read(f"{AGENT}/cases/.abstract.md").content
+    page = memory.read(ReadRequest(f"{AGENT}/cases/.overview.md")).content
+    line = memory.read(ReadRequest(f"{AGENT}/cases/.abstract.md")).content
     assert "cases (4)" in page
     assert "cases (4)" in line
     assert "3 private to a project" in page
     assert "zebrafish" not in page + line
     case(memory, f"{SECRET} 1", "x", here=Q, private=False)
-    assert "2 private to a project" in memory.read(f"{AGENT}/cases/.overview.md").content
-    assert "zebrafish 1" in memory.read(f"{AGENT}/cases/.overview.md").content
+    assert "2 private to a project" in memory.read(ReadRequest(f"{AGENT}/cases/.overview.md")).content
+    assert "zebrafish 1" in memory.read(ReadRequest(f"{AGENT}/cases/.overview.md")).content
     case(memory, f"{SECRET} 1", "x", here=Q, private=True)
-    gone = memory.read(f"{AGENT}/cases/.overview.md").content + memory.read(f"{AGENT}/cases/.abstract.md").content
+    gone = (
+        memory.read(ReadRequest(f"{AGENT}/cases/.overview.md")).content
+        + memory.read(ReadRequest(f"{AGENT}/cases/.abstract.md")).content
+    )
     assert "3 private to a project" in gone
     assert "zebrafish" not in gone
 
@@ -250,22 +276,30 @@ def test_summaries_count_private_memories_and_do_not_name_them(memory: Runebook)
 def test_a_private_memory_is_not_named_by_the_links_of_others(memory: Runebook) -> None:
     common = case(memory, "Common → Known", "all see it", project="global")
     secret = case(memory, SECRET, "x", here=Q, private=True)
-    memory.commit(operations={"edit_operations": [{"uri": secret.uri, "patches": {}, "links": [{"uri": common.uri}]}]})
-    memory.commit(operations={"edit_operations": [{"uri": common.uri, "patches": {}, "links": [{"uri": secret.uri}]}]})
-    assert "zebrafish" not in memory.read(common.uri).content
+    memory.commit(
+        CommitRequest(
+            operations={"edit_operations": [{"uri": secret.uri, "patches": {}, "links": [{"uri": common.uri}]}]}
+        )
+    )
+    memory.commit(
+        CommitRequest(
+            operations={"edit_operations": [{"uri": common.uri, "patches": {}, "links": [{"uri": secret.uri}]}]}
+        )
+    )
+    assert "zebrafish" not in memory.read(ReadRequest(common.uri)).content
     assert trailer(memory, secret.uri)["links"][0]["uri"] == common.uri
     deletion = {"uri": secret.uri, "replacement_uri": common.uri}
-    memory.commit(operations={"delete_operations": [deletion]})
-    assert "zebrafish" not in memory.read(common.uri).content
+    memory.commit(CommitRequest(operations={"delete_operations": [deletion]}))
+    assert "zebrafish" not in memory.read(ReadRequest(common.uri)).content
 
 
 def test_a_private_commit_puts_nothing_where_others_see_it(memory: Runebook) -> None:
     common = case(memory, "Common → Known", "all see it", project="global")
-    profile = only(memory.commit(SECRET, memory_type="profile", here=Q, private=True))
+    profile = only(memory.commit(CommitRequest(SECRET, memory_type="profile", here=Q, private=True)))
     overview = {"directory_uri": f"{AGENT}/cases", "overview": SECRET, "abstract": SECRET}
     edit = {"uri": common.uri, "patches": {"content": SECRET}}
     receipt = memory.commit(
-        operations={"edit_operations": [edit], "overview_operations": [overview]}, here=Q, private=True
+        CommitRequest(operations={"edit_operations": [edit], "overview_operations": [overview]}, here=Q, private=True)
     )
     assert {result.action for result in (profile, *receipt.results)} == {Action.REJECTED}
     assert all(result.hint for result in receipt.results)
@@ -278,7 +312,7 @@ def test_memories_of_a_project_can_be_private_by_default(tmp_path: Path) -> None
     with opened(tmp_path, private=True) as memory:
         assert trailer(memory, case(memory, SECRET, "x", here=Q).uri)["private"] is True
         assert "private" not in trailer(memory, case(memory, "open", "x", here=Q, private=False).uri)
-        taste = only(memory.commit("Prefers tabs", memory_type="preferences", here=Q))
+        taste = only(memory.commit(CommitRequest("Prefers tabs", memory_type="preferences", here=Q)))
         assert "private" not in trailer(memory, taste.uri)
         assert "zebrafish" not in everything_told(memory, P)
 
@@ -289,24 +323,26 @@ def test_memories_of_a_project_can_be_private_by_default(tmp_path: Path) -> None
 def test_a_conversation_keeps_its_project_whoever_sends_it_again(memory: Runebook) -> None:
     first = {"role": "user", "content": "我们用 helm 部署支付系统，命名空间是 pay。"}
     second = {"role": "user", "content": "And the staging cluster is called blue."}
-    memory.commit(messages=[first], session_id="s", here=Q)
-    memory.commit(messages=[first, second], session_id="s", here=P)
-    memory.commit(messages=[first, second], session_id="s", here=P)
-    log = memory.read("viking://session/default/s/messages.jsonl").content
+    memory.commit(CommitRequest(messages=[first], session_id="s", here=Q))
+    memory.commit(CommitRequest(messages=[first, second], session_id="s", here=P))
+    memory.commit(CommitRequest(messages=[first, second], session_id="s", here=P))
+    log = memory.read(ReadRequest("viking://session/default/s/messages.jsonl")).content
     assert [json.loads(line).get("project") for line in log.splitlines()] == [Q, Q]
-    assert memory.find("staging cluster blue", project=Q).resources
-    assert not memory.find("staging cluster blue", project=P).resources
+    assert memory.find(FindRequest("staging cluster blue", project=Q)).resources
+    assert not memory.find(FindRequest("staging cluster blue", project=P)).resources
 
 
 def test_lines_of_a_log_sent_again_bring_no_project_with_them(memory: Runebook) -> None:
     tell(memory, "The vault door opens at noon every Tuesday.", "s", here=Q, private=True)
-    (line,) = memory.read("viking://session/default/s/messages.jsonl").content.splitlines()
-    memory.commit(messages=[json.loads(line)], session_id="t", here=P)
+    (line,) = memory.read(ReadRequest("viking://session/default/s/messages.jsonl")).content.splitlines()
+    memory.commit(CommitRequest(messages=[json.loads(line)], session_id="t", here=P))
     assert trailer_of_line(memory, "t") == {"project": P, "private": None}
 
 
 def trailer_of_line(memory: Runebook, session: str) -> dict[str, Any]:
-    record = json.loads(memory.read(f"viking://session/default/{session}/messages.jsonl").content.splitlines()[0])
+    record = json.loads(
+        memory.read(ReadRequest(f"viking://session/default/{session}/messages.jsonl")).content.splitlines()[0]
+    )
     return {name: record.get(name) for name in ("project", "private")}
 
 
@@ -394,7 +430,7 @@ def test_two_waiting_conversations_of_two_projects_stay_apart_in_one_call(tmp_pa
 
     with opened(tmp_path, ScriptedLLM([decide, decide, decide, decide])) as memory:
         tell(memory, "In the backend we prune the cache.", "backend", here=P)
-        cases = [entry.uri for entry in memory.ls(f"{AGENT}/cases").entries]
+        cases = [entry.uri for entry in memory.ls(ListRequest(f"{AGENT}/cases")).entries]
         assert {trailer(memory, uri)["project"]: body(memory, uri) for uri in cases} == {
             P: "prune the cache",
             Q: "restart the queue",
@@ -408,8 +444,8 @@ def test_parts_of_a_conversation_in_two_projects_are_extracted_apart(tmp_path: P
     llm = ScriptedLLM([answer(write("cases", case_name=name, content=content)) for name, content in said])
     with opened(tmp_path, llm) as memory:
         both = [{"role": "user", "content": f"{SECRET}: we restart the queue."}]
-        memory.commit(messages=both, session_id="s", project=Q, private=True)
-        cases = [trailer(memory, entry.uri) for entry in memory.ls(f"{AGENT}/cases").entries]
+        memory.commit(CommitRequest(messages=both, session_id="s", project=Q, private=True))
+        cases = [trailer(memory, entry.uri) for entry in memory.ls(ListRequest(f"{AGENT}/cases")).entries]
         assert [(found["project"], found.get("private")) for found in cases] == [(P, None), (Q, True)]
         assert "zebrafish" not in prompts(llm.requests[:1])
         assert "prune the cache" in prompts(llm.requests[1:])
@@ -432,7 +468,9 @@ def test_a_brief_is_answered_in_the_project_of_its_conversation(memory: Runebook
     brief = tell(memory, f"Our {SECRET} needs care.", "s", here=Q, private=True)
     assert brief.brief
     receipt = memory.commit(
-        operations={"write_operations": [write("facts", topic="Care", content=SECRET)]}, session_id="s", here=P
+        CommitRequest(
+            operations={"write_operations": [write("facts", topic="Care", content=SECRET)]}, session_id="s", here=P
+        )
     )
     assert trailer(memory, only(receipt).uri)["project"] == Q
     assert "zebrafish" not in everything_told(memory, P)
@@ -441,7 +479,7 @@ def test_a_brief_is_answered_in_the_project_of_its_conversation(memory: Runebook
 def test_open_tasks_of_another_project_are_not_put_into_a_context(memory: Runebook) -> None:
     tasks: dict[str, dict[str, Any]] = {"Rotate zebrafish keys": {"project": Q, "private": True}, "Pay rent": {}}
     for title, arguments in tasks.items():
-        memory.commit(memory_type="tasks", fields={"title": title, "state": "open"}, **arguments)
+        memory.commit(CommitRequest(memory_type="tasks", fields={"title": title, "state": "open"}, **arguments))
     told = json.dumps(tell(memory, "Let us go on.", "s", here=P).as_dict())
     assert "Pay rent" in told
     assert "zebrafish" not in told
@@ -452,7 +490,7 @@ def test_counts_of_tools_stay_common_to_all_projects(memory: Runebook) -> None:
         call = {"type": "tool_use", "id": f"c{number}", "name": "web_search", "input": {"query": "x"}}
         result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "y"}
         messages = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-        memory.commit(messages=messages, session_id=f"s{number}", here=project)
+        memory.commit(CommitRequest(messages=messages, session_id=f"s{number}", here=project))
     assert trailer(memory, f"{AGENT}/tools/web_search.md")["total_calls"] == 2
 
 
@@ -460,20 +498,27 @@ def test_counts_of_tools_stay_common_to_all_projects(memory: Runebook) -> None:
 def test_a_context_tells_nothing_private_of_another_project(memory: Runebook, form: str) -> None:
     case(memory, f"{SECRET} → helm", f"{SECRET} deploy with helm", here=Q, private=True)
     memory.commit(
-        memory_type="skills",
-        fields={"skill_name": "deploy", "recommendation": SECRET},
-        project=Q,
-        private=True,
+        CommitRequest(
+            memory_type="skills", fields={"skill_name": "deploy", "recommendation": SECRET}, project=Q, private=True
+        )
     )
-    memory.commit(memory_type="tools", fields={"tool_name": "helm", "recommendation": SECRET}, project=Q, private=True)
+    memory.commit(
+        CommitRequest(
+            memory_type="tools", fields={"tool_name": "helm", "recommendation": SECRET}, project=Q, private=True
+        )
+    )
     tell(memory, f"{SECRET} deploy with helm", "secret", here=Q, private=True)
     case(memory, "open → known", "deploy with helm 公开", here=Q)
 
     def told(here: str | None) -> str:
         packs = [
-            memory.retrieve("deploy with helm", format=form, here=here, tool="helm", skill="deploy"),
-            memory.retrieve(format=form, here=here),
-            memory.retrieve(messages=[{"role": "user", "content": "how to deploy with helm?"}], format=form, here=here),
+            memory.retrieve(RetrieveRequest("deploy with helm", format=form, here=here, tool="helm", skill="deploy")),
+            memory.retrieve(RetrieveRequest(format=form, here=here)),
+            memory.retrieve(
+                RetrieveRequest(
+                    messages=[{"role": "user", "content": "how to deploy with helm?"}], format=form, here=here
+                )
+            ),
         ]
         return json.dumps([pack.as_dict() for pack in packs], ensure_ascii=False)
 

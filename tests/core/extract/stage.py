@@ -16,6 +16,7 @@ from memory_core.core.extract.read_actions import ActionRunner
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, TokenUsage
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.operations import compact_schema
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
@@ -46,7 +47,7 @@ class Stage:
         self.guide = TypeGuide(memory.registry, self.prompts)
         self.view = MemoryView(self._text, memory.registry)
         self.prefetcher = Prefetcher(self.guide, self._glance, self._find, self.view)
-        self.runner = ActionRunner(memory.browser, memory.retriever.find, self.view)
+        self.runner = ActionRunner(memory.browser, self._find_below, self.view)
         self.near: Callable[[Sequence[str]], Any] = lambda texts: [
             [(near.uri, near.score) for near in found] for found in memory.retriever.near(texts)
         ]
@@ -71,10 +72,10 @@ class Stage:
         return BriefWriter(self.prompts, self.guide, self.prefetcher, budget)
 
     def preview(self, operations: Any) -> Any:
-        return self.memory.updater.apply_operations(operations, dry_run=True)
+        return self.memory.commits.apply_operations(operations, dry_run=True)
 
     def commit(self, outcome: Any) -> Any:
-        return self.memory.updater.apply_operations(outcome.operations, expected=outcome.expected)
+        return self.memory.commits.apply_operations(outcome.operations, expected=outcome.expected)
 
     def drive(self, loop: Generator[LLMRequest, Completion, T], *answers: Answer, always: Answer | None = None) -> T:
         """Run a generator to its end; running out of answers is a failure, and so are answers left over."""
@@ -108,7 +109,10 @@ class Stage:
         return newest_in(self.memory.indexer.catalog.connection(), directory, limit)
 
     def _find(self, query: str, limit: int) -> Any:
-        return self.memory.retriever.find(query, limit=limit, filter={"memory_type": {"ne": "message"}})
+        return self.memory.retriever.find(FindRequest(query, limit=limit, filter={"memory_type": {"ne": "message"}}))
+
+    def _find_below(self, query: str, below: str, limit: int) -> Any:
+        return self.memory.retriever.find(FindRequest(query, below, limit))
 
 
 def completion(answer: Any) -> Completion:

@@ -11,6 +11,7 @@ import pytest
 
 from memory_core.core.extract.brief import SCHEMA_MARK
 from memory_core.core.extract.prompts import split
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import USER, Stage, operations, talk, write
@@ -28,7 +29,9 @@ def schema_in(brief: str) -> dict[str, object]:
 
 
 def test_a_program_finds_schema_types_and_session(memory: Runebook) -> None:
-    memory.commit(f"Milk.\n{SCHEMA_MARK}\n```json\n{{}}\n```", memory_type="notes", fields={"title": "Soy milk"})
+    memory.commit(
+        CommitRequest(f"Milk.\n{SCHEMA_MARK}\n```json\n{{}}\n```", memory_type="notes", fields={"title": "Soy milk"})
+    )
     brief = Stage(memory).brief().write(TALK, include_messages=True).text
     schema = schema_in(brief)
     sound = operations(write("facts", topic="家", content="成都"), edits=[{"uri": USER, "patches": {"content": "x"}}])
@@ -54,7 +57,9 @@ def test_the_messages_are_there_when_asked_for(stage: Stage) -> None:
 @pytest.mark.parametrize("budget", [3_400, 4_000, 8_000, 20_000])
 def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
     for number in range(30):
-        memory.commit("Soy milk 豆奶 " + "词" * 200, memory_type="notes", fields={"title": f"Soy {number}"})
+        memory.commit(
+            CommitRequest("Soy milk 豆奶 " + "词" * 200, memory_type="notes", fields={"title": f"Soy {number}"})
+        )
     long = talk(*["I take soy milk. 我喝豆奶。" * 200, "ok"] * 20)
     for include in (False, True):
         brief = Stage(memory).brief(budget).write(long, include_messages=include).text
@@ -64,14 +69,16 @@ def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
 
 
 def test_what_is_stored_near_to_the_conversation_is_in_it(stage: Stage) -> None:
-    stage.memory.commit("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
+    stage.memory.commit(
+        CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
+    )
     brief = stage.brief().write(talk("Coffee with soy milk"))
     assert "- content: Flat white with oat milk." in brief.text
     assert set(brief.seen) == {f"{USER}/preferences/Coffee.md"}
 
 
 def test_a_conversation_that_is_not_stored_is_briefed_with_a_focus(stage: Stage) -> None:
-    stage.memory.commit("喝拿铁，不加糖。", memory_type="preferences", fields={"topic": "咖啡"})
+    stage.memory.commit(CommitRequest("喝拿铁，不加糖。", memory_type="preferences", fields={"topic": "咖啡"}))
     brief = stage.brief().write_unstored("咖啡的\n口味")
     assert "Look above all for: 咖啡的 口味" in brief.text
     assert "喝拿铁，不加糖。" in brief.text

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, LLMConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook, open_memory
 from tests.core.llm.stand_ins import (
@@ -76,7 +77,7 @@ def test_a_passing_fault_is_retried_and_the_memories_are_committed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: Provider, first: Reply
 ) -> None:
     with opened(monkeypatch, tmp_path, provider, [first, reply(provider, ANSWER)]) as (memory, stand_in):
-        receipt = memory.commit(messages=TALK, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
         assert receipt.status is Status.COMMITTED
         assert TEA in receipt.changed_uris
         assert len(stand_in.requests) == 2
@@ -125,14 +126,14 @@ def test_a_lasting_fault_keeps_the_messages_and_says_why_they_wait(
     }
     script = [shaped[item] if isinstance(item, str) else item for item in replies]
     with opened(monkeypatch, tmp_path, provider, script, **llm) as (memory, stand_in):
-        receipt = memory.commit(messages=TALK, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
         assert receipt.status is Status.QUEUED
         (line,) = [result for result in receipt.results if result.op == "extraction"]
         assert line.action is Action.QUEUED
         assert why in f"{line.note} {line.hint}"
         assert len(stand_in.requests) == len(script)
-        assert "我只喝绿茶" in memory.read(LOG).content
-        assert memory.find("绿茶", filter={"memory_type": "preferences"}).total == 0
+        assert "我只喝绿茶" in memory.read(ReadRequest(LOG)).content
+        assert memory.find(FindRequest("绿茶", filter={"memory_type": "preferences"})).total == 0
         assert KEY not in json.dumps(receipt.as_dict())
     assert KEY not in caplog.text
 
@@ -144,8 +145,8 @@ def test_what_waited_is_extracted_with_the_next_conversation(
     nothing = reply(provider, json.dumps({"reasoning": "small talk", "operations": {}}))
     replies = [failure(401), nothing, reply(provider, ANSWER)]
     with opened(monkeypatch, tmp_path, provider, replies) as (memory, stand_in):
-        assert memory.commit(messages=TALK, session_id="s1").status is Status.QUEUED
-        receipt = memory.commit(messages=[{"role": "user", "content": "good morning"}], session_id="s2")
+        assert memory.commit(CommitRequest(messages=TALK, session_id="s1")).status is Status.QUEUED
+        receipt = memory.commit(CommitRequest(messages=[{"role": "user", "content": "good morning"}], session_id="s2"))
         assert TEA in receipt.changed_uris
         assert memory.extractor.waiting() == []
         assert len(stand_in.requests) == 3

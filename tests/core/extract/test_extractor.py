@@ -15,8 +15,9 @@ from memory_core.core.errors import ModelFailed, ModelUnavailable, NotFound
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
+from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -32,7 +33,7 @@ CHINESE = [
     {"role": "user", "content": "我上周搬到了成都，现在负责支付系统。", "time": "2026-05-02T10:00:00Z"},
     {"role": "assistant", "content": "好的，记住了。", "time": "2026-05-02T10:01:00Z"},
 ]
-CALLS = [
+CALLS: list[dict[str, Any]] = [
     {"role": "user", "content": "Search for tea houses."},
     {
         "role": "assistant",
@@ -88,29 +89,29 @@ def test_an_english_conversation_becomes_memories_with_one_request(tmp_path: Pat
         memory,
         llm,
     ):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert receipt.status is Status.COMMITTED
         assert created(receipt) == {TEA, f"{USER}/events/2026-04-25_Moved to Osaka.md"}
         assert len(llm.requests) == 1
         assert waiting(memory) == {}
         assert "I only drink green tea now." in prompt(llm.requests[0])
         assert "English" in prompt(llm.requests[0])
-        source = (parse(memory.read(TEA).content).trailer or {})["source"]
+        source = (split(memory.read(ReadRequest(TEA)).content).trailer or {})["source"]
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
 
 
 def test_a_chinese_conversation_becomes_chinese_memories(tmp_path: Path) -> None:
     said = answer(write("entities", entity_name="支付系统", entity_type="系统", content="用户负责支付系统。"))
     with opened(tmp_path, [said]) as (memory, llm):
-        receipt = memory.commit(messages=CHINESE, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=CHINESE, session_id="s1"))
         assert created(receipt) == {f"{USER}/entities/支付系统.md"}
         assert "Chinese" in prompt(llm.requests[0])
-        assert memory.find("谁负责支付").memories[0].uri == f"{USER}/entities/支付系统.md"
+        assert memory.find(FindRequest("谁负责支付")).memories[0].uri == f"{USER}/entities/支付系统.md"
 
 
 def test_the_language_can_be_set(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER], extraction=ExtractionConfig(language="Deutsch")) as (memory, llm):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert "Deutsch" in prompt(llm.requests[0])
 
 
@@ -119,7 +120,7 @@ def test_the_receipt_counts_the_tokens_of_all_requests(tmp_path: Path) -> None:
     look = json.dumps({"actions": [{"action_type": "ls", "params": {"uri": USER}}]})
     answers = [Completion(look, usage=usage), Completion(TEA_ANSWER, usage=usage)]
     with opened(tmp_path, answers) as (memory, _):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert receipt.usage == {
             "messages": 3,
             "messages_new": 3,
@@ -144,22 +145,22 @@ def test_a_model_that_fails_leaves_the_conversation_waiting_with_the_reason(
     tmp_path: Path, answers: list[Scripted], why: str
 ) -> None:
     with opened(tmp_path, answers) as (memory, _):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert receipt.status in (Status.QUEUED, Status.PARTIAL)
         line = extraction(receipt)
         assert line is not None
         assert (line.action, why in (line.note or "")) == (Action.QUEUED, True)
-        assert len(memory.read("viking://session/default/s1/messages.jsonl").content.splitlines()) == 3
+        assert len(memory.read(ReadRequest("viking://session/default/s1/messages.jsonl")).content.splitlines()) == 3
         (row,) = memory.extractor.waiting()
         assert (row.waiting, row.attempts, why in (row.reason or "")) == (3, 1, True)
-        assert memory.find("green tea", filter={"memory_type": "preferences"}).total == 0
+        assert memory.find(FindRequest("green tea", filter={"memory_type": "preferences"})).total == 0
 
 
 def test_the_next_commit_takes_up_what_waits_exactly_once(tmp_path: Path) -> None:
     chinese = answer(write("facts", content="用户住在成都。"))
     with opened(tmp_path, [DOWN, chinese, TEA_ANSWER]) as (memory, llm):
-        memory.commit(messages=ENGLISH, session_id="s1")
-        receipt = memory.commit(messages=CHINESE, session_id="s2")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        receipt = memory.commit(CommitRequest(messages=CHINESE, session_id="s2"))
         assert receipt.status is Status.COMMITTED
         assert TEA in created(receipt)
         assert waiting(memory) == {}
@@ -169,7 +170,7 @@ def test_the_next_commit_takes_up_what_waits_exactly_once(tmp_path: Path) -> Non
 
 def test_waiting_conversations_are_extracted_after_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path, [DOWN]) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
     with opened(tmp_path, [TEA_ANSWER]) as (memory, _):
         (receipt,) = memory.extract_waiting()
         assert created(receipt) == {TEA}
@@ -178,7 +179,7 @@ def test_waiting_conversations_are_extracted_after_a_restart(tmp_path: Path) -> 
 
 def test_a_loop_that_is_abandoned_leaves_the_conversation_to_the_next_one(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as (memory, llm):
-        recorded = memory.commit(messages=ENGLISH, session_id="s1", extract=False)
+        recorded = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", extract=False))
         steps = memory.extraction(recorded)
         next(steps)
         steps.close()
@@ -188,7 +189,7 @@ def test_a_loop_that_is_abandoned_leaves_the_conversation_to_the_next_one(tmp_pa
 
 def test_a_conversation_is_not_extracted_by_two_at_once(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as (memory, llm), opened(tmp_path, [TEA_ANSWER]) as (other, unused):
-        recorded = memory.commit(messages=ENGLISH, session_id="s1", extract=False)
+        recorded = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", extract=False))
         steps = memory.extraction(recorded)
         next(steps)
         (meanwhile,) = other.extract_waiting()
@@ -204,7 +205,7 @@ def test_a_conversation_is_not_extracted_by_two_at_once(tmp_path: Path) -> None:
 def test_nothing_worth_remembering_is_a_result_with_its_reason(tmp_path: Path) -> None:
     nothing = json.dumps({"reasoning": "only small talk", "operations": {}})
     with opened(tmp_path, [nothing]) as (memory, _):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         line = extraction(receipt)
         assert line is not None
         assert (line.action, line.note) == (Action.UNCHANGED, "nothing to remember: only small talk")
@@ -216,8 +217,8 @@ def test_new_messages_of_a_session_are_extracted_with_the_earlier_ones_as_backgr
     later = {"role": "user", "content": "My sister Lin visits in June.", "time": "2026-05-03T10:00:00Z"}
     visit = answer(write("facts", content="The user's sister Lin visits in June 2026."))
     with opened(tmp_path, [TEA_ANSWER, visit], extraction=ExtractionConfig(every_exchanges=0)) as (memory, llm):
-        memory.commit(messages=ENGLISH, session_id="s1")
-        memory.commit(messages=[*ENGLISH, later], session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest(messages=[*ENGLISH, later], session_id="s1"))
         second = prompt(llm.requests[1])
         assert second.index("only drink green tea") < second.index("My sister Lin visits")
         assert "[1] [2026-05-03" in second
@@ -230,7 +231,7 @@ def test_a_long_conversation_is_taken_in_parts_and_every_message_is_seen_once(tm
     ]
     nothing = json.dumps({"reasoning": "nothing", "operations": {}})
     with opened(tmp_path, [nothing] * 40) as (memory, llm):
-        memory.commit(messages=talk, session_id="s1")
+        memory.commit(CommitRequest(messages=talk, session_id="s1"))
         assert waiting(memory) == {}
         assert len(llm.requests) > 1
         shown = [prompt(request).partition("# The conversation")[2] for request in llm.requests]
@@ -241,7 +242,9 @@ def test_a_long_conversation_is_taken_in_parts_and_every_message_is_seen_once(tm
 def meddle(memory: Runebook) -> None:
     """Another client edits the memory."""
     patch = "<<<<<<< SEARCH\nDrinks\n=======\nSince 2026 drinks\n>>>>>>> REPLACE"
-    receipt = memory.commit(operations={"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]})
+    receipt = memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]})
+    )
     assert receipt.status is Status.COMMITTED
 
 
@@ -259,11 +262,11 @@ def test_a_memory_changed_while_the_model_thinks_is_shown_to_it_anew(tmp_path: P
         return edit("Drinks only black tea.")
 
     with opened(tmp_path, [thinking, TO_BLACK]) as (memory, llm):
-        memory.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."})
-        receipt = memory.commit(messages=TALK_OF_TEA, session_id="s1")
+        memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."}))
+        receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
         assert receipt.status is Status.COMMITTED
         assert "Since 2026 drinks green tea." in llm.requests[1].turns[-1].text
-        assert memory.read(TEA).content.startswith("Since 2026 drinks black tea.")
+        assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks black tea.")
         assert len(llm.requests) == 2
 
 
@@ -281,7 +284,7 @@ class Interrupted(MemoryReActOrchestrator):
 @contextmanager
 def interrupted(home: Path, answers: Sequence[Scripted]) -> Iterator[tuple[Runebook, ScriptedLLM]]:
     with opened(home, answers) as (memory, llm):
-        memory.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."})
+        memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."}))
         loop = memory.extractor.orchestrator
         loop.__class__ = Interrupted
         loop.interruption = lambda: meddle(memory)  # type: ignore[attr-defined]
@@ -290,23 +293,23 @@ def interrupted(home: Path, answers: Sequence[Scripted]) -> Iterator[tuple[Runeb
 
 def test_a_patch_is_applied_to_what_another_client_made_of_the_memory_meanwhile(tmp_path: Path) -> None:
     with interrupted(tmp_path, [TO_BLACK]) as (memory, llm):
-        receipt = memory.commit(messages=TALK_OF_TEA, session_id="s1")
-        assert memory.read(TEA).content.startswith("Since 2026 drinks black tea.")
+        receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
+        assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks black tea.")
         assert (receipt.status, len(llm.requests), waiting(memory)) == (Status.COMMITTED, 1, {})
 
 
 def test_a_replacement_does_not_fit_what_another_client_made_of_the_memory_and_is_mended(tmp_path: Path) -> None:
     with interrupted(tmp_path, [edit("Drinks only black tea."), TO_BLACK]) as (memory, llm):
-        receipt = memory.commit(messages=TALK_OF_TEA, session_id="s1")
-        assert memory.read(TEA).content.startswith("Since 2026 drinks black tea.")
+        receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
+        assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks black tea.")
         assert [result.action for result in receipt.results if result.uri == TEA] == [Action.REJECTED, Action.UPDATED]
         assert (len(llm.requests), waiting(memory)) == (2, {})
 
 
 def test_what_cannot_be_mended_leaves_the_conversation_waiting_and_the_other_clients_text(tmp_path: Path) -> None:
     with interrupted(tmp_path, [edit("Drinks only black tea."), DOWN]) as (memory, _):
-        receipt = memory.commit(messages=TALK_OF_TEA, session_id="s1")
-        assert memory.read(TEA).content.startswith("Since 2026 drinks green tea.")
+        receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
+        assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks green tea.")
         assert receipt.status is Status.PARTIAL
         assert waiting(memory) == {"s1": 1}
 
@@ -316,17 +319,17 @@ def test_tool_calls_are_counted_once_whatever_the_model_claims(tmp_path: Path) -
         write("tools", tool_name="web_search", total_calls=50, success_count=50, best_for="Finding places.")
     )
     with opened(tmp_path, [claims, claims]) as (memory, _):
-        memory.commit(messages=CALLS, session_id="s1")
-        memory.commit(messages=CALLS, session_id="s1")
-        memory.commit(messages=CALLS, session_id="other")
-        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
+        memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
+        memory.commit(CommitRequest(messages=CALLS, session_id="other"))
+        trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
         assert (trailer["total_calls"], trailer["success_count"], trailer["fail_count"]) == (1, 1, 0)
 
 
 def test_a_session_can_be_extracted_again(tmp_path: Path) -> None:
     again = answer(write("facts", content="The user lives in Osaka."))
     with opened(tmp_path, [TEA_ANSWER, again]) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         (receipt,) = memory.extract_waiting("s1")
         assert len(created(receipt)) == 1
         with pytest.raises(NotFound):
@@ -335,10 +338,10 @@ def test_a_session_can_be_extracted_again(tmp_path: Path) -> None:
 
 def test_one_user_never_extracts_the_conversation_of_another(tmp_path: Path) -> None:
     with opened(tmp_path, [DOWN], user_space="mei") as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
     with opened(tmp_path, [TEA_ANSWER] * 3, user_space="tom") as (memory, llm):
         assert list(memory.extract_waiting()) == []
-        nothing = memory.commit(messages=CHINESE, session_id="s2")
+        nothing = memory.commit(CommitRequest(messages=CHINESE, session_id="s2"))
         assert len(llm.requests) == 1
         assert not any("mei" in result.uri for result in nothing.results)
         assert "Osaka" not in memory.extractor.brief()
@@ -347,7 +350,7 @@ def test_one_user_never_extracts_the_conversation_of_another(tmp_path: Path) -> 
 def test_a_model_that_is_down_is_not_asked_about_every_conversation(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         for number in range(5):
-            memory.commit(messages=ENGLISH, session_id=f"s{number}", extract=False)
+            memory.commit(CommitRequest(messages=ENGLISH, session_id=f"s{number}", extract=False))
     with opened(tmp_path, [DOWN] * 5) as (memory, llm):
         assert [receipt.status for receipt in memory.extract_waiting()] == [Status.QUEUED] * 2
         assert len(llm.requests) == 2
@@ -357,8 +360,8 @@ def test_the_summary_of_an_older_conversation_is_not_that_of_the_present_one(tmp
     nothing = json.dumps({"reasoning": "nothing", "operations": {}})
     older = json.dumps({"reasoning": "nothing", "operations": {}, "summary": "Moved to Osaka."})
     with opened(tmp_path, [DOWN, nothing, older]) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
-        kept = memory.commit(messages=CHINESE, session_id="s2").working_memory
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        kept = memory.commit(CommitRequest(messages=CHINESE, session_id="s2")).working_memory
         assert kept is not None
         assert "Osaka" not in kept["summary"]
 
@@ -370,9 +373,9 @@ def test_without_a_model_extracting_says_how_to_get_one(tmp_path: Path) -> None:
 
 def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as (memory, llm):
-        first = memory.commit(messages=ENGLISH, session_id="s1", request_id="r1")
+        first = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", request_id="r1"))
     with opened(tmp_path, [TEA_ANSWER]) as (memory, unused):
-        again = memory.commit(messages=ENGLISH, session_id="s1", request_id="r1")
+        again = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", request_id="r1"))
         assert [result.as_dict() for result in again.results] == [result.as_dict() for result in first.results]
         assert unused.requests == []
     assert len(llm.requests) == 1
@@ -383,22 +386,22 @@ def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in
     llm = ScriptedLLM([new, new])
     config = Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=60.0), extraction=ExtractionConfig())
     with open_memory(config, llm=llm) as memory:
-        memory.commit("Server A has 16 GB of memory.", memory_type="facts", fields={"topic": "Server A"})
-        receipt = memory.commit(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1")
+        memory.commit(CommitRequest("Server A has 16 GB of memory.", memory_type="facts", fields={"topic": "Server A"}))
+        receipt = memory.commit(CommitRequest(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1"))
         assert receipt.status is Status.COMMITTED
         assert "Server A has 16 GB" in llm.requests[1].turns[-1].text
-        links = (parse(memory.read(f"{USER}/facts/Server B.md").content).trailer or {})["links"]
+        links = (split(memory.read(ReadRequest(f"{USER}/facts/Server B.md")).content).trailer or {})["links"]
         assert [(link["uri"], link["relation"]) for link in links] == [(f"{USER}/facts/Server A.md", "similar")]
-        assert memory.read(f"{USER}/facts/Server A.md").content.startswith("Server A has 16 GB of memory.")
+        assert memory.read(ReadRequest(f"{USER}/facts/Server A.md")).content.startswith("Server A has 16 GB of memory.")
 
 
 def test_single_pass_asks_once_and_the_extractor_none_never(tmp_path: Path) -> None:
     look = json.dumps({"actions": [{"action_type": "ls", "params": {"uri": USER}}]})
     with opened(tmp_path / "a", [look, TEA_ANSWER], extractor="single_pass") as (memory, llm):
-        assert memory.commit(messages=ENGLISH, session_id="s1").status is Status.QUEUED
+        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is Status.QUEUED
         assert len(llm.requests) == 1
     with opened(tmp_path / "b", [TEA_ANSWER], extractor="none") as (memory, llm):
-        assert memory.commit(messages=ENGLISH, session_id="s1").status is Status.COMMITTED
+        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is Status.COMMITTED
         assert llm.requests == []
 
 
@@ -407,7 +410,7 @@ def test_single_pass_asks_once_and_the_extractor_none_never(tmp_path: Path) -> N
 
 def test_without_a_model_the_receipt_briefs_the_clients_own(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert receipt.status is Status.QUEUED
         assert receipt.brief is not None
         assert 'session_id="s1"' in receipt.brief
@@ -416,32 +419,34 @@ def test_without_a_model_the_receipt_briefs_the_clients_own(tmp_path: Path) -> N
 
 def test_operations_with_the_session_of_a_brief_close_it(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         handed = {"write_operations": [write("preferences", topic="Tea", content="Only green tea.")]}
-        assert created(memory.commit(operations=handed, session_id="s1")) == {TEA}
+        assert created(memory.commit(CommitRequest(operations=handed, session_id="s1"))) == {TEA}
         assert waiting(memory) == {}
 
 
 def test_a_reason_alone_closes_a_brief_and_is_in_the_receipt(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
-        receipt = memory.commit(operations={"reasoning": "只是闲聊"}, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        receipt = memory.commit(CommitRequest(operations={"reasoning": "只是闲聊"}, session_id="s1"))
         assert (receipt.status, receipt.results[0].note) == (Status.UNCHANGED, "nothing to remember: 只是闲聊")
         assert waiting(memory) == {}
 
 
 def test_messages_that_came_after_the_brief_still_wait(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=ENGLISH[:2], session_id="s1")
-        memory.commit(messages=ENGLISH, session_id="s1", extract=False)
-        memory.commit(operations={"reasoning": "nothing"}, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH[:2], session_id="s1"))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", extract=False))
+        memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id="s1"))
         assert waiting(memory) == {"s1": 1}
 
 
 def test_operations_that_are_all_refused_leave_the_brief_open(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
-        receipt = memory.commit(operations={"write_operations": [write("no_such", content="x")]}, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        receipt = memory.commit(
+            CommitRequest(operations={"write_operations": [write("no_such", content="x")]}, session_id="s1")
+        )
         assert receipt.status is Status.REJECTED
         assert waiting(memory) == {"s1": 3}
 
@@ -451,59 +456,65 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
 ) -> None:
     with opened(tmp_path, None) as (memory, _):
         for topic in ("Tea", "Cake"):
-            memory.commit(memory_type="preferences", fields={"topic": topic, "content": f"Likes {topic}."})
-        memory.commit(messages=[*ENGLISH, {"role": "user", "content": "Tea"}], session_id="s1")
-        memory.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea, from Uji."})
+            memory.commit(
+                CommitRequest(memory_type="preferences", fields={"topic": topic, "content": f"Likes {topic}."})
+            )
+        memory.commit(CommitRequest(messages=[*ENGLISH, {"role": "user", "content": "Tea"}], session_id="s1"))
+        memory.commit(
+            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea, from Uji."})
+        )
         replaced = write("preferences", topic="Tea", content="Only green tea.")
-        receipt = memory.commit(operations={"write_operations": [replaced]}, session_id="s1")
+        receipt = memory.commit(CommitRequest(operations={"write_operations": [replaced]}, session_id="s1"))
         assert [result.conflict for result in receipt.results] == [True]
-        assert "Uji" in memory.read(TEA).content
+        assert "Uji" in memory.read(ReadRequest(TEA)).content
         assert waiting(memory) == {"s1": 4}
-        again = memory.commit(operations={"write_operations": [replaced]}, session_id="s1")
+        again = memory.commit(CommitRequest(operations={"write_operations": [replaced]}, session_id="s1"))
         assert again.status is Status.REJECTED
         patch = "<<<<<<< SEARCH\nLikes Tea\n=======\nLikes only green tea\n>>>>>>> REPLACE"
         fitting = {"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]}
-        assert memory.commit(operations=fitting, session_id="s1").status is Status.COMMITTED
-        assert memory.read(TEA).content.startswith("Likes only green tea, from Uji.")
+        assert memory.commit(CommitRequest(operations=fitting, session_id="s1")).status is Status.COMMITTED
+        assert memory.read(ReadRequest(TEA)).content.startswith("Likes only green tea, from Uji.")
         assert waiting(memory) == {}
 
 
 def test_a_late_answer_to_a_brief_does_not_replace_what_was_changed_meanwhile(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea."})
-        memory.commit(messages=TALK_OF_TEA, session_id="s1")
+        memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea."}))
+        memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
     with opened(tmp_path, [edit("Likes black tea.")]) as (memory, _):
         list(memory.extract_waiting())
         late = memory.commit(
-            operations={"write_operations": [write("preferences", topic="Tea", content="?")]}, session_id="s1"
+            CommitRequest(
+                operations={"write_operations": [write("preferences", topic="Tea", content="?")]}, session_id="s1"
+            )
         )
         assert [result.conflict for result in late.results] == [True]
-        assert memory.read(TEA).content.startswith("Likes black tea.")
+        assert memory.read(ReadRequest(TEA)).content.startswith("Likes black tea.")
 
 
 def test_counts_in_an_answer_to_a_brief_are_left_out(tmp_path: Path) -> None:
     claims = write("tools", tool_name="web_search", total_calls=50, success_count=50, best_for="Finding places.")
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=CALLS, session_id="s1")
-        receipt = memory.commit(operations={"write_operations": [claims]}, session_id="s1")
-        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
+        receipt = memory.commit(CommitRequest(operations={"write_operations": [claims]}, session_id="s1"))
+        trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
         assert (trailer["total_calls"], trailer["best_for"]) == (1, "Finding places.")
         assert any("counts by itself" in note for note in receipt.notes)
 
 
 def test_a_reason_that_is_sent_again_is_answered(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         for _attempt in range(2):
-            receipt = memory.commit(operations={"reasoning": "nothing"}, session_id="s1", request_id="r")
+            receipt = memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id="s1", request_id="r"))
             assert receipt.status is Status.UNCHANGED
 
 
 def test_a_session_whose_name_has_odd_spaces_can_be_answered(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        brief = memory.commit(messages=ENGLISH, session_id="a  b\u3000c").brief or ""
+        brief = memory.commit(CommitRequest(messages=ENGLISH, session_id="a  b\u3000c")).brief or ""
         named = json.loads(brief.partition("session_id=")[2].partition(")")[0])
-        memory.commit(operations={"reasoning": "nothing"}, session_id=named)
+        memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id=named))
         assert waiting(memory) == {}
 
 
@@ -516,16 +527,16 @@ LOG = "session/default/s1/messages.jsonl"
 def test_messages_after_a_removed_session_folder_are_extracted(tmp_path: Path) -> None:
     nothing = json.dumps({"reasoning": "nothing", "operations": {}})
     with opened(tmp_path, [nothing, TEA_ANSWER]) as (memory, llm):
-        memory.commit(messages=CHINESE, session_id="s1")
+        memory.commit(CommitRequest(messages=CHINESE, session_id="s1"))
         (tmp_path / LOG).unlink()
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert "only drink green tea" in prompt(llm.requests[1])
         assert waiting(memory) == {}
 
 
 def test_a_log_that_is_away_keeps_its_place_in_the_queue(tmp_path: Path) -> None:
     with opened(tmp_path, [DOWN, TEA_ANSWER]) as (memory, llm):
-        memory.commit(messages=ENGLISH, session_id="s1")
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         (tmp_path / LOG).rename(tmp_path / "away")
         (receipt,) = memory.extract_waiting()
         assert receipt.status is Status.QUEUED
@@ -541,15 +552,15 @@ def test_a_log_that_was_replaced_while_the_model_thought_is_not_taken_for_done(t
         return TEA_ANSWER
 
     with opened(tmp_path, [thinking]) as (memory, _):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         assert created(receipt) == set()
         assert waiting(memory) == {"s1": 3}
 
 
 def test_a_log_that_cannot_be_read_keeps_no_other_conversation_waiting(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=ENGLISH, session_id="s1")
-        memory.commit(messages=CHINESE, session_id="s2", extract=False)
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest(messages=CHINESE, session_id="s2", extract=False))
     (tmp_path / LOG).write_bytes(b"\xff\xfe not text")
     with opened(tmp_path, [TEA_ANSWER]) as (memory, _):
         broken, whole = memory.extract_waiting()
@@ -559,10 +570,10 @@ def test_a_log_that_cannot_be_read_keeps_no_other_conversation_waiting(tmp_path:
 
 def test_calls_are_counted_once_also_when_their_session_was_removed(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=CALLS, session_id="s1")
+        memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
         (tmp_path / LOG).unlink()
-        memory.commit(messages=CALLS, session_id="s1")
-        trailer = parse(memory.read(f"{AGENT}/tools/web_search.md").content).trailer or {}
+        memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
+        trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
         assert trailer["total_calls"] == 1
 
 
@@ -581,18 +592,18 @@ def test_half_a_surrogate_pair_in_an_answer_becomes_text_and_everything_is_settl
         }
     )
     with opened(tmp_path, [odd, odd, odd]) as (memory, _):
-        receipt = memory.commit(messages=ENGLISH, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
         json.dumps(receipt.as_dict(), ensure_ascii=False).encode("utf-8")
-        assert memory.commit("after").status is Status.COMMITTED
+        assert memory.commit(CommitRequest("after")).status is Status.COMMITTED
     with opened(tmp_path, None) as (memory, _):
         assert memory.store.ledger.unsettled() == []
-        assert memory.find("after").total == 1
+        assert memory.find(FindRequest("after")).total == 1
 
 
 def test_the_tokens_of_answers_that_failed_are_counted(tmp_path: Path) -> None:
     cut = Completion("{", StopReason.LENGTH, TokenUsage(prompt=900, completion=50, requests=1))
     with opened(tmp_path, [cut, cut]) as (memory, _):
-        usage = memory.commit(messages=ENGLISH, session_id="s1").usage or {}
+        usage = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).usage or {}
         assert (usage["prompt_tokens"], usage["model_requests"]) == (1800, 2)
 
 
@@ -602,17 +613,17 @@ def test_a_memory_that_is_written_and_deleted_at_once_is_no_change(tmp_path: Pat
             "write_operations": [write("preferences", topic="Tea", content="x")],
             "delete_operations": [{"uri": TEA}],
         }
-        receipt = memory.commit(operations=operations)
+        receipt = memory.commit(CommitRequest(operations=operations))
         assert receipt.status is Status.UNCHANGED
         assert not (tmp_path / "user/default/memories/preferences/Tea.md").exists()
 
 
 def test_the_brief_of_a_stored_conversation_shows_it(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(messages=CHINESE, session_id="s1", extract=False)
+        memory.commit(CommitRequest(messages=CHINESE, session_id="s1", extract=False))
         assert "现在负责支付系统" in memory.extractor.brief("s1")
         assert "现在负责支付系统" in memory.extractor.brief()
-        memory.commit(operations={"reasoning": "nothing"}, session_id="s1")
+        memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id="s1"))
         assert "支付系统" not in memory.extractor.brief()
         with pytest.raises(NotFound):
             memory.extractor.brief("s1")
@@ -625,9 +636,9 @@ def test_a_conversation_without_a_model_returns_open_tasks_and_an_extract(tmp_pa
     with opened(tmp_path, None) as (memory, _):
         for title, state, due in (("给客户发报价单", "open", "2026-06-30"), ("Renew the certificate", "done", "")):
             fields = {"title": title, "state": state, "due_date": due, "content": title}
-            memory.commit(memory_type="tasks", fields=fields)
+            memory.commit(CommitRequest(memory_type="tasks", fields=fields))
         talk = [*ENGLISH, {"role": "assistant", "content": "Left to do:\n- [x] unpack\n- [ ] buy a kettle"}]
-        kept = memory.commit(messages=talk, session_id="s1").working_memory
+        kept = memory.commit(CommitRequest(messages=talk, session_id="s1")).working_memory
         assert kept is not None
         assert [task.partition(" (")[0] for task in kept["open_tasks"]] == ["给客户发报价单", "buy a kettle"]
         assert "I moved to Osaka last week." in kept["summary"]
@@ -636,6 +647,6 @@ def test_a_conversation_without_a_model_returns_open_tasks_and_an_extract(tmp_pa
 def test_the_models_summary_is_handed_back(tmp_path: Path) -> None:
     said = json.dumps({"reasoning": "nothing", "operations": {}, "summary": "搬到大阪，只喝绿茶。"}, ensure_ascii=False)
     with opened(tmp_path, [said]) as (memory, _):
-        kept = memory.commit(messages=ENGLISH, session_id="s1").working_memory
+        kept = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).working_memory
         assert kept is not None
         assert kept["summary"] == "搬到大阪，只喝绿茶。"

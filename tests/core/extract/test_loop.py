@@ -9,6 +9,7 @@ import pytest
 from memory_core.core.errors import AnswerCut, AnswerUnusable, ModelRefused, ModelUnavailable
 from memory_core.core.extract.prompts import Conversation, Outcome
 from memory_core.core.llm.client import Completion, StopReason
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import AGENT, USER, Stage, cut, operations, reads, talk, write
@@ -22,7 +23,7 @@ NOTHING = {"reasoning": "only small talk", "operations": {}}
 
 @pytest.fixture
 def coffee(memory: Runebook) -> str:
-    memory.commit("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
+    memory.commit(CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"}))
     memory.indexer.follow()
     return COFFEE
 
@@ -30,7 +31,7 @@ def coffee(memory: Runebook) -> str:
 @pytest.fixture
 def far(memory: Runebook) -> str:
     """A memory that no search with the conversation finds."""
-    memory.commit("Serviced by Hartley in spring.", memory_type="facts", fields={"topic": "Boiler"})
+    memory.commit(CommitRequest("Serviced by Hartley in spring.", memory_type="facts", fields={"topic": "Boiler"}))
     memory.indexer.follow()
     return FAR
 
@@ -40,7 +41,7 @@ def edit(uri: str, patch: str, field: str = "content") -> dict[str, Any]:
 
 
 def body(memory: Runebook, uri: str) -> str:
-    return memory.read(uri).content.partition("\n\n<!--")[0]
+    return memory.read(ReadRequest(uri)).content.partition("\n\n<!--")[0]
 
 
 def test_operations_in_the_first_answer_cost_one_request(stage: Stage, coffee: str) -> None:
@@ -158,7 +159,9 @@ def test_without_any_request_left_an_operation_on_an_unread_memory_is_dropped_an
 
 
 def test_counts_of_tools_are_left_to_the_system(stage: Stage) -> None:
-    stage.memory.commit(memory_type="tools", fields={"tool_name": "grep", "total_calls": 3, "best_for": "text"})
+    stage.memory.commit(
+        CommitRequest(memory_type="tools", fields={"tool_name": "grep", "total_calls": 3, "best_for": "text"})
+    )
     outcome = stage.extract(
         TALK,
         operations(
@@ -324,7 +327,7 @@ def test_there_are_never_more_requests_than_rounds_and_two(
 
 def test_a_file_that_changed_while_the_model_thought_is_shown_again(stage: Stage, coffee: str) -> None:
     def meanwhile(_request: Any) -> Any:
-        stage.memory.commit(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]})
+        stage.memory.commit(CommitRequest(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]}))
         return operations(edits=[edit(coffee, SOY)])
 
     outcome = stage.extract(TALK, meanwhile, operations(edits=[edit(coffee, "Espresso with soy milk.")]))
@@ -344,7 +347,7 @@ def test_after_a_conflict_at_the_commit_the_operation_is_mended_with_the_new_tex
         "deletion": operations(write("profile", content="Nurse."), deletes=[{"uri": coffee}]),
     }
     outcome = stage.extract(TALK, made[op])
-    stage.memory.commit(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]})
+    stage.memory.commit(CommitRequest(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]}))
     receipt = stage.commit(outcome)
     assert [result.conflict for result in receipt.results] == [False, True]
     loop = stage.loop.mend(TALK, outcome, receipt)
@@ -358,7 +361,7 @@ def test_after_a_conflict_at_the_commit_the_operation_is_mended_with_the_new_tex
 
 def conflicting(stage: Stage, outcome: Outcome, coffee: str) -> Any:
     """The receipt of a commit whose second operation met a text that its author had not seen."""
-    stage.memory.commit(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]})
+    stage.memory.commit(CommitRequest(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]}))
     return stage.commit(outcome)
 
 
@@ -406,6 +409,6 @@ def test_the_static_part_is_the_same_for_every_conversation(memory: Runebook) ->
     stage = Stage(memory)
     stage.extract(talk("Hello", language="English"), NOTHING)
     first = stage.requests[0].system
-    memory.commit("Flat white.", memory_type="preferences", fields={"topic": "Coffee"})
+    memory.commit(CommitRequest("Flat white.", memory_type="preferences", fields={"topic": "Coffee"}))
     stage.extract(Conversation("other", talk("咖啡", "好").messages, language="中文"), NOTHING)
     assert stage.requests[0].system == first == Stage(memory).loop.system

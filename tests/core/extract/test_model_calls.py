@@ -9,6 +9,7 @@ import pytest
 from memory_core.core.errors import AnswerCut
 from memory_core.core.extract.model_calls import answer_text
 from memory_core.core.memory.operations import ReasoningAction
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 from tests.core.extract.stage import AGENT, USER, Stage, operations, reads, size, talk, write
@@ -21,7 +22,9 @@ def test_older_readings_leave_first_and_no_longer_count_as_seen(memory: Runebook
     stage = Stage(memory, prompt_tokens=9_000)
     uris = [f"{USER}/notes/Note {letter}.md" for letter in "ABC"]
     for letter in "ABC":
-        memory.commit(f"{letter * 3} " + "词" * 1_600, memory_type="notes", fields={"title": f"Note {letter}"})
+        memory.commit(
+            CommitRequest(f"{letter * 3} " + "词" * 1_600, memory_type="notes", fields={"title": f"Note {letter}"})
+        )
     blind = operations(edits=[{"uri": uris[0], "patches": {"content": "New."}}])
     outcome = stage.extract(TALK, reads(uris[0]), reads(uris[1]), reads(uris[2]), blind, NOTHING)
     assert "AAA" in stage.said(1)
@@ -81,7 +84,7 @@ def test_earlier_messages_are_context_and_said_to_be(stage: Stage) -> None:
 
 
 def test_a_hand_edited_tool_memory_is_shown_with_both_its_fields_and_its_body(stage: Stage) -> None:
-    stage.memory.commit(memory_type="tools", fields={"tool_name": "grep", "best_for": "a\nb ```"})
+    stage.memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "grep", "best_for": "a\nb ```"}))
     path = stage.memory.store.files.root / "agent/default/memories/tools/grep.md"
     path.write_text(path.read_text(encoding="utf-8").replace("Tool: grep", "Tool: grep 我的笔记"), encoding="utf-8")
     shown = stage.view.show(f"{AGENT}/tools/grep.md", 1_000)

@@ -9,6 +9,7 @@ import pytest
 
 from memory_core.core.extract.prefetch import Prefetched, queries
 from memory_core.core.memory.message import Message, ToolCall
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
@@ -28,7 +29,7 @@ def fill(memory: Runebook, count: int) -> None:
             write("facts", topic=f"Topic {number} 主题", content=f"Coffee fact {number}: 咖啡第{number}杯。")
             for number in range(start, min(count, start + 500))
         ]
-        memory.commit(operations={"write_operations": writes})
+        memory.commit(CommitRequest(operations={"write_operations": writes}))
 
 
 def gathered(stage: Stage, *texts: str, budget: int = 2_000) -> Prefetched:
@@ -38,10 +39,12 @@ def gathered(stage: Stage, *texts: str, budget: int = 2_000) -> Prefetched:
 
 
 def test_the_nearest_memories_of_either_language_are_shown_whole(stage: Stage) -> None:
-    stage.memory.commit("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
-    stage.memory.commit("对花生过敏。", memory_type="facts", fields={"topic": "过敏"})
-    stage.memory.commit("Serviced in spring.", memory_type="facts", fields={"topic": "Boiler"})
-    stage.memory.commit("A nurse from Leeds.", memory_type="profile")
+    stage.memory.commit(
+        CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
+    )
+    stage.memory.commit(CommitRequest("对花生过敏。", memory_type="facts", fields={"topic": "过敏"}))
+    stage.memory.commit(CommitRequest("Serviced in spring.", memory_type="facts", fields={"topic": "Boiler"}))
+    stage.memory.commit(CommitRequest("A nurse from Leeds.", memory_type="profile"))
     found = gathered(stage, "I drink coffee with soy milk now", "ok", "我对花生过敏的事情你记得吗")
     shown = {uri.removeprefix(f"{USER}/") for uri in found.seen}
     assert shown == {"profile.md", "preferences/Coffee.md", "facts/过敏.md"}
@@ -53,7 +56,9 @@ def test_the_nearest_memories_of_either_language_are_shown_whole(stage: Stage) -
 
 
 def test_tools_that_were_used_are_looked_up_by_name(stage: Stage) -> None:
-    stage.memory.commit(memory_type="tools", fields={"tool_name": "web_search", "best_for": "news", "total_calls": 3})
+    stage.memory.commit(
+        CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "best_for": "news", "total_calls": 3})
+    )
     messages = (Message("user", "早上好"), Message("assistant", "", tool_calls=(ToolCall("1", "web_search"),)))
     found = stage.prefetcher.gather(messages, 2_000)
     assert "- tool_name: web_search\n- best_for: news" in found.memories
@@ -62,21 +67,23 @@ def test_tools_that_were_used_are_looked_up_by_name(stage: Stage) -> None:
 
 
 def test_directory_summaries_are_shown_and_count_as_seen_when_whole(stage: Stage) -> None:
-    stage.memory.commit("Tea.", memory_type="preferences", fields={"topic": "Tea"})
+    stage.memory.commit(CommitRequest("Tea.", memory_type="preferences", fields={"topic": "Tea"}))
     overview = {"directory_uri": f"{USER}/preferences", "abstract": "饮食与口味", "overview": "# Tastes\n\n- Tea"}
-    stage.memory.commit(operations={"overview_operations": [overview]})
+    stage.memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
     found = gathered(stage, "hello")
     assert found.directories.endswith("(1 memory: Tea) — 饮食与口味")
     assert "```\n# Tastes\n\n- Tea\n\n" in found.overviews
     assert "generated" not in found.text
     assert set(found.seen) == {f"{USER}/preferences/.abstract.md", f"{USER}/preferences/.overview.md"}
     long = {**overview, "abstract": "many words " * 60, "overview": "# T\n" + "- item 项目\n" * 600}
-    stage.memory.commit(operations={"overview_operations": [long]})
+    stage.memory.commit(CommitRequest(operations={"overview_operations": [long]}))
     assert gathered(stage, "hello").seen == {}
 
 
 def test_a_memory_too_long_to_show_whole_is_cut_and_does_not_count_as_seen(stage: Stage) -> None:
-    stage.memory.commit("Coffee. " + "咖啡很好喝。" * 600, memory_type="preferences", fields={"topic": "Coffee"})
+    stage.memory.commit(
+        CommitRequest("Coffee. " + "咖啡很好喝。" * 600, memory_type="preferences", fields={"topic": "Coffee"})
+    )
     found = gathered(stage, "咖啡很好喝")
     assert "its beginning only" in found.memories
     assert found.seen == {}
@@ -95,9 +102,9 @@ def always_nothing() -> dict[str, Any]:
 
 
 def test_nothing_in_a_memory_leaves_its_block(stage: Stage) -> None:
-    stage.memory.commit(FORGED, memory_type="preferences", fields={"topic": "Tea ```"})
+    stage.memory.commit(CommitRequest(FORGED, memory_type="preferences", fields={"topic": "Tea ```"}))
     overview = {"directory_uri": f"{USER}/preferences", "abstract": "a\n# b\n```", "overview": FORGED}
-    stage.memory.commit(operations={"overview_operations": [overview]})
+    stage.memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
     stage.extract(talk("I like tea. Likes tea."), NOTHING)
     headings = [line for line in outside_fences(stage.said()) if line.startswith("#")]
     assert [line.split(" (")[0] for line in headings] == [
@@ -133,7 +140,7 @@ def outside_fences(text: str) -> list[str]:
 def test_the_budget_is_kept_and_everything_fits_in(memory: Runebook, budget: int) -> None:
     fill(memory, 40)
     for name in ("A", "B", "C"):
-        memory.commit(f"{name} " + "词" * 300, memory_type="notes", fields={"title": f"Coffee {name}"})
+        memory.commit(CommitRequest(f"{name} " + "词" * 300, memory_type="notes", fields={"title": f"Coffee {name}"}))
     found = gathered(Stage(memory), "coffee 咖啡 notes " * 40, "ok", budget=budget)
     assert found.directories
 

@@ -8,6 +8,7 @@ import pytest
 
 from memory_core.core.extract.read_actions import ACTIONS_PER_ROUND
 from memory_core.core.memory.operations import ReadAction
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.text.tokens import count_tokens
 from tests.core.extract.stage import USER, Stage
@@ -19,9 +20,11 @@ def action(kind: str, **params: Any) -> ReadAction:
 
 @pytest.fixture
 def filled(stage: Stage) -> Stage:
-    stage.memory.commit("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
-    stage.memory.commit("对花生过敏。", memory_type="facts", fields={"topic": "过敏"})
-    stage.memory.commit("line 行\n" * 900, memory_type="notes", fields={"title": "Long"})
+    stage.memory.commit(
+        CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
+    )
+    stage.memory.commit(CommitRequest("对花生过敏。", memory_type="facts", fields={"topic": "过敏"}))
+    stage.memory.commit(CommitRequest("line 行\n" * 900, memory_type="notes", fields={"title": "Long"}))
     return stage
 
 

@@ -14,6 +14,7 @@ from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, L
 from memory_core.core.errors import AnswerCut
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import ReasoningAction
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import open_memory
 from tests.core.llm.small_model import SmallModel, tightened
@@ -80,7 +81,7 @@ def test_a_real_model_runs_the_loop_and_the_receipt_tells_the_truth(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with SmallModel(tighten, tokens) as model, open_memory(config(tmp_path, model.url, rounds)) as memory:
-        receipt = memory.commit(messages=TALK, session_id="s1")
+        receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
         assert 1 <= len(model.answers) <= rounds + 2
         for answer in model.answers:
             try:
@@ -89,13 +90,13 @@ def test_a_real_model_runs_the_loop_and_the_receipt_tells_the_truth(
                 continue
             # The wire's schema knows no bounds of numbers: those alone may be left out.
             assert all("than or equal to" in line for line in dropped)
-        assert "green tea" in memory.read("viking://session/default/s1/messages.jsonl").content
+        assert "green tea" in memory.read(ReadRequest("viking://session/default/s1/messages.jsonl")).content
         waiting = memory.extractor.waiting()
         queued = [result for result in receipt.results if result.action is Action.QUEUED]
         assert len(waiting) == len(queued)
         created = [result.uri for result in receipt.results if result.action is Action.CREATED and result.op == "write"]
         for uri in created:
-            assert memory.read(uri).content.strip()
+            assert memory.read(ReadRequest(uri)).content.strip()
         if tighten is writing_one_fact:
             assert receipt.status is Status.COMMITTED
             (uri,) = created
@@ -104,4 +105,4 @@ def test_a_real_model_runs_the_loop_and_the_receipt_tells_the_truth(
             assert receipt.usage["prompt_tokens"] > 1_000
             said = json.loads(model.answers[0])["operations"]["write_operations"][0]
             value = said["memory_data"]["fields"][0]["value"]
-            assert value.strip() in memory.read(uri).content
+            assert value.strip() in memory.read(ReadRequest(uri)).content

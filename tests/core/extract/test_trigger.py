@@ -16,7 +16,9 @@ from memory_core.core.errors import ModelUnavailable
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
 from memory_core.core.llm.client import Scripted, ScriptedLLM
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
@@ -36,7 +38,7 @@ def say(memory: Runebook, number: int, session: str = "s1", minutes: float = 0.0
         {"role": "user", "content": f"Question {number} 关于花园?"},
         {"role": "assistant", "content": f"Answer {number}."},
     ]
-    return memory.commit(messages=exchange, session_id=session, now=NOW + timedelta(minutes=minutes))
+    return memory.commit(CommitRequest(messages=exchange, session_id=session, now=NOW + timedelta(minutes=minutes)))
 
 
 def told(receipt: CommitReceipt) -> str:
@@ -99,7 +101,7 @@ def test_maintenance_extracts_sessions_that_never_compact_after_an_idle_time(tmp
     with opened(tmp_path, [NOTHING] * 2, trigger="session_end", idle_minutes=10) as (memory, llm):
         assert say(memory, 0).status is Status.QUEUED
         for later, requests in ((9, 0), (11, 1)):
-            (done,) = memory.maintain(only=["sessions"], now=NOW + timedelta(minutes=later))
+            (done,) = memory.run(MAINTAIN, MaintainRequest(only=["sessions"], now=NOW + timedelta(minutes=later)))
             assert done.failure is None
             assert len(llm.requests) == requests
         assert memory.extractor.waiting() == []
@@ -108,7 +110,7 @@ def test_maintenance_extracts_sessions_that_never_compact_after_an_idle_time(tmp
 def test_a_dry_run_says_what_maintenance_would_extract(tmp_path: Path) -> None:
     with opened(tmp_path, [], trigger="session_end") as (memory, _):
         say(memory, 0)
-        (done,) = memory.maintain(only=["sessions"], now=NOW + timedelta(hours=1), dry_run=True)
+        (done,) = memory.run(MAINTAIN, MaintainRequest(only=["sessions"], now=NOW + timedelta(hours=1), dry_run=True))
         assert [result.note for receipt in done.receipts for result in receipt.results] == [
             "2 messages would be extracted"
         ]
@@ -119,7 +121,7 @@ def test_with_heat_only_promotion_or_a_request_extracts(tmp_path: Path) -> None:
         waiting = say(memory, 0)
         assert "their topic is used often" in told(waiting)
         say(memory, 0, "s2", minutes=600)
-        list(memory.maintain(now=NOW + timedelta(days=1)))
+        list(memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=1))))
         assert llm.requests == []
         list(memory.extract_waiting("s1"))
         assert len(llm.requests) == 1

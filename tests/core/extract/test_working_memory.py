@@ -68,12 +68,8 @@ def test_a_malformed_list_is_passed_over(todos: Any) -> None:
     assert working_memory([agent(todos=todos)], [], None) == WorkingMemory()
 
 
-def test_todos_in_code_are_not_tasks() -> None:
-    assert working_memory([user("```py\n# TODO: refactor\n- [ ] x\n```")], [], None).open_tasks == ()
-
-
-def test_a_task_named_twice_is_kept_once() -> None:
-    talk = [user("TODO: renew the  CERTIFICATE")]
+def test_a_task_named_twice_is_kept_once_and_todos_in_code_are_none() -> None:
+    talk = [user("TODO: renew the  CERTIFICATE\n```py\n# TODO: refactor\n- [ ] x\n```")]
     assert len(working_memory(talk, [CERTIFICATE], None).open_tasks) == 1
 
 
@@ -105,11 +101,8 @@ def test_the_extract_is_in_the_language_of_the_conversation() -> None:
     ]
 
 
-def test_the_models_summary_is_taken_as_it_is() -> None:
+def test_the_models_summary_is_taken_as_it_is_or_up_to_a_whole_sentence() -> None:
     assert working_memory([user("hi there")], [], " We met. 很好。 ").summary == "We met. 很好。"
-
-
-def test_a_summary_beyond_the_budget_ends_with_a_whole_sentence() -> None:
     kept = working_memory([], [], "One is here. Two is here. Three is here.", token_budget=10)
     assert kept.summary == "One is here. Two is here. …"
 

@@ -15,19 +15,23 @@ from typing import Any
 from tests.fork_server import Process, starter
 
 _OTHER = """
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import FindRequest
+
+
 import json, sys
 from pathlib import Path
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.runebook import open_memory
 with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
-    memory.find("warm")
+    memory.find(FindRequest("warm"))
     print(json.dumps("open"), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         if "find" in asked:
-            answer = sorted(hit.uri for hit in memory.find(asked["find"], limit=100).memories)
+            answer = sorted(hit.uri for hit in memory.find(FindRequest(asked["find"], limit=100)).memories)
         else:
-            answer = memory.commit(asked["commit"], memory_type="facts").results[0].uri
+            answer = memory.commit(CommitRequest(asked["commit"], memory_type="facts")).results[0].uri
         print(json.dumps(answer), flush=True)
 """
 

@@ -22,9 +22,12 @@ from memory_core.core.errors import InvalidFilter
 from memory_core.core.index import indexer, vectors
 from memory_core.core.index.documents import memory_document, session_growth
 from memory_core.core.index.filter import compile_filter, utc
-from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.project import NO_PROJECT
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, TreeRequest
 from memory_core.core.memory.results import FindResult
+from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
@@ -73,9 +76,9 @@ def test_a_memory_is_found_by_its_name_its_body_its_other_texts_and_its_tags(mem
         "fields": {"entity_name": "Lotus", "entity_type": "organisation", "content": "supplies 纸张"},
         "tags": ["季度", "vendor"],
     }
-    memory.commit(operations={"write_operations": [{"memory_data": data}]})
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
     for query in ("Lotus", "organisation", "纸张", "季度", "vendor"):
-        assert [hit.uri for hit in memory.find(query).memories] == [f"{USER}/entities/Lotus.md"], query
+        assert [hit.uri for hit in memory.find(FindRequest(query)).memories] == [f"{USER}/entities/Lotus.md"], query
 
 
 def test_a_handwritten_file_outside_every_type_is_found_by_its_name(tmp_path: Path) -> None:
@@ -84,16 +87,16 @@ def test_a_handwritten_file_outside_every_type_is_found_by_its_name(tmp_path: Pa
     path.write_text("A walk by the river", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
         for query in ("随笔", "river"):
-            (hit,) = memory.find(query).memories
+            (hit,) = memory.find(FindRequest(query)).memories
             assert (hit.uri, hit.memory_type) == (f"{USER}/随笔.md", "")
 
 
 def test_a_stored_abstract_is_shown_and_a_missing_one_is_the_beginning(memory: Runebook) -> None:
     long = "The harbour dashboard " + "shows occupancy " * 40
     given = {"memory_type": "facts", "fields": {"topic": "港口", "content": long}, "abstract": "Berths. 泊位。"}
-    memory.commit(operations={"write_operations": [{"memory_data": given}]})
-    memory.commit(f"{long} again", memory_type="facts", fields={"topic": "Harbour"})
-    shown = {hit.uri: hit.abstract for hit in memory.find("harbour dashboard occupancy").memories}
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": given}]}))
+    memory.commit(CommitRequest(f"{long} again", memory_type="facts", fields={"topic": "Harbour"}))
+    shown = {hit.uri: hit.abstract for hit in memory.find(FindRequest("harbour dashboard occupancy")).memories}
     assert shown[f"{USER}/facts/港口.md"] == "Berths. 泊位。"
     assert len(shown[f"{USER}/facts/Harbour.md"]) <= 256
     assert shown[f"{USER}/facts/Harbour.md"].startswith("The harbour dashboard")
@@ -104,10 +107,10 @@ def test_tools_and_skills_are_skills_messages_are_resources_and_logs_too(memory:
     logs.mkdir(parents=True)
     (logs / "2026-01-01.md").write_text("zebra day", encoding="utf-8")
     memory.store.adopt()
-    memory.commit("zebra note")
-    memory.commit(memory_type="tools", fields={"tool_name": "zebra_tool", "best_for": "zebra"})
-    memory.commit(messages=say("zebra message"), session_id="s1")
-    found = memory.find("zebra")
+    memory.commit(CommitRequest("zebra note"))
+    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "zebra_tool", "best_for": "zebra"}))
+    memory.commit(CommitRequest(messages=say("zebra message"), session_id="s1"))
+    found = memory.find(FindRequest("zebra"))
     assert [hit.memory_type for hit in found.memories] == ["notes"]
     assert [hit.memory_type for hit in found.skills] == ["tools"]
     assert {hit.uri for hit in found.resources} == {f"{LOG}#0", "viking://user/default/logs/2026-01-01.md#0"}
@@ -133,9 +136,9 @@ def test_tools_and_skills_are_skills_messages_are_resources_and_logs_too(memory:
 def test_any_trailer_a_person_may_write_makes_a_document(trailer: dict[str, Any], body: str) -> None:
     uri = MemoryUri.parse(f"{USER}/notes/x.md")
     for named in (None, "notes"):
-        text = dump(MemoryFile(body, trailer | ({} if named is None else {"memory_type": named})))
-        assert parse(text).damage is None
-        document = memory_document(uri, text, load_registry(Config()).type_at(uri, named))
+        text = join(body, trailer | ({} if named is None else {"memory_type": named}))
+        assert split(text).damage is None
+        document = memory_document(parse(uri, text, load_registry(Config())))
         assert 0.0 <= document.salience <= 1.0
         utc(document.created_at)
         utc(document.updated_at)
@@ -160,7 +163,7 @@ def test_one_odd_file_never_keeps_the_others_from_being_found(tmp_path: Path, li
     (folder / "a odd.md").write_text(f"斑马 odd\n\n<!-- MEMORY_FIELDS\n{{{line}}}\n-->\n", encoding="utf-8")
     (folder / "b plain.md").write_text("斑马 plain", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
-        assert {hit.uri for hit in memory.find("斑马").memories} == {
+        assert {hit.uri for hit in memory.find(FindRequest("斑马")).memories} == {
             f"{USER}/notes/a odd.md",
             f"{USER}/notes/b plain.md",
         }
@@ -178,13 +181,13 @@ def test_a_huge_file_a_binary_file_and_links_in_circles_keep_nobody_out(tmp_path
     (folder / "out.md").symlink_to("/etc/hostname")
     (folder / "good.md").write_text("zebra", encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
-        assert {hit.uri for hit in memory.find("zebra").memories} == {
+        assert {hit.uri for hit in memory.find(FindRequest("zebra")).memories} == {
             f"{USER}/notes/good.md",
             f"{USER}/notes/gbk.md",
         }
-        names = [entry.name for entry in memory.ls(f"{USER}/notes").entries]
+        names = [entry.name for entry in memory.ls(ListRequest(f"{USER}/notes")).entries]
         assert names == ["gbk.md", "good.md", "huge.md", "photo.png"]
-        assert memory.tree(level_limit=9).left_out == 0
+        assert memory.tree(TreeRequest(level_limit=9)).left_out == 0
 
 
 # Sessions
@@ -216,26 +219,26 @@ def test_messages_sent_one_by_one_are_indexed_like_messages_sent_together(tmp_pa
     texts = [f"第{number}句 sentence {number}" for number in range(7)]
     with open_memory(config(tmp_path / "one")) as one, open_memory(config(tmp_path / "all")) as together:
         for end in range(1, len(texts) + 1):
-            one.commit(messages=say(*texts[:end]), session_id="s1")
+            one.commit(CommitRequest(messages=say(*texts[:end]), session_id="s1"))
             one.indexer.follow()
-        together.commit(messages=say(*texts), session_id="s1")
+        together.commit(CommitRequest(messages=say(*texts), session_id="s1"))
         assert everything(one) == everything(together)
 
 
 def test_a_log_that_was_edited_by_hand_between_two_commits_is_rebuilt_line_for_line(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as memory:
-        memory.commit(messages=say("apple", "banana", "cherry"), session_id="s1")
+        memory.commit(CommitRequest(messages=say("apple", "banana", "cherry"), session_id="s1"))
         path = tmp_path / "session/default/s1/messages.jsonl"
         path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
-        memory.commit(messages=say("banana", "cherry", "damson 李子"), session_id="s1")
+        memory.commit(CommitRequest(messages=say("banana", "cherry", "damson 李子"), session_id="s1"))
         online = everything(memory)
     forget_index(tmp_path)
     with open_memory(config(tmp_path)) as memory:
         assert everything(memory) == online
-        assert memory.find("apple").total == 0
-        (hit,) = memory.find("李子").resources
+        assert memory.find(FindRequest("apple")).total == 0
+        (hit,) = memory.find(FindRequest("李子")).resources
         assert hit.uri == f"{LOG}#2"
-        assert "李子" in memory.read(hit.uri).content
+        assert "李子" in memory.read(ReadRequest(hit.uri)).content
 
 
 def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> None:
@@ -244,9 +247,9 @@ def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> N
     good = '{"role": "user", "content": "zebra"}\n'
     path.write_text(good.replace("zebra", "first") + "{broken\n\n" + good, encoding="utf-8")
     with open_memory(config(tmp_path)) as memory:
-        (hit,) = memory.find("zebra").resources
+        (hit,) = memory.find(FindRequest("zebra")).resources
         assert hit.uri == f"{LOG}#3"
-        assert "zebra" in memory.read(hit.uri).content
+        assert "zebra" in memory.read(ReadRequest(hit.uri)).content
 
 
 # Following the ledger
@@ -255,41 +258,41 @@ def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> N
 def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as memory:
         for number in range(12):
-            memory.commit(f"Fact {number} 事实", memory_type="facts", fields={"topic": f"T{number % 8}"})
+            memory.commit(CommitRequest(f"Fact {number} 事实", memory_type="facts", fields={"topic": f"T{number % 8}"}))
         uri = f"{USER}/facts/T3.md"
-        memory.commit(operations={"delete_operations": [{"uri": uri}]})
-        memory.commit(messages=say("one", "two"), session_id="s1")
-        memory.commit(messages=say("one", "two", "three 三"), session_id="s1")
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}))
+        memory.commit(CommitRequest(messages=say("one", "two"), session_id="s1"))
+        memory.commit(CommitRequest(messages=say("one", "two", "three 三"), session_id="s1"))
         before = everything(memory)
-        found = memory.find("事实", now=NOW).as_dict()
+        found = memory.find(FindRequest("事实", now=NOW)).as_dict()
     forget_index(tmp_path)
     with open_memory(config(tmp_path)) as memory:
         assert everything(memory) == before
-        again = memory.find("事实", now=NOW).as_dict()
+        again = memory.find(FindRequest("事实", now=NOW)).as_dict()
         assert [hit["uri"] for hit in again["memories"]] == [hit["uri"] for hit in found["memories"]]
 
 
 def test_a_deleted_state_folder_leaves_every_memory_findable(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as memory:
-        memory.commit("The office closes at six 六点关门", memory_type="facts")
-        memory.commit(messages=say("斑马 zebra"), session_id="s1")
+        memory.commit(CommitRequest("The office closes at six 六点关门", memory_type="facts"))
+        memory.commit(CommitRequest(messages=say("斑马 zebra"), session_id="s1"))
     for path in sorted((tmp_path / ".state").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     with open_memory(config(tmp_path)) as memory:
-        assert len(memory.find("关门").memories) == 1
-        assert len(memory.find("zebra").resources) == 1
+        assert len(memory.find(FindRequest("关门")).memories) == 1
+        assert len(memory.find(FindRequest("zebra")).resources) == 1
 
 
 def test_what_was_removed_or_renamed_by_hand_is_gone_or_moved_after_reopening(tmp_path: Path) -> None:
     with open_memory(config(tmp_path)) as memory:
-        memory.commit("zebra one", memory_type="facts", fields={"topic": "One"})
-        memory.commit("zebra two", memory_type="facts", fields={"topic": "Two"})
+        memory.commit(CommitRequest("zebra one", memory_type="facts", fields={"topic": "One"}))
+        memory.commit(CommitRequest("zebra two", memory_type="facts", fields={"topic": "Two"}))
     folder = tmp_path / "user/default/memories/facts"
     (folder / "One.md").unlink()
     (folder / "Two.md").rename(folder / "二.md")
     with open_memory(config(tmp_path)) as memory:
-        assert [hit.uri for hit in memory.find("zebra").memories] == [f"{USER}/facts/二.md"]
-        again = memory.commit("zebra two again", memory_type="facts", fields={"topic": "Two"})
+        assert [hit.uri for hit in memory.find(FindRequest("zebra")).memories] == [f"{USER}/facts/二.md"]
+        again = memory.commit(CommitRequest("zebra two again", memory_type="facts", fields={"topic": "Two"}))
         assert again.changed_uris == (f"{USER}/facts/二.md",)
 
 
@@ -299,8 +302,8 @@ def test_commits_of_many_writers_are_found_at_once_by_each_of_them(tmp_path: Pat
     def write_and_look(memory: Runebook, name: str) -> None:
         for number in range(15):
             word = f"{name}w{number}"
-            memory.commit(f"{word} said", memory_type="facts", fields={"topic": word})
-            if memory.find(word).total != 1:
+            memory.commit(CommitRequest(f"{word} said", memory_type="facts", fields={"topic": word}))
+            if memory.find(FindRequest(word)).total != 1:
                 missing.append(word)
 
     with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
@@ -314,7 +317,7 @@ def test_commits_of_many_writers_are_found_at_once_by_each_of_them(tmp_path: Pat
         for thread in threads:
             thread.join()
         assert missing == []
-        assert all(len(memory.find("said", limit=100).memories) == 60 for memory in (one, two))
+        assert all(len(memory.find(FindRequest("said", limit=100)).memories) == 60 for memory in (one, two))
 
 
 def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
@@ -324,7 +327,7 @@ def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
     with open_memory(config(tmp_path)) as memory, open_memory(config(tmp_path)) as other:
         memory.opened.adopted.wait()
         other.opened.adopted.wait()
-        memory.find("anything")
+        memory.find(FindRequest("anything"))
         ledger = memory.store.ledger._database.connection()
         said: list[str] = []
         for moment in range(4):
@@ -333,14 +336,14 @@ def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
             def commit_at_that_moment(_sql: str, moment: int = moment, at: Iterator[int] = statements) -> None:
                 if next(at) == moment:
                     said.append(f"zebra{moment} 斑马")
-                    other.updater.remember(said[-1], memory_type="facts")
+                    other.commits.remember(CommitRequest(said[-1], memory_type="facts"), None, NO_PROJECT)
 
-            other.updater.remember(f"lynx{moment}", memory_type="facts")
+            other.commits.remember(CommitRequest(f"lynx{moment}", memory_type="facts"), None, NO_PROJECT)
             ledger.set_trace_callback(commit_at_that_moment)
             memory.indexer.follow(None)
             ledger.set_trace_callback(None)
             memory.indexer.follow(None)  # however long it takes
-            assert {hit.abstract for hit in memory.find("斑马").memories} == set(said)
+            assert {hit.abstract for hit in memory.find(FindRequest("斑马")).memories} == set(said)
         assert len(said) == 4
 
 
@@ -353,7 +356,9 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], se
 
     def write(topic: str, at: str, memory_type: str = "facts", **members: Any) -> None:
         data = {"memory_type": memory_type, "fields": {"topic": topic, "content": f"zebra 斑马 {topic}"}, **members}
-        opened.commit(operations={"write_operations": [{"memory_data": data}]}, now=datetime.fromisoformat(at))
+        opened.commit(
+            CommitRequest(operations={"write_operations": [{"memory_data": data}]}, now=datetime.fromisoformat(at))
+        )
 
     def topics(found: FindResult) -> set[str]:
         return {hit.uri.rpartition("/")[2].removesuffix(".md") for hit in found.hits}
@@ -363,8 +368,8 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], se
         write("new", "2026-03-17T10:00:00+08:00", salience=0.9, category="work")
         write("last", "2026-03-18T00:00:00+00:00", "preferences", tags=["stripes"])
         talk = {"role": "user", "name": "Ann", "content": "zebra talk", "time": "2026-03-17T09:00:00+00:00"}
-        opened.commit(messages=[talk], session_id="s1")
-        yield lambda tree: topics(opened.find("zebra", filter=tree, limit=50))
+        opened.commit(CommitRequest(messages=[talk], session_id="s1"))
+        yield lambda tree: topics(opened.find(FindRequest("zebra", filter=tree, limit=50)))
 
 
 TALK = "messages.jsonl#0"
@@ -466,8 +471,10 @@ def test_a_filter_finds_the_one_match_among_very_many(memory: Runebook) -> None:
     writes.append(
         {"memory_data": {"memory_type": "tasks", "fields": {"title": "rare", "content": "long " * 50 + "zebra"}}}
     )
-    memory.commit(operations={"write_operations": writes})
-    assert [hit.uri for hit in memory.find("zebra", filter={"memory_type": "tasks"}).hits] == [f"{USER}/tasks/rare.md"]
+    memory.commit(CommitRequest(operations={"write_operations": writes}))
+    assert [hit.uri for hit in memory.find(FindRequest("zebra", filter={"memory_type": "tasks"})).hits] == [
+        f"{USER}/tasks/rare.md"
+    ]
 
 
 def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
@@ -478,7 +485,9 @@ def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
         for number in range(8):
             fields = {"topic": "weather", "content": f"It rained on day {number}. 第{number}天下雨。"}
             memory.commit(
-                operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
+                CommitRequest(
+                    operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
+                )
             )
             memory.indexer.embed_all()
         embedder, catalog = memory.indexer.embedder, memory.indexer.catalog
@@ -491,14 +500,14 @@ def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
         memory.indexer._prune(*space)
         assert vectors.dead(catalog.connection(), *space) == []
         assert vectors.count(catalog.connection(), *space) == 1
-        assert "day 7" in memory.find("雨", rank="relevance").hits[0].abstract
+        assert "day 7" in memory.find(FindRequest("雨", rank="relevance")).hits[0].abstract
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_catalog_of_an_older_program_is_made_anew_and_keeps_its_vectors(tmp_path: Path, version: int) -> None:
     settings = Config(home=tmp_path)
     with open_memory(settings) as memory:
-        memory.commit("The ferry leaves at seven 渡轮七点开")
+        memory.commit(CommitRequest("The ferry leaves at seven 渡轮七点开"))
         memory.indexer.embed_all()
         before = everything(memory)
         (vectors_before,) = memory.indexer.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
@@ -511,7 +520,7 @@ def test_catalog_of_an_older_program_is_made_anew_and_keeps_its_vectors(tmp_path
         assert memory.indexer.embed_all() == (vectors_before, vectors_before)
         (kept,) = memory.indexer.catalog.connection().execute("SELECT count(*) FROM vectors").fetchone()
         assert kept == vectors_before
-        assert memory.find("渡轮").total == 1
+        assert memory.find(FindRequest("渡轮")).total == 1
     assert not list((tmp_path / ".state").glob("*.damaged-*"))
 
 
@@ -538,8 +547,8 @@ def test_standing_of_memories_can_be_asked_for(
         {"memory_data": {"memory_type": "notes", "fields": {"title": name, "content": f"tea 茶 {name}"}, **standing}}
         for name, standing in standings.items()
     ]
-    memory.commit(operations={"write_operations": writes}, now=NOW)
-    hits = memory.find("tea 茶", filter=condition, now=NOW).hits
+    memory.commit(CommitRequest(operations={"write_operations": writes}, now=NOW))
+    hits = memory.find(FindRequest("tea 茶", filter=condition, now=NOW)).hits
     assert sorted(hit.uri.rpartition("/")[2].removesuffix(".md") for hit in hits) == sorted(expected)
 
 

@@ -21,8 +21,9 @@ from memory_core.core.index.catalog_file import CatalogFile
 from memory_core.core.index.chroma import ChromaIndex, Sent, ServerFailed, write_sent
 from memory_core.core.index.chroma_server import KEY_NAME, ChromaServer, Place, place_of
 from memory_core.core.index.vectors import VectorIndex, VectorRow
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features.doctor import Severity, examine
-from memory_core.features.metrics import exposition
+from memory_core.features.metrics import STATS, StatsRequest, exposition
 from memory_core.open_store import load_registry
 from memory_core.runebook import open_memory
 from server.rendering import metrics_text
@@ -289,10 +290,10 @@ def test_store_works_and_says_so_where_nothing_listens(tmp_path: Path) -> None:
         index=IndexConfig(mode="http", url=f"http://127.0.0.1:{free_port()}"),
     )
     with open_memory(config) as memory:
-        assert memory.commit("渡轮九点开往纳克索斯。 The ferry leaves at nine.").status == "committed"
-        assert memory.find("ferry").total == memory.find("渡轮").total == 1
-        figures = memory.metrics(whole=True)
-        own = memory.metrics().vector_server
+        assert memory.commit(CommitRequest("渡轮九点开往纳克索斯。 The ferry leaves at nine.")).status == "committed"
+        assert memory.find(FindRequest("ferry")).total == memory.find(FindRequest("渡轮")).total == 1
+        figures = memory.run(STATS, StatsRequest(whole=True))
+        own = memory.run(STATS, StatsRequest()).vector_server
     assert figures.vector_server is not None
     assert "cannot be reached" in (figures.vector_server.trouble or "")
     assert config.index.url in metrics_text(figures)

@@ -16,7 +16,10 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.index import vector_scan
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.store.sqlite import Database, DatabaseDamaged
+from memory_core.features.metrics import STATS, StatsRequest
+from memory_core.features.recall_trail import SIMILAR, SimilarRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
@@ -44,11 +47,13 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original")
     with open_memory(config(folder)) as memory:
         for text in SAID.values():
-            memory.commit(text, memory_type="facts")
+            memory.commit(CommitRequest(text, memory_type="facts"))
         for number in range(60):
-            memory.commit(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, memory_type="notes")
-        memory.commit(messages=[{"role": "user", "content": "苍鹭 and heron in a conversation"}], session_id="s1")
-        memory.find("heron")
+            memory.commit(CommitRequest(f"Filler {number} 填充 {number}: " + "lorem ipsum " * 40, memory_type="notes"))
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": "苍鹭 and heron in a conversation"}], session_id="s1")
+        )
+        memory.find(FindRequest("heron"))
     return folder
 
 
@@ -59,11 +64,13 @@ def home(tmp_path: Path, original: Path) -> Path:
 
 def assert_all_found(memory: Runebook) -> None:
     memory.opened.adopted.wait()
-    if any("ask again" in note for note in memory.find("heron").notes):  # the machine is slow: it meets the damage,
+    if any(
+        "ask again" in note for note in memory.find(FindRequest("heron")).notes
+    ):  # the machine is slow: it meets the damage,
         memory.indexer.follow(None)  # and says that it answers from a part
     for query, text in SAID.items():
-        assert text in [hit.abstract for hit in memory.find(query).memories], query
-    assert memory.find("苍鹭").resources
+        assert text in [hit.abstract for hit in memory.find(FindRequest(query)).memories], query
+    assert memory.find(FindRequest("苍鹭")).resources
 
 
 def asides(home: Path) -> list[str]:
@@ -76,8 +83,8 @@ def test_a_store_with_a_damaged_index_opens_and_finds_everything(home: Path, kin
     for _ in range(2):
         with open_memory(config(home)) as memory:
             assert_all_found(memory)
-            memory.commit("Written afterwards 后来写的", memory_type="facts")
-            assert memory.find("后来写的").memories
+            memory.commit(CommitRequest("Written afterwards 后来写的", memory_type="facts"))
+            assert memory.find(FindRequest("后来写的")).memories
     with closing(sqlite3.connect(index_of(home))) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -91,9 +98,11 @@ def test_an_index_damaged_while_it_is_open_is_replaced_by_whoever_meets_it(home:
         assert_all_found(memory)
         assert other.find("支付系统")
         assert other.find("heron")
-        here = memory.commit("Ocelot in this process 豹猫", memory_type="facts").results[0].uri
+        here = memory.commit(CommitRequest("Ocelot in this process 豹猫", memory_type="facts")).results[0].uri
         there = other.ask(commit="Ocelot in that process 豹猫")
-        assert {hit.uri for hit in memory.find("豹猫").memories} == {here, there} == set(other.find("豹猫"))
+        assert (
+            {hit.uri for hit in memory.find(FindRequest("豹猫")).memories} == {here, there} == set(other.find("豹猫"))
+        )
         with closing(sqlite3.connect(index_of(home))) as connection:  # both write to the file that has the name
             indexed = connection.execute("SELECT uri FROM documents WHERE own LIKE '%豹猫%'").fetchall()
         assert {uri for (uri,) in indexed} == {here, there}
@@ -140,11 +149,11 @@ def test_of_damaged_files_only_the_newest_is_kept(home: Path) -> None:
 def test_the_index_of_another_ledger_is_not_believed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     with open_memory(config(elsewhere)) as memory:
-        memory.commit("A walrus of another store 海象", memory_type="facts")
+        memory.commit(CommitRequest("A walrus of another store 海象", memory_type="facts"))
     damage.deleted_with_log(index_of(home))
     shutil.copyfile(index_of(elsewhere), index_of(home))
     with open_memory(config(home)) as memory:
-        assert memory.find("walrus").memories == memory.find("海象").memories == ()
+        assert memory.find(FindRequest("walrus")).memories == memory.find(FindRequest("海象")).memories == ()
         assert_all_found(memory)
 
 
@@ -154,8 +163,8 @@ def test_a_state_folder_without_locks_and_index_goes_on(home: Path) -> None:
         shutil.rmtree(home / ".state" / "locks")
         damage.deleted_with_log(index_of(home))
         assert_all_found(memory)
-        memory.commit("Without locks 没有锁", memory_type="facts")
-        assert memory.find("没有锁").memories
+        memory.commit(CommitRequest("Without locks 没有锁", memory_type="facts"))
+        assert memory.find(FindRequest("没有锁")).memories
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")
@@ -168,10 +177,10 @@ def test_an_index_that_may_not_be_written_is_replaced(home: Path) -> None:
 def test_ls_and_contexts_and_counts_meet_the_damage_too(home: Path) -> None:
     with open_memory(config(home)) as memory:
         for ask in (
-            lambda: memory.tree("viking://user/default/memories/facts").entries,
-            lambda: memory.retrieve("支付系统 heron").parts,
-            lambda: memory.similar("The heron nests by the river Avon.").similar,
-            memory.metrics,
+            lambda: memory.tree(TreeRequest("viking://user/default/memories/facts")).entries,
+            lambda: memory.retrieve(RetrieveRequest("支付系统 heron")).parts,
+            lambda: memory.run(SIMILAR, SimilarRequest("The heron nests by the river Avon.")).similar,
+            lambda: memory.run(STATS, StatsRequest()),
         ):
             assert_all_found(memory)
             damage.checkpoint(index_of(home))
@@ -184,10 +193,10 @@ def test_ls_and_contexts_and_counts_meet_the_damage_too(home: Path) -> None:
 
 def test_a_ledger_that_was_deleted_under_a_running_store_acknowledges_nothing(home: Path) -> None:
     with open_memory(config(home)) as memory:
-        memory.find("heron")
+        memory.find(FindRequest("heron"))
         damage.deleted_with_log(home / ".state" / "ledger.sqlite3")
         with pytest.raises(StorageFailed) as raised:
-            memory.commit("Would be lost 会丢的", memory_type="facts")
+            memory.commit(CommitRequest("Would be lost 会丢的", memory_type="facts"))
         assert "doctor --repair" in raised.value.hint
     with open_memory(config(home)) as memory:
         assert_all_found(memory)
@@ -254,7 +263,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 }
                 for n in range(start, start + 300)
             ]
-            memory.commit(operations={"write_operations": writes})
+            memory.commit(CommitRequest(operations={"write_operations": writes}))
     damage.deleted_with_log(index_of(folder))
     return folder
 
@@ -271,15 +280,15 @@ def test_a_search_in_a_large_store_does_not_wait_for_the_index_and_says_so(
     with open_memory(config(large)) as memory:
         follow = memory.indexer.follow
         assert follow(0.05) is not None
-        found = memory.find("主题899")
+        found = memory.find(FindRequest("主题899"))
         (note,) = [note for note in found.notes if note.startswith("the index is being rebuilt: ")]
         assert " of 90" in note
         assert [hit.abstract[:5] for hit in found.memories][:1] == ["c899 "]  # the newest come first
-        fresh = memory.commit("Just now 刚刚", memory_type="facts").results[0].uri
-        assert fresh in [hit.uri for hit in memory.find("刚刚").memories]
+        fresh = memory.commit(CommitRequest("Just now 刚刚", memory_type="facts")).results[0].uri
+        assert fresh in [hit.uri for hit in memory.find(FindRequest("刚刚")).memories]
         assert follow(None) is None
-        assert memory.find("主题0").notes == ()
-        assert memory.find("主题0").memories
+        assert memory.find(FindRequest("主题0")).notes == ()
+        assert memory.find(FindRequest("主题0")).memories
         assert memory.indexer.catalog.count() == 901
 
 
@@ -295,7 +304,7 @@ def test_filling_and_following_number_documents_alike(large: Path) -> None:
 
 def test_a_conversation_that_grows_while_the_index_is_filled_is_whole(large: Path) -> None:
     def say(memory: Runebook, *texts: str) -> None:
-        memory.commit(messages=[{"role": "user", "content": text} for text in texts], session_id="long")
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": text} for text in texts], session_id="long"))
 
     with open_memory(config(large)) as memory:
         say(memory, "the first word 第一句", "the second word 第二句")
@@ -307,7 +316,7 @@ def test_a_conversation_that_grows_while_the_index_is_filled_is_whole(large: Pat
         memory.indexer.follow(None)
         say(memory, "the fourth word 第四句")
         for query in ("第一句", "第二句", "第三句", "第四句"):
-            assert memory.find(query).resources, query
+            assert memory.find(FindRequest(query)).resources, query
         parts = memory.indexer.catalog.connection().execute(
             "SELECT part FROM documents WHERE uri LIKE '%long%' ORDER BY part"
         )
@@ -327,14 +336,14 @@ def bundled(home: Path) -> Config:
 def test_a_vector_that_is_none_is_left_out_and_computed_again(home: Path, blob: bytes) -> None:
     with open_memory(bundled(home)) as memory:
         memory.indexer.embed_all()
-        expected = [hit.uri for hit in memory.find("When is the backup of payments?").memories]
+        expected = [hit.uri for hit in memory.find(FindRequest("When is the backup of payments?")).memories]
     with closing(sqlite3.connect(index_of(home))) as connection, connection:
         connection.execute("UPDATE vectors SET vector = ? WHERE seq % 3 = 0", (blob,))
     with open_memory(bundled(home)) as memory:
-        assert memory.find("When is the backup of payments?").memories
+        assert memory.find(FindRequest("When is the backup of payments?")).memories
         memory.indexer.drop_unsound()
         memory.indexer.embed_all()
-        assert [hit.uri for hit in memory.find("When is the backup of payments?").memories] == expected
+        assert [hit.uri for hit in memory.find(FindRequest("When is the backup of payments?")).memories] == expected
         connection = memory.indexer.catalog.connection()
         assert vector_scan.unsound(connection) == []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 PEOPLE = ("Lin", "Mei", "Anders", "陈磊", "Sofia", "Yuki")
@@ -21,7 +22,7 @@ def fill(home: Path) -> None:
         for number in range(700)
     ]
     with open_memory(Config(home=home)) as memory:
-        memory.commit(messages=said, session_id="s1")
+        memory.commit(CommitRequest(messages=said, session_id="s1"))
         memory.indexer.embed_all()
 
 
@@ -31,7 +32,7 @@ def config(home: Path, index: IndexConfig) -> Config:
 
 
 def answers(memory: Runebook) -> list[list[str]]:
-    return [[hit.uri for hit in memory.find(query, rank="relevance", limit=5).hits] for query in QUERIES]
+    return [[hit.uri for hit in memory.find(FindRequest(query, rank="relevance", limit=5)).hits] for query in QUERIES]
 
 
 @pytest.mark.slow
@@ -51,5 +52,5 @@ def test_exact_auto_and_chroma_find_the_same(tmp_path: Path) -> None:
                 time.sleep(0.2)
             assert memory.indexer.vectors.status(*place).backend == "chroma"
             assert answers(memory) == expected
-            memory.commit("The newest one: 一只橘猫 sleeps on the printer.")
-            assert "printer" in memory.find("cat on the printer").hits[0].abstract
+            memory.commit(CommitRequest("The newest one: 一只橘猫 sleeps on the printer."))
+            assert "printer" in memory.find(FindRequest("cat on the printer")).hits[0].abstract

@@ -18,6 +18,7 @@ from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index import embedding_queue, vectors
 from memory_core.core.index.embedding_queue import Progress
 from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale, measure_scale
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
 
@@ -99,7 +100,7 @@ def remember(memory: Runebook, count: int) -> None:
         }
         for number in range(count)
     ]
-    memory.commit(operations={"write_operations": writes})
+    memory.commit(CommitRequest(operations={"write_operations": writes}))
     memory.indexer.follow()
 
 
@@ -140,9 +141,13 @@ def test_two_processes_with_two_models_leave_each_other_alone(tmp_path: Path, lo
         two.indexer.progress()
         for number in range(5):
             fields = {"topic": f"T{number}", "content": f"{TOPICS[number]} {number}"}
-            one.commit(operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]})
-            assert one.find(TOPICS[number]).hits[0].uri == f"{USER}/facts/T{number}.md"
-            assert two.find(TOPICS[number]).hits[0].uri == f"{USER}/facts/T{number}.md"
+            one.commit(
+                CommitRequest(
+                    operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
+                )
+            )
+            assert one.find(FindRequest(TOPICS[number])).hits[0].uri == f"{USER}/facts/T{number}.md"
+            assert two.find(FindRequest(TOPICS[number])).hits[0].uri == f"{USER}/facts/T{number}.md"
         one.indexer.embed_all()
         two.indexer.embed_all()
         assert first.texts - 5 <= 2 * 5  # each query once; each passage once, or twice where both threads met
@@ -156,7 +161,7 @@ def test_both_models_find_by_meaning_in_both_languages(tmp_path: Path, loaded: B
         remember(one, 6)
         for memory in (one, two):
             for query, number in (("谁养蜜蜂", {0, 1}), ("travelling overnight by railway", {2, 3})):
-                found = {hit.uri for hit in memory.find(query, limit=2, rank="relevance").hits}
+                found = {hit.uri for hit in memory.find(FindRequest(query, limit=2, rank="relevance")).hits}
                 assert found & {f"{USER}/facts/fact {each}.md" for each in number}, query
 
 
@@ -183,14 +188,14 @@ def test_what_waits_is_exactly_what_has_no_vector(memory: Runebook, loaded: Bund
     memory.indexer.progress()
     say = [{"role": "user", "content": f"{TOPICS[number % 6]} {number}"} for number in range(8)]
     for end in (1, 4, 5, 8):
-        memory.commit(messages=say[:end], session_id="s1")
+        memory.commit(CommitRequest(messages=say[:end], session_id="s1"))
         memory.indexer.follow()
         assert missing(memory, model.fingerprint) == queued(memory)
         if end != 4:
             memory.indexer.embed_all()
             assert queued(memory) == set()
     remember(memory, 3)
-    memory.commit(operations={"delete_operations": [{"uri": f"{USER}/facts/fact 1.md"}]})
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/facts/fact 1.md"}]}))
     memory.indexer.follow()
     assert missing(memory, model.fingerprint) == queued(memory)
     assert rows(memory, "SELECT count(*) FROM waiting WHERE passage_id NOT IN (SELECT id FROM passages)") == [(0,)]
@@ -220,7 +225,7 @@ def test_a_memory_written_again_with_the_same_text_does_not_wait(memory: Runeboo
         "fields": {"topic": "fact 0", "content": f"{TOPICS[0]}, number 0"},
         "salience": 1.0,
     }
-    memory.commit(operations={"write_operations": [{"memory_data": write}]})
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": write}]}))
     memory.indexer.follow()
     assert rows(memory, "SELECT salience FROM documents WHERE uri = ?", f"{USER}/facts/fact 0.md") == [(1.0,)]
     assert queued(memory) == set()
@@ -269,7 +274,7 @@ def test_an_index_of_an_older_schema_is_rebuilt_and_keeps_its_vectors(tmp_path: 
         memory.indexer.embedder = counting(loaded)
         remember(memory, 4)
         memory.indexer.embed_all()
-        before = [hit.uri for hit in memory.find("蜂蜜", rank="relevance").hits]
+        before = [hit.uri for hit in memory.find(FindRequest("蜂蜜", rank="relevance")).hits]
     path = tmp_path / ".state/index.sqlite3"
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE waiting")
@@ -281,7 +286,7 @@ def test_an_index_of_an_older_schema_is_rebuilt_and_keeps_its_vectors(tmp_path: 
         memory.indexer.embedder = model = counting(loaded)
         assert memory.indexer.embed_all() == (4, 4)
         assert model.texts <= 1  # the word that proves the model ready
-        assert [hit.uri for hit in memory.find("蜂蜜", rank="relevance").hits] == before
+        assert [hit.uri for hit in memory.find(FindRequest("蜂蜜", rank="relevance")).hits] == before
 
 
 # A search while much waits
@@ -297,7 +302,7 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
     memory.indexer.embedder = model
     try:
         assert memory.indexer.embed_waiting(time.monotonic() + 60) == 30  # left to the background, which is held
-        found = memory.find("a cracked violin", rank="relevance")
+        found = memory.find(FindRequest("a cracked violin", rank="relevance"))
         assert found.hits
         assert found.notes
         assert memory.indexer.progress() == Progress(0, 30)
@@ -307,13 +312,13 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
     while memory.indexer.progress().done < 30 and time.monotonic() < until:
         time.sleep(0.02)
     assert memory.indexer.progress() == Progress(30, 30)
-    assert memory.find("a cracked violin", rank="relevance").notes == ()
+    assert memory.find(FindRequest("a cracked violin", rank="relevance")).notes == ()
 
 
 def test_a_search_embeds_the_little_that_waits_before_it_answers(memory: Runebook, loaded: BundledEmbedder) -> None:
     memory.indexer.embedder = counting(loaded)
     remember(memory, 6)
-    assert memory.find("蜜蜂", rank="relevance").notes == ()
+    assert memory.find(FindRequest("蜜蜂", rank="relevance")).notes == ()
     assert queued(memory) == set()
 
 

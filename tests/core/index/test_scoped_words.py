@@ -8,6 +8,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.index import search_rows
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 
@@ -20,11 +21,11 @@ def write(memory: Runebook, first: int, last: int, text: str) -> None:
         {"memory_data": {"memory_type": "notes", "fields": {"title": f"Note {number}", "content": f"{text} {number}"}}}
         for number in range(first, last)
     ]
-    memory.commit(operations={"write_operations": data})
+    memory.commit(CommitRequest(operations={"write_operations": data}))
 
 
 def found(memory: Runebook, query: str) -> list[tuple[str, float]]:
-    return [(hit.uri, hit.score) for hit in memory.retriever.find(query, limit=20, rank="relevance").hits]
+    return [(hit.uri, hit.score) for hit in memory.retriever.find(FindRequest(query, limit=20, rank="relevance")).hits]
 
 
 def fill(anna: Runebook) -> None:

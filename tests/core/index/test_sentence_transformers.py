@@ -20,6 +20,7 @@ from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import ConfigInvalid, EmbeddingFailed
 from memory_core.core.index.encoder import BundledEmbedder, open_embedder, open_reranker
 from memory_core.core.index.sentence_transformers import CrossEncoderReranker, SentenceTransformersEmbedder
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import open_memory
 
 USER = "viking://user/default/memories"
@@ -98,8 +99,8 @@ def test_a_missing_package_leaves_search_by_words_and_names_the_next_step(
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)  # what Python does for a package that is absent
     settings = EmbeddingConfig(provider="sentence-transformers", model="a/b")
     with open_memory(Config(home=tmp_path, embedding=settings)) as memory:
-        memory.commit("A zebra 斑马 crossed the road.")
-        found = memory.find(query)
+        memory.commit(CommitRequest("A zebra 斑马 crossed the road."))
+        found = memory.find(FindRequest(query))
         assert len(found.memories) == 1
         assert any("pip install 'runebook[sentence-transformers]'" in note for note in found.notes)
     reranker = CrossEncoderReranker("a/b")
@@ -263,8 +264,9 @@ def test_a_store_switches_to_another_model_and_back(tmp_path: Path, folder: Path
     for settings in (bundled, other, bundled):
         with open_memory(Config(home=tmp_path, embedding=settings)) as memory:
             if settings is bundled:
-                memory.commit("Their dog is afraid of thunder.")
-            found = memory.find(query, rank="relevance")
+                memory.commit(CommitRequest("Their dog is afraid of thunder."))
+            memory.indexer.embed_all()  # a search does not wait for a library that takes long to import
+            found = memory.find(FindRequest(query, rank="relevance"))
             assert [hit.uri for hit in found.hits] == [f"{USER}/notes/Their dog is afraid of thunder.md"]
             assert found.notes == ()
             assert memory.indexer.progress() == (1, 1)

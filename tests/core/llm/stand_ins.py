@@ -3,7 +3,7 @@
 A ``StandIn`` answers each request with the next reply of its script and keeps what it was asked::
 
     with StandIn([failure(429, headers={"retry-after": "0"}), openai_completion("{}")]) as server:
-        client = OpenAIClient("m", f"{server.url}/v1", environment={})
+        client = RemoteModel("openai", "m", f"{server.url}/v1", environment={})
         ...
         assert len(server.requests) == 2
 

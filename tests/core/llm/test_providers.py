@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from memory_core.core.config import LLMConfig
 from memory_core.core.errors import ModelUnavailable
-from memory_core.core.llm.anthropic import AnthropicClient
-from memory_core.core.llm.client import Completion, LLMRequest, StopReason, TokenUsage, Turn, open_client
-from memory_core.core.llm.endpoint import PLACEHOLDER_KEY, Endpoint
-from memory_core.core.llm.openai import OpenAIClient
+from memory_core.core.llm.client import (
+    PROVIDERS,
+    Closeable,
+    Completion,
+    LLMRequest,
+    StopReason,
+    TokenUsage,
+    Turn,
+    open_client,
+)
+from memory_core.core.llm.endpoint import PLACEHOLDER_KEY, Endpoint, RemoteModel, load
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import ReasoningAction
 from tests.core.llm.stand_ins import (
@@ -35,6 +47,7 @@ from tests.core.llm.stand_ins import (
 
 KEY = "sk-test-0123456789-secret"
 ADAPTER = JSONAdapter(ReasoningAction)
+OPENAI = load("openai")
 TEXT = '{"reasoning": "没有新内容"}'
 
 
@@ -48,15 +61,13 @@ class Side:
     def __init__(self, provider: str) -> None:
         self.provider = provider
         self.waits: list[float] = []
-        self.clients: list[AnthropicClient | OpenAIClient] = []
+        self.clients: list[RemoteModel] = []
 
-    def client(self, server: StandIn, **settings: Any) -> AnthropicClient | OpenAIClient:
+    def client(self, server: StandIn, **settings: Any) -> RemoteModel:
         environment = {f"{self.provider.upper()}_API_KEY": KEY}
         settings = dict[str, Any](environment=environment, sleep=self.waits.append) | settings
-        if self.provider == "anthropic":
-            made: AnthropicClient | OpenAIClient = AnthropicClient("model-1", server.url, **settings)
-        else:
-            made = OpenAIClient("model-1", f"{server.url}/v1", **settings)
+        ending = "/v1" if self.provider == "openai" else ""
+        made = RemoteModel(self.provider, "model-1", f"{server.url}{ending}", **settings)
         self.clients.append(made)
         return made
 
@@ -78,49 +89,44 @@ class Side:
         return anthropic_message(text) if self.provider == "anthropic" else openai_completion(text)
 
 
-@pytest.fixture(params=["anthropic", "openai"])
-def side(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"):
         monkeypatch.delenv(name, raising=False)
-    made = Side(request.param)
+
+
+def opened(provider: str) -> Iterator[Side]:
+    made = Side(provider)
     yield made
     for client in made.clients:
         client.close()
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def side(request: pytest.FixtureRequest) -> Iterator[Side]:
+    yield from opened(request.param)
 
 
 @pytest.fixture
-def anthropic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
-    monkeypatch.delenv("ANTHROPIC_CUSTOM_HEADERS", raising=False)
-    made = Side("anthropic")
-    yield made
-    for client in made.clients:
-        client.close()
+def anthropic() -> Iterator[Side]:
+    yield from opened("anthropic")
 
 
 @pytest.fixture
-def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
-    monkeypatch.delenv("OPENAI_CUSTOM_HEADERS", raising=False)
-    made = Side("openai")
-    yield made
-    for client in made.clients:
-        client.close()
+def openai() -> Iterator[Side]:
+    yield from opened("openai")
 
 
 # Success -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_comes_back_with_its_cost(side: Side) -> None:
-    completion, requests = side.ask(side.answer())
-    assert completion.text == TEXT
-    assert completion.stop is StopReason.COMPLETE
-    assert completion.usage == TokenUsage(prompt=10, completion=5, cached=0, requests=1)
-    assert len(requests) == 1
-    assert side.waits == []
-
-
-def test_anthropic_is_asked_with_a_cached_prefix_and_the_schema(anthropic: Side) -> None:
+def test_an_answer_of_anthropic_comes_with_its_cost_and_was_asked_with_a_cached_prefix_and_the_schema(
+    anthropic: Side,
+) -> None:
     usage = {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}
     completion, (asked,) = anthropic.ask(anthropic_message(TEXT, usage=usage))
+    assert (completion.text, completion.stop, completion.model) == (TEXT, StopReason.COMPLETE, "claude-stand-in")
+    assert completion.usage == TokenUsage(prompt=123, completion=4, cached=100, requests=1)
     assert asked.path == "/v1/messages"
     (block,) = asked.body["system"]
     assert block["cache_control"] == {"type": "ephemeral"}
@@ -129,19 +135,19 @@ def test_anthropic_is_asked_with_a_cached_prefix_and_the_schema(anthropic: Side)
     assert asked.body["output_config"]["format"]["type"] == "json_schema"
     assert asked.body["max_tokens"] == 8_192
     assert not {"temperature", "stream", "tools"} & asked.body.keys()
-    assert completion.usage == TokenUsage(prompt=123, completion=4, cached=100, requests=1)
-    assert completion.model == "claude-stand-in"
 
 
-def test_openai_is_asked_with_a_strict_schema(openai: Side) -> None:
+def test_an_answer_of_openai_comes_with_its_cost_and_was_asked_with_a_strict_schema(openai: Side) -> None:
     usage = {"prompt_tokens": 50, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}}
     completion, (asked,) = openai.ask(openai_completion(TEXT, usage=usage))
+    assert (completion.text, completion.stop) == (TEXT, StopReason.COMPLETE)
+    assert completion.usage == TokenUsage(prompt=50, completion=7, cached=40, requests=1)
     assert asked.path == "/v1/chat/completions"
     assert [message["role"] for message in asked.body["messages"]] == ["system", "user"]
     schema = asked.body["response_format"]["json_schema"]
     assert (schema["strict"], schema["name"]) == (True, "ReasoningAction")
     assert asked.body["max_tokens"] == 8_192
-    assert completion.usage == TokenUsage(prompt=50, completion=7, cached=40, requests=1)
+    assert "temperature" not in asked.body
 
 
 def test_the_static_part_is_the_same_bytes_in_two_conversations(side: Side) -> None:
@@ -239,28 +245,22 @@ def test_a_fault_that_passes_by_is_asked_again(side: Side, fault: Reply) -> None
 )
 def test_retry_after_is_honoured(side: Side, headers: dict[str, str], seconds: float) -> None:
     _, requests = side.ask(failure(429, headers=headers), side.answer())
-    assert side.waits == [seconds]
-    assert len(requests) == 2
+    assert (side.waits, len(requests)) == ([seconds], 2)
 
 
 def test_a_wait_beyond_the_deadline_is_not_begun(side: Side) -> None:
     error, requests = side.fail(failure(429, headers={"retry-after": "60"}), side.answer())
-    assert side.waits == []
-    assert len(requests) == 1
+    assert (side.waits, len(requests)) == ([], 1)
     assert "60 s" in error.hint
 
 
-def test_retries_end(side: Side) -> None:
+def test_retries_end_with_their_number_and_at_the_endpoints_own_word(side: Side) -> None:
     error, requests = side.fail(*[failure(529, "overloaded")] * 9, retries=2)
     assert len(requests) == 3
-    assert "529" in error.message
-    assert "overloaded" in error.message
+    assert "529: overloaded" in error.message
     assert "runebook extract" in error.hint
     _, requests = side.fail(failure(500), side.answer(), retries=0)
     assert len(requests) == 1
-
-
-def test_the_endpoints_own_word_on_retrying_is_followed(side: Side) -> None:
     _, requests = side.fail(failure(503, headers={"x-should-retry": "false"}), side.answer())
     assert len(requests) == 1
 
@@ -342,55 +342,52 @@ def test_gateways_that_put_faults_into_the_body_are_understood(openai: Side) -> 
 # Weaker forms of structured output -----------------------------------------------------------------------------------
 
 
-def test_anthropic_without_schemas_is_asked_in_plain_text_from_then_on(anthropic: Side) -> None:
-    refused = failure(400, "output_config.format: The compiled grammar is too large")
-    with StandIn([refused, anthropic.answer(), anthropic.answer()]) as server:
-        client = anthropic.client(server)
-        structures = [client.structure]
+def forms(requests: list[Recorded]) -> list[str | None]:
+    """How each request asked for JSON; None for plain text."""
+    asked = (each.body.get("response_format") or each.body.get("output_config", {}).get("format") for each in requests)
+    return [None if form is None else form["type"] for form in asked]
+
+
+def test_an_endpoint_without_schemas_is_asked_in_a_weaker_form_from_then_on(side: Side) -> None:
+    refusals = {
+        "anthropic": [failure(400, "output_config.format: The compiled grammar is too large")],
+        "openai": [
+            failure(400, "response_format.type json_schema is unavailable"),
+            failure(422, "json_object is not supported"),
+        ],
+    }[side.provider]
+    with StandIn([*refusals, side.answer(), side.answer()]) as server:
+        client = side.client(server, retries=0)
         assert client.complete(request(), 20.0).text == TEXT
-        structures.append(client.structure)
         client.complete(request(), 20.0)
-        _, second, third = (recorded.body for recorded in server.requests)
-    assert structures == ["json_schema", "text"]
-    assert "output_config" not in second
-    assert "output_config" not in third
-    assert '"write_operations"?' in second["system"][0]["text"]
-    assert second["system"] == third["system"]
-    assert second["system"][0]["cache_control"] == {"type": "ephemeral"}
-    assert anthropic.waits == []
+        *_, first, second = (recorded.body for recorded in server.requests)
+        assert forms(server.requests) == [*["json_schema", "json_object"][: len(refusals)], None, None]
+    assert side.waits == []
+    system = first["system"][0] if side.provider == "anthropic" else first["messages"][0]
+    assert '"write_operations"?' in json.dumps(system).replace('\\"', '"')
+    assert system == (second["system"][0] if side.provider == "anthropic" else second["messages"][0])
 
 
-def test_openai_goes_down_the_ladder_once(openai: Side) -> None:
-    replies = [
-        failure(400, "response_format.type json_schema is unavailable"),
-        failure(422, "json_object is not supported"),
-        openai.answer(),
-        openai.answer(),
-    ]
-    with StandIn(replies) as server:
-        client = openai.client(server, retries=0)
-        client.complete(request(), 20.0)
-        client.complete(request(), 20.0)
-        forms = [recorded.body.get("response_format", {}).get("type") for recorded in server.requests]
-    assert forms == ["json_schema", "json_object", None, None]
-    assert client.structure == "text"
-
-
-def test_a_form_that_was_asked_for_is_not_weakened(side: Side) -> None:
+def test_a_form_that_was_asked_for_is_neither_weakened_nor_strengthened(side: Side) -> None:
     error, requests = side.fail(failure(400, "unknown response_format / output_config"), structure="json_schema")
     assert len(requests) == 1
     assert "llm.structure" in error.hint
+    known = "json_object" if side.provider == "openai" else None
+    for structure, form in (("json_object", known), ("text", None)):
+        assert forms(side.ask(side.answer(), structure=structure)[1]) == [form]
 
 
-@pytest.mark.parametrize("structure", ["json_object", "text"])
-def test_a_weaker_form_can_be_asked_for(side: Side, structure: str) -> None:
-    _, (asked,) = side.ask(side.answer(), structure=structure)
-    assert "output_config" not in asked.body
-    expected = {"type": "json_object"} if (structure, side.provider) == ("json_object", "openai") else None
-    assert asked.body.get("response_format") == expected
+def test_a_temperature_that_is_refused_is_left_out_from_then_on(side: Side) -> None:
+    warm = LLMRequest("S", (Turn("user", "hi"),), {}, "", 100, temperature=0.7)
+    with StandIn([failure(400, "temperature is not supported"), side.answer(), side.answer()]) as server:
+        client = side.client(server)
+        client.complete(warm, 20.0)
+        client.complete(warm, 20.0)
+        assert [recorded.body.get("temperature") for recorded in server.requests] == [0.7, None, None]
+        assert forms(server.requests) == [None] * 3
 
 
-def test_the_other_name_of_the_token_limit_is_learnt(openai: Side) -> None:
+def test_the_other_name_of_the_token_limit_is_learnt_and_both_are_tried_once(openai: Side) -> None:
     words = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
     with StandIn([failure(400, words), openai.answer(), openai.answer()]) as server:
         client = openai.client(server)
@@ -398,9 +395,6 @@ def test_the_other_name_of_the_token_limit_is_learnt(openai: Side) -> None:
         client.complete(request(), 20.0)
         limits = [sorted(key for key in recorded.body if key.startswith("max_")) for recorded in server.requests]
     assert limits == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
-
-
-def test_an_endpoint_that_refuses_both_names_is_not_asked_for_ever(openai: Side) -> None:
     _, requests = openai.fail(*[failure(400, "unknown parameter max_tokens / max_completion_tokens")] * 9)
     assert len(requests) == 2
 
@@ -418,7 +412,7 @@ def test_the_key_is_sent_and_never_shown(side: Side, caplog: pytest.LogCaptureFi
         assert error.__cause__ is None
         assert error.__suppress_context__
         told += [str(error), repr(error), error.hint]
-    told += [caplog.text, repr(side.clients), repr(Endpoint.open("openai", "m", "", {"OPENAI_API_KEY": KEY}))]
+    told += [caplog.text, repr(side.clients), repr(Endpoint.open(OPENAI, "m", "", {"OPENAI_API_KEY": KEY}))]
     assert len(caplog.records) > 10
     assert not [text for text in told if KEY in text]
 
@@ -427,26 +421,19 @@ def test_the_key_is_sent_and_never_shown(side: Side, caplog: pytest.LogCaptureFi
 def test_a_missing_key_is_named(provider: str) -> None:
     name = f"{provider.upper()}_API_KEY"
     other = {"ANTHROPIC_AUTH_TOKEN": "t", "OPENAI_ADMIN_KEY": "t", name: "  "}
-    client = (
-        AnthropicClient("m", environment=other) if provider == "anthropic" else OpenAIClient("m", environment=other)
-    )
     with pytest.raises(ModelUnavailable, match=f"{name} is not set") as caught:
-        client.complete(request(), 5.0)
+        RemoteModel(provider, "m", environment=other).complete(request(), 5.0)
     assert f"Set {name}" in caught.value.hint
 
 
-def test_a_server_of_ones_own_needs_no_key(side: Side) -> None:
-    _, (asked,) = side.ask(side.answer(), environment={})
-    assert PLACEHOLDER_KEY in json.dumps(dict(asked.headers))
-
-
-def test_the_address_may_come_from_the_environment(side: Side) -> None:
+def test_a_server_of_ones_own_needs_no_key_and_may_be_named_by_the_environment(side: Side) -> None:
     with StandIn([side.answer()]) as server:
         ending = "/v1" if side.provider == "openai" else ""
         environment = {f"{side.provider.upper()}_BASE_URL": f"{server.url}{ending}"}
-        client = (AnthropicClient if side.provider == "anthropic" else OpenAIClient)("m", environment=environment)
+        client = RemoteModel(side.provider, "m", environment=environment)
         side.clients.append(client)
         assert client.complete(request(), 20.0).text == TEXT
+    assert PLACEHOLDER_KEY in json.dumps(dict(server.requests[0].headers))
 
 
 def test_loopback_is_reached_past_a_proxy(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,57 +444,70 @@ def test_loopback_is_reached_past_a_proxy(side: Side, monkeypatch: pytest.Monkey
     assert side.ask(side.answer(), retries=0)[0].text == TEXT
 
 
-@pytest.mark.parametrize("key", ["two words", "ключ", "line\nbreak"])
-def test_a_malformed_key_is_refused_without_showing_it(key: str) -> None:
-    with pytest.raises(ModelUnavailable) as caught:
-        Endpoint.open("openai", "m", "", {"OPENAI_API_KEY": key})
-    assert key not in str(caught.value)
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:11434", "ftp://host", "http://", "http://[::1", "http://host:port"])
-def test_an_address_that_is_no_url_is_refused(address: str) -> None:
-    with pytest.raises(ModelUnavailable, match="URL"):
-        Endpoint.open("openai", "m", address, {})
+def test_a_malformed_key_or_address_is_refused_without_showing_it() -> None:
+    for key in ("two words", "ключ", "line\nbreak"):
+        with pytest.raises(ModelUnavailable) as caught:
+            Endpoint.open(OPENAI, "m", "", {"OPENAI_API_KEY": key})
+        assert key not in str(caught.value)
+    for address in ("127.0.0.1:11434", "ftp://host", "http://", "http://[::1", "http://host:port"):
+        with pytest.raises(ModelUnavailable, match="URL"):
+            Endpoint.open(OPENAI, "m", address, {})
 
 
 def test_an_address_is_shown_without_its_password() -> None:
-    endpoint = Endpoint.open("openai", "m", "http://user:hunter2@host:8000/v1", {})
+    endpoint = Endpoint.open(OPENAI, "m", "http://user:hunter2@host:8000/v1", {})
     assert endpoint.where == "http://host:8000/v1"
     assert not endpoint.is_loopback
     assert not endpoint.is_own
-    assert Endpoint.open("openai", "m", "https://eu.api.openai.com/v1", {"OPENAI_API_KEY": "k"}).is_own
-    assert Endpoint.open("anthropic", "m", "", {"ANTHROPIC_API_KEY": "k"}).is_own
-    assert Endpoint.open("openai", "m", "http://[::1]:1/v1", {}).is_loopback
+    assert Endpoint.open(OPENAI, "m", "https://eu.api.openai.com/v1", {"OPENAI_API_KEY": "k"}).is_own
+    assert Endpoint.open(load("anthropic"), "m", "", {"ANTHROPIC_API_KEY": "k"}).is_own
+    assert Endpoint.open(OPENAI, "m", "http://[::1]:1/v1", {}).is_loopback
 
 
 # From settings -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", ["none", "sampling"])
-def test_a_provider_that_the_server_does_not_call_has_no_client(provider: str) -> None:
-    assert open_client(LLMConfig.model_validate({"provider": provider})) is None
+def configured(provider: str, **settings: Any) -> LLMConfig:
+    return LLMConfig.model_validate({"provider": provider, **settings})
 
 
-def test_settings_open_the_named_provider() -> None:
-    made = open_client(LLMConfig.model_validate({"provider": "anthropic", "model": "m"}))
-    assert isinstance(made, AnthropicClient)
-    weaker = open_client(LLMConfig.model_validate({"provider": "openai", "model": "m", "structure": "json_object"}))
-    assert isinstance(weaker, OpenAIClient)
-    assert weaker.structure == "json_object"
+def answer_of(settings: LLMConfig) -> str:
+    client = open_client(settings)
+    assert isinstance(client, Closeable)
+    with closing(client):
+        return client.complete(request(), 20.0).text
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_a_missing_model_is_named(provider: str) -> None:
-    with pytest.raises(ModelUnavailable, match=r"llm\.model"):
-        open_client(LLMConfig.model_validate({"provider": provider, "model": " "}))
+def test_settings_name_the_provider_its_model_and_its_form() -> None:
+    assert open_client(configured("none")) is None
+    assert open_client(configured("sampling")) is None
+    for provider in PROVIDERS:
+        with pytest.raises(ModelUnavailable, match=r"llm\.model"):
+            open_client(configured(provider, model=" "))
+    with pytest.raises(ValidationError, match="none, anthropic, openai, sampling"):
+        configured("mistral")
+    with StandIn([openai_completion(TEXT)]) as server:
+        model = configured("openai", model="m", base_url=f"{server.url}/v1", structure="json_object")
+        assert answer_of(model) == TEXT
+        assert forms(server.requests) == ["json_object"]
+
+
+def test_a_provider_is_a_module_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("another_provider")
+    module.PROVIDER = replace(OPENAI, name="another", own_hosts=(".another.example",))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(PROVIDERS, "another", (module.__name__, "another"))
+    with StandIn([openai_completion(TEXT)]) as server:
+        monkeypatch.setenv("ANOTHER_API_KEY", KEY)
+        monkeypatch.setenv("ANOTHER_BASE_URL", server.url)
+        assert answer_of(configured("another", model="m")) == TEXT
+    assert KEY in json.dumps(dict(server.requests[0].headers))
 
 
 @pytest.mark.parametrize(("provider", "install"), [("anthropic", "anthropic"), ("openai", "runebook[openai]")])
 def test_a_missing_package_says_how_to_install_it(provider: str, install: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, provider, None)
-    monkeypatch.setenv(f"{provider.upper()}_API_KEY", KEY)
-    client = open_client(LLMConfig.model_validate({"provider": provider, "model": "m"}))
-    assert client is not None
+    monkeypatch.delitem(sys.modules, PROVIDERS[provider][0], raising=False)
+    monkeypatch.setitem(sys.modules, provider, None)
     with pytest.raises(ModelUnavailable) as caught:
-        client.complete(request(), 5.0)
+        RemoteModel(provider, "m", environment={f"{provider.upper()}_API_KEY": KEY}).complete(request(), 5.0)
     assert install in caught.value.hint

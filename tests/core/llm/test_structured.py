@@ -15,16 +15,16 @@ from pydantic import BaseModel, Field
 from memory_core.core.errors import AnswerCut, AnswerUnusable, ModelRefused
 from memory_core.core.llm.client import Completion, StopReason, Turn
 from memory_core.core.llm.structured import Dialect, JSONAdapter, strict, system_text
+from memory_core.core.memory.metadata import METADATA
 from memory_core.core.memory.operations import (
     DeleteOp,
     EditOp,
-    Link,
+    GivenLink,
     MemoryData,
     MemoryOperations,
     OverviewOp,
     ReasoningAction,
     SearchReplace,
-    Standing,
     WriteOp,
 )
 
@@ -62,30 +62,24 @@ SHAPES = {
     "bare": lambda a: compact(a),
     "indented": lambda a: json.dumps(a, indent=2),
     "fenced": lambda a: f"```json\n{compact(a)}\n```",
-    "fenced without a language": lambda a: f"```\n{compact(a)}\n```\n",
     "fence that never closes": lambda a: f"```json\n{compact(a)}",
-    "prefixed": lambda a: f"Here is the JSON: {compact(a)}",
     "prefixed in Chinese": lambda a: f"以下是结果：\n{compact(a)}\n希望对你有帮助。",
     "prose with braces before": lambda a: f"I keep {{topic}} and {{name: value}} pairs [1] in mind.\n{compact(a)}",
     "another object before": lambda a: f'First {{"step": 1}} then {compact(a)}',
     "safety text after": lambda a: f"{compact(a)}\n\nNote: I left out {{private}} data for safety.",
     "a closing brace too many": lambda a: f"{compact(a)}}}",
-    "thinking before": lambda a: f'<think>Maybe {{"reasoning": "draft"}}?</think>\n{compact(a)}',
+    "thinking before": lambda a: f'<think>Maybe {{"reasoning": "draft"}}?</think>\n<think>b</think>{compact(a)}',
     "thinking without its opening mark": lambda a: f'Let me see {{"reasoning": "draft"}}</think>{compact(a)}',
-    "thinking twice": lambda a: f"<think>a</think>\n<think>b</think>{compact(a)}",
     "array": lambda a: compact([a, {"reasoning": "second"}]),
     "array with strangers": lambda a: compact([1, "x", {"other": 1}, a]),
-    "JSON in a JSON string": lambda a: compact(compact(a)),
     "JSON in a string twice": lambda a: compact(compact(compact(a))),
     "tool call": lambda a: compact({"name": "answer", "arguments": a}),
     "tool call with text": lambda a: compact({"name": "answer", "arguments": compact(a)}),
-    "tool input": lambda a: compact({"input": a}),
     "Anthropic's tool use": lambda a: compact({"type": "tool_use", "id": "t", "name": "answer", "input": a}),
     "Anthropic's content": lambda a: compact([{"type": "text", "text": "Done."}, {"type": "tool_use", "input": a}]),
     "OpenAI's tool calls": lambda a: compact(
         {"content": None, "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": compact(a)}}]}
     ),
-    "OpenAI's function call": lambda a: compact({"function_call": {"name": "f", "arguments": compact(a)}}),
     "envelope": lambda a: compact({"response": {"data": a}}),
     "envelope with reasoning beside": lambda a: compact({"reasoning": "I call", "tool_calls": [{"arguments": a}]}),
     "the schema echoed first": lambda a: f"{compact(ADAPTER.schema)}\n{compact(a)}",
@@ -149,12 +143,9 @@ def test_an_answer_that_ends_early_is_named_as_cut() -> None:
         ADAPTER.parse("<think>I will {")
 
 
-def test_an_answer_at_the_token_limit_is_refused_even_if_it_parses() -> None:
+def test_an_answer_at_the_token_limit_and_a_refusal_are_errors_of_their_own() -> None:
     with pytest.raises(AnswerCut, match="token limit"):
         ADAPTER.parse(Completion(compact(ENGLISH), StopReason.LENGTH))
-
-
-def test_a_refusal_is_an_error_of_its_own() -> None:
     with pytest.raises(ModelRefused, match="cannot help"):
         ADAPTER.parse(Completion("I cannot help with that.", StopReason.REFUSAL))
 
@@ -178,18 +169,13 @@ def test_a_refusal_is_an_error_of_its_own() -> None:
         '{"reasoning": "x", "actions": [{"action_type": "read"}, "operations": {}}',
         '{"reasoning": "x", "operations": "write it down"}',
         '{"reasoning": "x", "operations": [1, 2]}',
+        "a" * 199 + "bcd" * 5_000 + "\ud800",
     ],
 )
-def test_what_is_no_answer_is_unusable_and_quoted(text: str) -> None:
+def test_what_is_no_answer_is_unusable_and_its_beginning_quoted(text: str) -> None:
     with pytest.raises(AnswerUnusable) as caught:
         ADAPTER.parse(text)
     assert "it wrote:" in caught.value.hint
-
-
-def test_a_hint_quotes_no_more_than_the_beginning() -> None:
-    with pytest.raises(AnswerUnusable) as caught:
-        ADAPTER.parse("a" * 199 + "bcd" * 5_000 + "\ud800")
-    assert "ab…" in caught.value.hint
     assert len(caught.value.hint) < 400
 
 
@@ -248,48 +234,36 @@ COMPAT: list[tuple[str, Any, Any]] = [
     ("text", {"键": "值"}, '{"键": "值"}'),
     ("text", [{"a": 1}], '[{"a": 1}]'),
     ("text", 5, "5"),
-    ("text", True, "true"),
     ("text", "None", "None"),
-    ("text", "null", "null"),
     ("text", None, "default"),
-    ("number", "12", 12),
     ("number", " 1,200 ", 1200),
     ("number", "５", 5),
     ("number", "12.0", 12),
     ("number", [3], 3),
-    ("number", None, 7),
     ("number", "None", 7),
     ("ratio", "0.5", 0.5),
-    ("ratio", 1, 1.0),
     ("ratio", "None", None),
     ("ratio", "NULL", None),
     ("flag", "true", True),
     ("flag", "no", False),
     ("note", "None", None),
-    ("note", "null", None),
     ("note", None, None),
     ("note", "Nonesuch", "Nonesuch"),
-    ("note", ["a", "b"], "a, b"),
-    ("words", "tea", ["tea"]),
     ("words", "茶", ["茶"]),
     ("words", '["a", "b"]', ["a", "b"]),
     ("words", 3, ["3"]),
     ("words", "", []),
-    ("words", None, []),
     ("words", ["None", 1], ["None", "1"]),
     ("maybe_words", "null", None),
     ("maybe_words", "null pointer", ["null pointer"]),
     ("items", {"label": "x"}, [Inner(label="x")]),
     ("items", '[{"label": "x", "weight": "2"}]', [Inner(label="x", weight=2.0)]),
     ("items", "None", []),
-    ("inner", {"label": 5}, Inner(label="5")),
     ("inner", '{"label": "x"}', Inner(label="x")),
     ("inner", [{"label": "x"}], Inner(label="x")),
     ("inner", "None", None),
     ("kind", "ADD", "add"),
     ("kind", "Create", "add"),
-    ("kind", "新增", "add"),
-    ("kind", "skip", "noop"),
     ("kind", "跳过", "noop"),
     ("kind", "none", "noop"),
     ("kind", ["NOOP"], "noop"),
@@ -367,33 +341,31 @@ def test_a_bad_item_is_dropped_alone_and_named() -> None:
     ]
 
 
-def test_reports_of_dropped_items_are_bounded() -> None:
+def test_reports_of_dropped_items_are_bounded_and_hold_no_half_surrogates() -> None:
     parsed = ADAPTER.parse(compact({"reasoning": "x", "actions": [{"action_type": "no"}] * 5_000}))
     assert len(parsed.dropped) == 51
     assert parsed.dropped[-1] == "… and 4950 more"
-
-
-def test_blocks_of_one_field_in_several_pairs_are_one_patch() -> None:
-    blocks = [f"<<<<<<< SEARCH\n{old}\n=======\n新\n>>>>>>> REPLACE" for old in ("旧一", "旧二")]
-    pairs = [{"name": "content", "value": block} for block in blocks]
-    for patches in (pairs, {"content": blocks}):
-        parsed = ADAPTER.parse(compact({"edit_operations": [{"uri": "viking://a", "patches": patches}]}))
-        assert parsed.value.operations is not None
-        assert parsed.value.operations.edit_operations[0].patches == {"content": "\n".join(blocks)}
-
-
-def test_a_name_with_two_values_drops_the_operation() -> None:
-    pairs = [{"name": "content", "value": "one"}, {"name": "content", "value": "two"}]
-    parsed = ADAPTER.parse(compact({"edit_operations": [{"uri": "viking://a", "patches": pairs}]}))
-    assert parsed.value.operations == MemoryOperations()
-    assert parsed.dropped == ("operations.edit_operations[0].patches.content: is given twice with different values",)
-
-
-def test_reports_hold_no_half_surrogates() -> None:
     parsed = ADAPTER.parse('{"reasoning": "ok", "actions": [{"action_type": "\\ud83d"}]}')
     assert parsed.value.actions == []
     assert "\\ud83d" in parsed.dropped[0]
     parsed.dropped[0].encode()
+
+
+def test_a_name_given_twice_is_one_patch_of_several_blocks_or_drops_the_operation() -> None:
+    def parsed(patches: Any) -> tuple[list[EditOp], tuple[str, ...]]:
+        found = ADAPTER.parse(compact({"edit_operations": [{"uri": "viking://a", "patches": patches}]}))
+        assert found.value.operations is not None
+        return found.value.operations.edit_operations, found.dropped
+
+    def pairs(*values: str) -> list[dict[str, str]]:
+        return [{"name": "content", "value": value} for value in values]
+
+    blocks = [f"<<<<<<< SEARCH\n{old}\n=======\n新\n>>>>>>> REPLACE" for old in ("旧一", "旧二")]
+    for patches in (pairs(*blocks), {"content": blocks}):
+        (edit,), _ = parsed(patches)
+        assert edit.patches == {"content": "\n".join(blocks)}
+    where = "operations.edit_operations[0].patches.content"
+    assert parsed(pairs("one", "two")) == ([], (f"{where}: is given twice with different values",))
 
 
 # What goes over the wire ---------------------------------------------------------------------------------------------
@@ -417,7 +389,8 @@ writes = st.builds(
         abstract=optional_texts,
         salience=units,
         tags=st.none() | st.lists(texts, max_size=3),
-        links=st.none() | st.lists(st.builds(Link, uri=texts, relation=texts, strength=st.floats(0, 1)), max_size=2),
+        links=st.none()
+        | st.lists(st.builds(GivenLink, uri=texts, relation=texts, strength=st.floats(0, 1)), max_size=2),
     ),
 )
 edits = st.builds(
@@ -447,8 +420,9 @@ def to_wire(value: ReasoningAction, dialect: Dialect) -> Any:
             return node
         if key in ("fields", "patches"):
             return [{"name": name, "value": written(item)} for name, item in node.items()]
-        # What a person says of a memory's standing is not a model's to say.
-        unsaid = {"pinned", "active"} if "memory_type" in node else set(Standing.model_fields)
+        # Some metadata is a person's to say, not a model's.
+        acts = "write" if "memory_type" in node else "edit"
+        unsaid = {field.name for field in METADATA if acts in field.given_by - field.shown_in}
         return {
             name: written(item, name)
             for name, item in node.items()
@@ -462,7 +436,7 @@ def to_wire(value: ReasoningAction, dialect: Dialect) -> Any:
 @given(
     operations=operations,
     reasoning=texts,
-    shape=st.sampled_from(["bare", "fenced", "prefixed", "thinking before", "tool call with text", "array"]),
+    shape=st.sampled_from(["bare", "fenced", "prefixed in Chinese", "thinking before", "tool call with text", "array"]),
 )
 def test_what_the_strict_schema_allows_comes_back_equal(
     dialect: Dialect, operations: MemoryOperations, reasoning: str, shape: str
@@ -528,18 +502,10 @@ def test_a_recursive_schema_is_refused() -> None:
         strict({"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"t": {"$ref": "#/$defs/T"}}}}}, "openai")
 
 
-def test_the_static_part_is_the_same_for_every_conversation() -> None:
-    first = ADAPTER.format("规则", [Turn("user", "早上好")], 100)
-    second = JSONAdapter(ReasoningAction).format("规则", [Turn("user", "Good night")], 100)
-    for structure in ("json_schema", "json_object", "text"):
-        for shown in (False, True):
-            assert system_text(first, structure, shown=shown) == system_text(second, structure, shown=shown)
-            assert system_text(first, structure, shown=shown).startswith("规则")
-
-
 def test_the_outline_is_added_only_where_the_schema_is_not_enforced_or_not_seen() -> None:
-    request = ADAPTER.format("RULES", [Turn("user", "hi")], 100)
+    request = ADAPTER.format("RULES 规则", [Turn("user", "hi")], 100)
     enforced = system_text(request, "json_schema")
+    assert enforced.startswith("RULES 规则")
     assert "write_operations" not in enforced
     assert '`fields`: [{"name": …, "value": …}]' in enforced
     assert '"fields": [{"name": string' in system_text(request, "json_schema", shown=True)

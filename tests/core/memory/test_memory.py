@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.memory import MemoryFile, dump, parse
+from memory_core.core.memory.trailer import Parts, join, split
 
 TRAILER = '<!-- MEMORY_FIELDS\n{\n  "memory_type": "notes"\n}\n-->'
 BODIES = st.lists(
@@ -53,16 +53,16 @@ TRAILERS = st.dictionaries(BODIES, VALUES, max_size=5)
 @example("text\r\n", {"a": "<!-- MEMORY_FIELDS\n{}\n-->"})
 @example(f"quoted:\n\n{TRAILER}\n", {"memory_type": "notes"})
 def test_written_file_reads_back_and_writes_back_the_same(body: str, trailer: dict[str, Any]) -> None:
-    text = dump(MemoryFile(body, trailer))
-    read = parse(text)
-    assert read == MemoryFile(body, trailer)
-    assert dump(read) == text
+    text = join(body, trailer)
+    read = split(text)
+    assert read == Parts(body, trailer)
+    assert join(read.body, read.trailer) == text
     assert list(read.trailer or {}) == list(trailer)
 
 
 @given(BODIES, TRAILERS)
 def test_stored_values_can_neither_end_nor_open_a_comment(body: str, trailer: dict[str, Any]) -> None:
-    block = dump(MemoryFile(body, trailer)).removeprefix(body)
+    block = join(body, trailer).removeprefix(body)
     assert block.count("-->") == block.count("<!--") == 1
     assert block.startswith("\n\n<!-- MEMORY_FIELDS\n{")
     assert block.endswith("}\n-->\n")
@@ -70,17 +70,17 @@ def test_stored_values_can_neither_end_nor_open_a_comment(body: str, trailer: di
 
 @given(BODIES | st.text())
 def test_any_text_is_read_and_nothing_of_it_is_lost(text: str) -> None:
-    read = parse(text)
+    read = split(text)
     if read.trailer is None:
         assert read.body == text
-        assert dump(read) == text
+        assert join(read.body, read.trailer) == text
     else:
         assert text.startswith(read.body)
-        assert parse(dump(read)) == read
+        assert split(join(read.body, read.trailer)) == read
 
 
 def test_chinese_stays_readable_in_the_trailer() -> None:
-    text = dump(MemoryFile("正文", {"topic": "支付系统", "n": 1}))
+    text = join("正文", {"topic": "支付系统", "n": 1})
     assert text == '正文\n\n<!-- MEMORY_FIELDS\n{\n  "topic": "支付系统",\n  "n": 1\n}\n-->\n'
 
 
@@ -88,8 +88,8 @@ def test_chinese_stays_readable_in_the_trailer() -> None:
     "text", ["", "# 手写\n", "a\n-->", "<!-- other -->\n", "x <!-- MEMORY_FIELDS\n{}\n-->", "\r\n"]
 )
 def test_hand_written_file_has_no_trailer_and_stays_as_it_is(text: str) -> None:
-    assert parse(text) == MemoryFile(text)
-    assert dump(parse(text)) == text
+    assert split(text) == Parts(text)
+    assert join(*split(text)[:2]) == text
 
 
 @pytest.mark.parametrize(
@@ -113,28 +113,28 @@ def test_hand_written_file_has_no_trailer_and_stays_as_it_is(text: str) -> None:
 )
 def test_damaged_trailer_is_named_and_kept_in_the_body(block: str) -> None:
     text = f"正文\n\n<!-- MEMORY_FIELDS\n{block}\n-->\n"
-    read = parse(text)
+    read = split(text)
     assert (read.body, read.trailer) == (text, None)
     assert read.damage is not None
     assert "MEMORY_FIELDS" in read.damage
-    assert dump(read) == text
+    assert join(read.body, read.trailer) == text
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n \n", "\r\n"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_trailer_survives_an_editor_that_changes_line_ends(newline: str, end: str) -> None:
-    text = dump(MemoryFile("第一行\nsecond", {"topic": "x"})).rstrip("\n").replace("\n", newline) + end
-    assert parse(text) == MemoryFile(f"第一行{newline}second", {"topic": "x"})
+    text = join("第一行\nsecond", {"topic": "x"}).rstrip("\n").replace("\n", newline) + end
+    assert split(text) == Parts(f"第一行{newline}second", {"topic": "x"})
 
 
 def test_body_written_up_to_the_trailer_is_read() -> None:
-    assert parse(f"body\n{TRAILER}") == MemoryFile("body", {"memory_type": "notes"})
-    assert parse(TRAILER) == MemoryFile("", {"memory_type": "notes"})
+    assert split(f"body\n{TRAILER}") == Parts("body", {"memory_type": "notes"})
+    assert split(TRAILER) == Parts("", {"memory_type": "notes"})
 
 
 def test_text_added_below_the_trailer_is_named_as_damage() -> None:
-    text = dump(MemoryFile("正文", {"memory_type": "notes"})) + "\n后来补充的一行\n"
-    read = parse(text)
+    text = join("正文", {"memory_type": "notes"}) + "\n后来补充的一行\n"
+    read = split(text)
     assert (read.body, read.trailer) == (text, None)
     assert read.damage is not None
     assert "below" in read.damage
@@ -142,21 +142,21 @@ def test_text_added_below_the_trailer_is_named_as_damage() -> None:
 
 def test_example_of_a_trailer_in_a_hand_written_file_is_only_text() -> None:
     text = "How a file ends:\n\n```\n<!-- MEMORY_FIELDS\n{ …JSON… }\n-->\n```\n"
-    assert parse(text) == MemoryFile(text)
+    assert split(text) == Parts(text)
 
 
 def test_only_the_last_trailer_counts() -> None:
-    inner = dump(MemoryFile("inner", {"memory_type": "notes"}))
-    assert parse(dump(MemoryFile(inner, {"memory_type": "facts"}))).body == inner
+    inner = join("inner", {"memory_type": "notes"})
+    assert split(join(inner, {"memory_type": "facts"})).body == inner
 
 
 def test_values_that_json_has_not_are_not_written() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        dump(MemoryFile("x", {"a": float("nan")}))
+        join("x", {"a": float("nan")})
 
 
 def test_trailer_is_plain_json() -> None:
-    text = dump(MemoryFile("b", {"a": "<b> & -->", "n": [1, {"k": None}]}))
+    text = join("b", {"a": "<b> & -->", "n": [1, {"k": None}]})
     block = text.split("MEMORY_FIELDS\n")[1].removesuffix("\n-->\n")
     assert json.loads(block) == {"a": "<b> & -->", "n": [1, {"k": None}]}
 
@@ -172,17 +172,17 @@ def test_trailer_is_plain_json() -> None:
     ],
 )
 def test_trailer_as_older_programs_wrote_it_is_read(block: str) -> None:
-    assert parse(f"正文\n\n{block}") == MemoryFile("正文", {"topic": "茶 --> 咖啡", "n": 1})
+    assert split(f"正文\n\n{block}") == Parts("正文", {"topic": "茶 --> 咖啡", "n": 1})
 
 
 def test_nested_fields_that_clash_with_others_are_kept_nested() -> None:
-    read = parse('x\n\n<!-- MEMORY_FIELDS {"name": "A", "fields": {"name": "B", "topic": "T"}} -->')
+    read = split('x\n\n<!-- MEMORY_FIELDS {"name": "A", "fields": {"name": "B", "topic": "T"}} -->')
     assert read.trailer == {"topic": "T", "name": "A", "fields": {"name": "B"}}
-    assert parse(dump(read)) == read
+    assert split(join(read.body, read.trailer)) == read
 
 
 def test_one_line_comment_inside_a_text_is_only_text() -> None:
     text = 'see <!-- MEMORY_FIELDS {"topic": "x"} -->\n'
-    assert parse(text) == MemoryFile(text)
+    assert split(text) == Parts(text)
     text = '<!-- MEMORY_FIELDS {"topic": "x"} -->\n\nhow a trailer looks\n'
-    assert parse(text) == MemoryFile(text)
+    assert split(text) == Parts(text)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.memory import behind, captured, missing_sums, number, recover, stem_keys
 from memory_core.core.memory.memory_type import FieldValue, MemoryType, MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.memory.template import render
+from memory_core.core.memory.names import stem_keys
+from memory_core.core.memory.template import behind, captured, missing_sums, number, recover, render
 
 REGISTRY = MemoryTypeRegistry()
 REGISTRY.load_from_dir(builtin_schema_dir())

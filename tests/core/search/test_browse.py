@@ -11,6 +11,14 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.core.memory.requests import (
+    CommitRequest,
+    FindRequest,
+    ListRequest,
+    ReadRequest,
+    RetrieveRequest,
+    TreeRequest,
+)
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -25,13 +33,17 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 @pytest.fixture
 def filled(memory: Runebook) -> Runebook:
-    memory.commit("Coffee without sugar. 不加糖。", memory_type="preferences", fields={"topic": "咖啡"})
-    memory.commit("Six o'clock", memory_type="facts", fields={"topic": "Closing time"})
-    memory.commit("A nurse", memory_type="profile")
-    memory.commit(memory_type="tools", fields={"tool_name": "web_search"})
-    memory.commit(messages=[{"role": "user", "content": "hello"}, {"role": "user", "content": "再见"}], session_id="s1")
+    memory.commit(CommitRequest("Coffee without sugar. 不加糖。", memory_type="preferences", fields={"topic": "咖啡"}))
+    memory.commit(CommitRequest("Six o'clock", memory_type="facts", fields={"topic": "Closing time"}))
+    memory.commit(CommitRequest("A nurse", memory_type="profile"))
+    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search"}))
+    memory.commit(
+        CommitRequest(
+            messages=[{"role": "user", "content": "hello"}, {"role": "user", "content": "再见"}], session_id="s1"
+        )
+    )
     overview = {"directory_uri": f"{USER}/facts", "abstract": "Facts 事实", "overview": "# Facts"}
-    memory.commit(operations={"overview_operations": [overview]})
+    memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
     return memory
 
 
@@ -66,14 +78,14 @@ def test_read_returns_the_lines_asked_for_and_where_to_go_on(
     memory: Runebook, tmp_path: Path, offset: int, limit: int, content: str, following: int | None
 ) -> None:
     uri = write(tmp_path, "x.md", "一\n二\n三\n")
-    found = memory.read(uri, offset, limit)
+    found = memory.read(ReadRequest(uri, offset, limit))
     assert (found.content, found.first_line, found.total_lines, found.next_offset) == (content, offset, 3, following)
     assert found.uri == uri
 
 
 @pytest.mark.parametrize("text", ["", "one", "one\n", "a\n\nb", "a\r\nb\r\n", "\n\n", "u\u2028v\x0bw\n", "😀\n"])
 def test_read_gives_a_file_back_as_it_is(memory: Runebook, tmp_path: Path, text: str) -> None:
-    assert memory.read(write(tmp_path, "x.md", text)).content == text
+    assert memory.read(ReadRequest(write(tmp_path, "x.md", text))).content == text
 
 
 def test_reading_page_by_page_loses_no_line_and_no_page_is_over_its_limit(memory: Runebook, tmp_path: Path) -> None:
@@ -82,7 +94,7 @@ def test_reading_page_by_page_loses_no_line_and_no_page_is_over_its_limit(memory
     pages: list[str] = []
     offset: int | None = 0
     while offset is not None:
-        page = memory.read(uri, offset, limit_chars=1_000)
+        page = memory.read(ReadRequest(uri, offset, limit_chars=1_000))
         assert len(page.content) <= 1_001
         pages.append(page.content)
         offset = page.next_offset
@@ -93,7 +105,7 @@ def test_reading_page_by_page_loses_no_line_and_no_page_is_over_its_limit(memory
 @pytest.mark.parametrize("limit_chars", [500, 50, 1])
 def test_a_single_line_beyond_the_limit_is_cut_and_says_so(memory: Runebook, tmp_path: Path, limit_chars: int) -> None:
     uri = write(tmp_path, "x.md", "字" * 5_000 + "\nnext\n")
-    page = memory.read(uri, limit_chars=limit_chars)
+    page = memory.read(ReadRequest(uri, limit_chars=limit_chars))
     assert "5000 characters" in page.content
     assert len(page.content) <= max(limit_chars, 200)
     assert page.next_offset == 1
@@ -102,26 +114,26 @@ def test_a_single_line_beyond_the_limit_is_cut_and_says_so(memory: Runebook, tmp
 @pytest.mark.parametrize(("offset", "limit"), [(-1, -1), (0, -2), (3, -1), (99, 1)])
 def test_an_offset_outside_the_file_is_refused(memory: Runebook, tmp_path: Path, offset: int, limit: int) -> None:
     with pytest.raises(InvalidInput):
-        memory.read(write(tmp_path, "x.md", "一\n二\n三\n"), offset, limit)
+        memory.read(ReadRequest(write(tmp_path, "x.md", "一\n二\n三\n"), offset, limit))
 
 
 def test_a_line_of_a_conversation_is_read_by_its_address(filled: Runebook) -> None:
-    found = filled.read(f"{LOG}#1")
+    found = filled.read(ReadRequest(f"{LOG}#1"))
     assert "再见" in found.content
     assert (found.first_line, found.total_lines, found.next_offset) == (1, 2, None)
-    assert filled.read(f"{LOG}#0", limit=2).content == filled.read(LOG).content
+    assert filled.read(ReadRequest(f"{LOG}#0", limit=2)).content == filled.read(ReadRequest(LOG)).content
     with pytest.raises(InvalidInput):
-        filled.read(f"{LOG}#2")
+        filled.read(ReadRequest(f"{LOG}#2"))
 
 
 def test_an_absent_file_a_directory_and_a_broken_uri_are_told_apart(filled: Runebook) -> None:
     with pytest.raises(NotFound):
-        filled.read(f"{USER}/facts/absent.md")
+        filled.read(ReadRequest(f"{USER}/facts/absent.md"))
     with pytest.raises(InvalidUri, match="directory"):
-        filled.read(f"{USER}/facts")
+        filled.read(ReadRequest(f"{USER}/facts"))
     for uri in ("", "facts", f"{USER}/../x", f"{USER}/%2e%2e/x", f"{USER}//x", "viking://.state/ledger.sqlite3"):
         with pytest.raises(InvalidUri):
-            filled.read(uri)
+            filled.read(ReadRequest(uri))
 
 
 def test_a_link_out_of_the_store_is_not_followed(memory: Runebook, tmp_path: Path) -> None:
@@ -132,15 +144,15 @@ def test_a_link_out_of_the_store_is_not_followed(memory: Runebook, tmp_path: Pat
     (home / "state.md").symlink_to(tmp_path / ".state/ledger.sqlite3")
     for name in ("link.md", "state.md"):
         with pytest.raises(InvalidUri):
-            memory.read(f"{USER}/notes/{name}")
-    assert memory.ls(f"{USER}/notes").entries == ()
+            memory.read(ReadRequest(f"{USER}/notes/{name}"))
+    assert memory.ls(ListRequest(f"{USER}/notes")).entries == ()
 
 
 # ls and tree
 
 
 def test_ls_shows_files_with_their_abstracts_sizes_and_times(filled: Runebook, tmp_path: Path) -> None:
-    (entry,) = filled.ls(f"{USER}/preferences").entries
+    (entry,) = filled.ls(ListRequest(f"{USER}/preferences")).entries
     path = tmp_path / "user/default/memories/preferences/咖啡.md"
     assert (entry.uri, entry.name, entry.is_dir) == (f"{USER}/preferences/咖啡.md", "咖啡.md", False)
     assert entry.abstract == "Coffee without sugar. 不加糖。"
@@ -149,25 +161,27 @@ def test_ls_shows_files_with_their_abstracts_sizes_and_times(filled: Runebook, t
 
 
 def test_ls_shows_directories_with_their_summary_or_what_they_hold(filled: Runebook) -> None:
-    shown = {entry.name: (entry.uri, entry.is_dir, entry.abstract) for entry in filled.ls(f"{USER}/").entries}
+    shown = {
+        entry.name: (entry.uri, entry.is_dir, entry.abstract) for entry in filled.ls(ListRequest(f"{USER}/")).entries
+    }
     assert shown["facts"] == (f"{USER}/facts/", True, "Facts 事实")
     assert shown["preferences"] == (f"{USER}/preferences/", True, "preferences (1): 咖啡")
     assert shown["profile.md"] == (f"{USER}/profile.md", False, "A nurse")
 
 
 def test_original_output_leaves_abstracts_out(filled: Runebook) -> None:
-    assert {entry.abstract for entry in filled.ls(USER, output="original").entries} == {None}
+    assert {entry.abstract for entry in filled.ls(ListRequest(USER, output="original")).entries} == {None}
 
 
 def test_abs_limit_cuts_abstracts(filled: Runebook) -> None:
-    (entry,) = filled.ls(f"{USER}/preferences", abs_limit=12).entries
+    (entry,) = filled.ls(ListRequest(f"{USER}/preferences", abs_limit=12)).entries
     assert len(entry.abstract or "") <= 12
     assert (entry.abstract or "").startswith("Coffee")
 
 
 def test_hidden_summaries_are_listed_only_on_request(filled: Runebook) -> None:
-    assert [entry.name for entry in filled.ls(f"{USER}/facts").entries] == ["Closing time.md"]
-    assert [entry.name for entry in filled.ls(f"{USER}/facts", show_all_hidden=True).entries] == [
+    assert [entry.name for entry in filled.ls(ListRequest(f"{USER}/facts")).entries] == ["Closing time.md"]
+    assert [entry.name for entry in filled.ls(ListRequest(f"{USER}/facts", show_all_hidden=True)).entries] == [
         ".abstract.md",
         ".overview.md",
         "Closing time.md",
@@ -175,14 +189,14 @@ def test_hidden_summaries_are_listed_only_on_request(filled: Runebook) -> None:
 
 
 def test_node_limit_counts_what_it_leaves_out(filled: Runebook) -> None:
-    found = filled.ls(USER, node_limit=2)
+    found = filled.ls(ListRequest(USER, node_limit=2))
     assert (len(found.entries), found.left_out) == (2, 1)
 
 
 def test_tree_is_depth_first_and_stops_at_its_level(filled: Runebook) -> None:
-    names = [entry.uri.removeprefix("viking://") for entry in filled.tree(level_limit=2).entries]
+    names = [entry.uri.removeprefix("viking://") for entry in filled.tree(TreeRequest(level_limit=2)).entries]
     assert names == ["agent/", "agent/default/", "session/", "session/default/", "user/", "user/default/"]
-    deep = [entry.uri for entry in filled.tree(USER, level_limit=2).entries]
+    deep = [entry.uri for entry in filled.tree(TreeRequest(USER, level_limit=2)).entries]
     assert deep == [
         f"{USER}/facts/",
         f"{USER}/facts/Closing time.md",
@@ -190,23 +204,23 @@ def test_tree_is_depth_first_and_stops_at_its_level(filled: Runebook) -> None:
         f"{USER}/preferences/咖啡.md",
         f"{USER}/profile.md",
     ]
-    assert [entry.uri for entry in filled.tree(USER, level_limit=1).entries] == [
-        entry.uri for entry in filled.ls(USER).entries
+    assert [entry.uri for entry in filled.tree(TreeRequest(USER, level_limit=1)).entries] == [
+        entry.uri for entry in filled.ls(ListRequest(USER)).entries
     ]
 
 
 def test_every_uri_that_tree_prints_can_be_read_or_listed(filled: Runebook) -> None:
-    for entry in filled.tree(level_limit=9, show_all_hidden=True).entries:
+    for entry in filled.tree(TreeRequest(level_limit=9, show_all_hidden=True)).entries:
         if entry.is_dir:
-            filled.ls(entry.uri)
+            filled.ls(ListRequest(entry.uri))
         else:
-            filled.read(entry.uri)
+            filled.read(ReadRequest(entry.uri))
 
 
 def test_an_empty_store_has_an_empty_tree(memory: Runebook) -> None:
-    assert memory.tree().entries == ()
+    assert memory.tree(TreeRequest()).entries == ()
     with pytest.raises(NotFound):
-        memory.ls(USER)
+        memory.ls(ListRequest(USER))
 
 
 @pytest.mark.parametrize(
@@ -215,16 +229,16 @@ def test_an_empty_store_has_an_empty_tree(memory: Runebook) -> None:
 )
 def test_an_argument_out_of_range_is_refused(filled: Runebook, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        filled.tree(**({"uri": USER} | arguments))
+        filled.tree(TreeRequest(**{"uri": USER} | arguments))
     assert caught.value.hint
 
 
 def test_looking_never_changes_a_file(filled: Runebook, tmp_path: Path) -> None:
     before = files(tmp_path)
-    filled.tree(level_limit=9)
-    filled.ls(USER, show_all_hidden=True)
-    filled.read(f"{USER}/profile.md")
-    filled.find("coffee 咖啡")
-    filled.retrieve("coffee 咖啡")
+    filled.tree(TreeRequest(level_limit=9))
+    filled.ls(ListRequest(USER, show_all_hidden=True))
+    filled.read(ReadRequest(f"{USER}/profile.md"))
+    filled.find(FindRequest("coffee 咖啡"))
+    filled.retrieve(RetrieveRequest("coffee 咖啡"))
     filled.close()
     assert files(tmp_path) == before

@@ -14,6 +14,7 @@ from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index.encoder import Scale
 from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.candidates import date_fit
 from memory_core.core.text.time_expressions import TimeSpan
 from memory_core.runebook import Runebook, open_memory
@@ -61,11 +62,13 @@ def remember(memory: Runebook, *texts: str, memory_type: str = "facts", key: str
         {"memory_data": {"memory_type": memory_type, "fields": {key: f"n{number} {text[:9]}", "content": text}}}
         for number, text in enumerate(texts)
     ]
-    return [result.uri for result in memory.commit(operations={"write_operations": writes}, now=NOW).results]
+    return [
+        result.uri for result in memory.commit(CommitRequest(operations={"write_operations": writes}, now=NOW)).results
+    ]
 
 
 def found(memory: Runebook, query: str, **arguments: Any) -> list[str]:
-    return [hit.uri for hit in memory.find(query, rank="relevance", now=NOW, **arguments).hits]
+    return [hit.uri for hit in memory.find(FindRequest(query, rank="relevance", now=NOW, **arguments)).hits]
 
 
 # By meaning
@@ -74,7 +77,7 @@ def found(memory: Runebook, query: str, **arguments: Any) -> list[str]:
 @pytest.mark.parametrize("query", ["cat", "猫"])
 def test_memory_is_found_by_meaning_without_a_word_in_common(memory: Runebook, query: str) -> None:
     wanted, _ = remember(memory, "A feline sleeps on the sofa.", "The motor is loud.")
-    hits = memory.find(query, rank="relevance", now=NOW).hits
+    hits = memory.find(FindRequest(query, rank="relevance", now=NOW)).hits
     assert hits[0].uri == wanted
     assert hits[0].why["semantic"] > 0.9
 
@@ -92,7 +95,7 @@ def test_a_narrow_filter_finds_by_meaning_what_many_nearer_ones_crowd_out(memory
 def test_what_words_find_has_its_cosine_too(memory: Runebook) -> None:
     remember(memory, *[f"A feline named {number}." for number in range(150)])
     (wanted,) = remember(memory, "The motor of the zeppelin.", memory_type="patterns", key="pattern_name")
-    hits = memory.find("cat zeppelin motor", rank="relevance", limit=100, now=NOW).hits
+    hits = memory.find(FindRequest("cat zeppelin motor", rank="relevance", limit=100, now=NOW)).hits
     (hit,) = [hit for hit in hits if hit.uri == wanted]
     assert 0.5 < hit.why["semantic"] < 0.9
 
@@ -104,17 +107,17 @@ def test_a_question_in_either_person_counts_by_the_nearer(memory: Runebook) -> N
 
     memory.indexer.embedder = Personal(dim=9)
     (wanted,) = remember(memory, "Somewhere the user keeps it.")
-    (hit,) = memory.find("where did I put that", rank="relevance", now=NOW).hits
+    (hit,) = memory.find(FindRequest("where did I put that", rank="relevance", now=NOW)).hits
     assert hit.uri == wanted
     assert hit.why["semantic"] > 0.9
-    (hit,) = memory.find("where did the user put that", rank="relevance", now=NOW).hits
+    (hit,) = memory.find(FindRequest("where did the user put that", rank="relevance", now=NOW)).hits
     assert hit.why["semantic"] > 0.9
 
 
 def test_the_nearest_passage_of_a_long_memory_counts(memory: Runebook) -> None:
     (uri,) = remember(memory, "Some say: a feline. " + "Words in between. " * 150 + "The motor is loud.")
     for query in ("cat", "发动机"):
-        (hit,) = memory.find(query, rank="relevance", now=NOW).hits
+        (hit,) = memory.find(FindRequest(query, rank="relevance", now=NOW)).hits
         assert (hit.uri, hit.why["semantic"] > 0.9) == (uri, True)
 
 
@@ -137,16 +140,16 @@ def test_an_identifier_is_found_beyond_the_best_hundred(memory: Runebook) -> Non
     memory.indexer.embedder = None
     remember(memory, *[f"The login service failed, case {number}." for number in range(150)])
     (wanted,) = remember(memory, "err_42. " + "Words in between. " * 150, memory_type="cases", key="case_name")
-    (hit,) = [hit for hit in memory.find("login service failed err_42", now=NOW).hits if hit.uri == wanted]
+    (hit,) = [hit for hit in memory.find(FindRequest("login service failed err_42", now=NOW)).hits if hit.uri == wanted]
     assert hit.why["lexical"] > 0.0
 
 
 @pytest.mark.parametrize("other", [TopicEmbedder(dim=12), TopicEmbedder(dim=8, shift=3)])
 def test_another_model_answers_with_its_own_vectors(memory: Runebook, other: TopicEmbedder) -> None:
     wanted, _ = remember(memory, "A feline sleeps on the sofa.", "The motor is loud.")
-    before = memory.find("cat", rank="relevance", now=NOW)
+    before = memory.find(FindRequest("cat", rank="relevance", now=NOW))
     memory.indexer.embedder = other
-    after = memory.find("cat", rank="relevance", now=NOW)
+    after = memory.find(FindRequest("cat", rank="relevance", now=NOW))
     assert not after.cached
     assert after.hits[0].uri == before.hits[0].uri == wanted
     assert after.hits[0].why["semantic"] == pytest.approx(before.hits[0].why["semantic"], abs=0.01)
@@ -157,16 +160,23 @@ def test_another_model_answers_with_its_own_vectors(memory: Runebook, other: Top
 
 def test_who_spoke_and_when_is_seen(memory: Runebook) -> None:
     memory.commit(
-        messages=[
-            {"role": "user", "name": "Ana", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
-            {"role": "user", "name": "小明", "content": "I painted a heron too.", "time": "2026-03-01T10:00:00+00:00"},
-        ],
-        session_id="s1",
-        extract=False,
+        CommitRequest(
+            messages=[
+                {"role": "user", "name": "Ana", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
+                {
+                    "role": "user",
+                    "name": "小明",
+                    "content": "I painted a heron too.",
+                    "time": "2026-03-01T10:00:00+00:00",
+                },
+            ],
+            session_id="s1",
+            extract=False,
+        )
     )
 
     def said(query: str) -> list[tuple[str, bool, bool]]:
-        hits = memory.find(query, rank="relevance", now=NOW).hits
+        hits = memory.find(FindRequest(query, rank="relevance", now=NOW)).hits
         found = ((hit.uri[-2:], "speaker" in hit.why, "date" in hit.why) for hit in hits)
         return sorted(found)
 
@@ -178,12 +188,14 @@ def test_who_spoke_and_when_is_seen(memory: Runebook) -> None:
 def test_what_was_said_at_a_time_is_found_whatever_it_says(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
         memory.commit(
-            messages=[
-                {"role": "user", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
-                {"role": "user", "content": "我画了一只鹭。", "time": "2026-03-01T10:00:00+00:00"},
-            ],
-            session_id="s1",
-            extract=False,
+            CommitRequest(
+                messages=[
+                    {"role": "user", "content": "I painted a heron.", "time": "2026-05-08T10:00:00+00:00"},
+                    {"role": "user", "content": "我画了一只鹭。", "time": "2026-03-01T10:00:00+00:00"},
+                ],
+                session_id="s1",
+                extract=False,
+            )
         )
         for query, line in (("What happened on May 8, 2026?", "#0"), ("2026年3月1日发生了什么事？", "#1")):
             assert [uri[-2:] for uri in found(memory, query)] == [line]
@@ -196,18 +208,18 @@ def test_what_was_said_on_a_relative_day_is_found_and_that_day_moves(tmp_path: P
             {"role": "user", "content": text, "time": (NOW - timedelta(days=days)).isoformat()}
             for days, text in ((30, "我画了一只鹭。"), (1, "I painted a heron."))
         ]
-        memory.commit(messages=messages, session_id="s1", extract=False)
+        memory.commit(CommitRequest(messages=messages, session_id="s1", extract=False))
         assert [uri[-2:] for uri in found(memory, query)] == ["#1"]
-        earlier = memory.find(query, now=NOW - timedelta(days=29))
+        earlier = memory.find(FindRequest(query, now=NOW - timedelta(days=29)))
         assert [hit.uri[-2:] for hit in earlier.hits] == ["#0"]
-        assert memory.find(query, now=NOW - timedelta(days=300)).total == 0
+        assert memory.find(FindRequest(query, now=NOW - timedelta(days=300))).total == 0
 
 
 def test_a_question_that_says_more_than_a_time_is_not_answered_by_the_time_alone(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
         yesterday = (NOW - timedelta(days=1)).isoformat()
         messages = [{"role": "user", "content": "I painted a heron.", "time": yesterday}]
-        memory.commit(messages=messages, session_id="s1", extract=False)
+        memory.commit(CommitRequest(messages=messages, session_id="s1", extract=False))
         assert found(memory, "What did the landlord say about the heating yesterday?") == []
 
 
@@ -245,12 +257,12 @@ def test_nothing_is_of_no_time() -> None:
 def test_a_cached_answer_never_crosses_limits_filters_or_commits(memory: Runebook) -> None:
     remember(memory, "The motor is loud.", "The motor is new.")
     assert len(found(memory, "motor loud")) == 2
-    assert memory.find("motor loud", rank="relevance", now=NOW).cached
+    assert memory.find(FindRequest("motor loud", rank="relevance", now=NOW)).cached
     assert found(memory, "motor loud", filter={"memory_type": "patterns"}) == []
-    assert not memory.find("motor loud", filter={"memory_type": "notes"}, now=NOW).cached
+    assert not memory.find(FindRequest("motor loud", filter={"memory_type": "notes"}, now=NOW)).cached
     (third,) = remember(memory, "A third motor is loud.")
     assert third in found(memory, "motor loud")
-    memory.commit(operations={"delete_operations": [{"uri": third}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": third}]}, now=NOW))
     assert third not in found(memory, "motor loud")
 
 
@@ -258,7 +270,7 @@ def test_a_cached_answer_is_not_given_once_another_commit_came(memory: Runebook)
     memory.indexer.embedder = None
     first, second = remember(memory, "The motor is loud.", "The motor is new.")
     assert set(found(memory, "motor loud")) == {first, second}
-    memory.commit(operations={"delete_operations": [{"uri": first}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": first}]}, now=NOW))
     assert found(memory, "motor loud") == [second]
 
 
@@ -267,14 +279,18 @@ def test_a_cached_answer_is_not_given_once_another_commit_came(memory: Runebook)
 
 def test_a_session_is_searched_without_those_whose_name_goes_on(memory: Runebook) -> None:
     for session in ("s", "s-1", "s0"):
-        memory.commit(messages=[{"role": "user", "content": "A loud motor"}], session_id=session, extract=False)
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": "A loud motor"}], session_id=session, extract=False)
+        )
     below = "viking://session/default/s"
-    hits = memory.find("motor loud", target_uri=below, now=NOW).hits
+    hits = memory.find(FindRequest("motor loud", target_uri=below, now=NOW)).hits
     assert [(hit.uri, hit.also) for hit in hits] == [(f"{below}/messages.jsonl#0", ())]
 
 
 def test_what_belongs_to_no_project_can_be_searched_alone(memory: Runebook) -> None:
-    memory.commit("A loud motor, says the team.", memory_type="cases", project="acme/api")
-    (result,) = memory.commit("A loud motor, says everyone.", memory_type="cases", project="global").results
-    hits = memory.retriever.find("motor loud", project=ProjectScope(None, only=True), now=NOW).hits
+    memory.commit(CommitRequest("A loud motor, says the team.", memory_type="cases", project="acme/api"))
+    (result,) = memory.commit(
+        CommitRequest("A loud motor, says everyone.", memory_type="cases", project="global")
+    ).results
+    hits = memory.retriever.find(FindRequest("motor loud", now=NOW), ProjectScope(None, only=True)).hits
     assert [hit.uri for hit in hits] == [result.uri]

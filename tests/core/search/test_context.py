@@ -12,7 +12,9 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, RetrieveConfig
 from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"
@@ -35,11 +37,15 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 @pytest.fixture
 def filled(memory: Runebook) -> Runebook:
-    memory.commit("A nurse from Leeds. 护士。", memory_type="profile")
-    memory.commit("Zebras 斑马 live in the annex.", memory_type="facts", fields={"topic": "Annex"})
-    memory.commit("Photographs zebras in colour only.", memory_type="preferences", fields={"topic": "Photos"})
-    memory.commit(memory_type="tools", fields={"tool_name": "zebra_cam", "best_for": "zebra photos"})
-    memory.commit(messages=[user("I fed the zebra", name="Ann"), assistant("Well done.")], session_id="s1")
+    memory.commit(CommitRequest("A nurse from Leeds. 护士。", memory_type="profile"))
+    memory.commit(CommitRequest("Zebras 斑马 live in the annex.", memory_type="facts", fields={"topic": "Annex"}))
+    memory.commit(
+        CommitRequest("Photographs zebras in colour only.", memory_type="preferences", fields={"topic": "Photos"})
+    )
+    memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "zebra_cam", "best_for": "zebra photos"}))
+    memory.commit(
+        CommitRequest(messages=[user("I fed the zebra", name="Ann"), assistant("Well done.")], session_id="s1")
+    )
     return memory
 
 
@@ -73,7 +79,7 @@ def write(home: Path, path: str, text: str) -> None:
 
 
 def test_each_part_holds_what_belongs_there(filled: Runebook) -> None:
-    pack = filled.retrieve("zebra 斑马")
+    pack = filled.retrieve(RetrieveRequest("zebra 斑马"))
     assert kinds(pack) == ["profile", "directory", "constraints", "memories", "tools", "session"]
     assert "护士" in text_of(pack, "profile")
     assert f"{USER}/facts/ (1): Annex" in text_of(pack, "directory")
@@ -84,18 +90,21 @@ def test_each_part_holds_what_belongs_there(filled: Runebook) -> None:
     assert "Ann: I fed the zebra" in text_of(pack, "session")
     assert "MEMORY_FIELDS" not in pack.text
     scores = {item.uri: item.score for part in pack.parts for item in part.items}
-    assert scores[f"{USER}/facts/Annex.md"] == filled.find("zebra 斑马", filter={"memory_type": "facts"}).hits[0].score
+    assert (
+        scores[f"{USER}/facts/Annex.md"]
+        == filled.find(FindRequest("zebra 斑马", filter={"memory_type": "facts"})).hits[0].score
+    )
     assert scores[f"{USER}/profile.md"] is None
 
 
 def test_an_empty_store_gives_an_empty_pack(memory: Runebook) -> None:
-    pack = memory.retrieve("zebra")
+    pack = memory.retrieve(RetrieveRequest("zebra"))
     assert (pack.parts, pack.text, pack.tokens) == ((), "", 0)
     assert pack.notes == ("nothing relevant to the question is stored",)
 
 
 def test_the_profile_comes_once_even_when_it_is_also_found(filled: Runebook) -> None:
-    assert filled.retrieve("nurse Leeds 护士").text.count("A nurse from Leeds") == 1
+    assert filled.retrieve(RetrieveRequest("nurse Leeds 护士")).text.count("A nurse from Leeds") == 1
 
 
 @pytest.mark.parametrize(
@@ -113,108 +122,126 @@ def test_the_profile_comes_once_even_when_it_is_also_found(filled: Runebook) -> 
 def test_rules_and_what_matters_most_are_constraints(
     memory: Runebook, memory_type: str, given: dict[str, Any], kind: str
 ) -> None:
-    memory.commit("Never feed zebras 不要喂斑马.", memory_type=memory_type, **given)
-    pack = memory.retrieve("zebras 斑马")
+    memory.commit(CommitRequest("Never feed zebras 不要喂斑马.", memory_type=memory_type, **given))
+    pack = memory.retrieve(RetrieveRequest("zebras 斑马"))
     assert [part.kind for part in pack.parts if part.kind != "directory"] == [kind]
 
 
 def test_a_pinned_memory_is_a_constraint(memory: Runebook, tmp_path: Path) -> None:
-    (created,) = memory.commit("喂斑马要小心", memory_type="facts", fields={"topic": "喂食"}).results
+    (created,) = memory.commit(CommitRequest("喂斑马要小心", memory_type="facts", fields={"topic": "喂食"})).results
     file = tmp_path / "user/default/memories/facts/喂食.md"
     file.write_text(
         file.read_text(encoding="utf-8").replace('"memory_type"', '"pinned": true,\n  "memory_type"'),
         encoding="utf-8",
         newline="\n",
     )
-    assert uris(memory.retrieve("斑马"), "constraints") == [created.uri]
+    assert uris(memory.retrieve(RetrieveRequest("斑马")), "constraints") == [created.uri]
 
 
 def test_a_memory_that_newer_ones_contest_says_so(memory: Runebook, tmp_path: Path) -> None:
     memory.commit(
-        "The zebra eats hay.", memory_type="facts", fields={"topic": "Old"}, now=datetime(2025, 1, 1, tzinfo=UTC)
+        CommitRequest(
+            "The zebra eats hay.", memory_type="facts", fields={"topic": "Old"}, now=datetime(2025, 1, 1, tzinfo=UTC)
+        )
     )
     memory.commit(
-        "The zebra eats grass.", memory_type="facts", fields={"topic": "New"}, now=datetime(2026, 1, 1, tzinfo=UTC)
+        CommitRequest(
+            "The zebra eats grass.", memory_type="facts", fields={"topic": "New"}, now=datetime(2026, 1, 1, tzinfo=UTC)
+        )
     )
     file = tmp_path / "user/default/memories/facts/Old.md"
     link = f'"links": [{{"relation": "contradicts", "uri": "{USER}/facts/New.md"}}],\n  "memory_type"'
     file.write_text(file.read_text(encoding="utf-8").replace('"memory_type"', link), encoding="utf-8", newline="\n")
     memory.store.adopt()
-    pack = memory.retrieve("zebra eats")
+    pack = memory.retrieve(RetrieveRequest("zebra eats"))
     assert f'contested_by="{USER}/facts/New.md"' in pack.text
 
 
 def test_tools_at_hand_bring_their_memories_by_exact_name_or_by_a_longer_one(memory: Runebook) -> None:
     for name in ("search_issues", "write_file", "查询数据库"):
-        memory.commit(memory_type="tools", fields={"tool_name": name, "best_for": f"advice for {name}"})
-    assert uris(memory.retrieve(tool="search_issues"), "tools") == [f"{AGENT}/tools/search_issues.md"]
-    assert uris(memory.retrieve(tool="Search_Issues"), "tools") == [f"{AGENT}/tools/search_issues.md"]
-    assert uris(memory.retrieve(tool=["查询数据库", "write_file"]), "tools") == [
+        memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": name, "best_for": f"advice for {name}"}))
+    assert uris(memory.retrieve(RetrieveRequest(tool="search_issues")), "tools") == [f"{AGENT}/tools/search_issues.md"]
+    assert uris(memory.retrieve(RetrieveRequest(tool="Search_Issues")), "tools") == [f"{AGENT}/tools/search_issues.md"]
+    assert uris(memory.retrieve(RetrieveRequest(tool=["查询数据库", "write_file"])), "tools") == [
         f"{AGENT}/tools/查询数据库.md",
         f"{AGENT}/tools/write_file.md",
     ]
-    assert uris(memory.retrieve(tool="mcp__github__search_issues"), "tools") == [f"{AGENT}/tools/search_issues.md"]
-    assert uris(memory.retrieve(tool="read_file"), "tools") == []
+    assert uris(memory.retrieve(RetrieveRequest(tool="mcp__github__search_issues")), "tools") == [
+        f"{AGENT}/tools/search_issues.md"
+    ]
+    assert uris(memory.retrieve(RetrieveRequest(tool="read_file")), "tools") == []
 
 
 def test_what_only_the_fields_say_is_given_too(memory: Runebook) -> None:
-    memory.commit("换护照 Renew the passport.", memory_type="tasks", fields={"title": "Passport", "state": "open"})
+    memory.commit(
+        CommitRequest("换护照 Renew the passport.", memory_type="tasks", fields={"title": "Passport", "state": "open"})
+    )
     case = {"case_name": "Pump", "problem": "It stopped.", "solution": "Oil 上油"}
-    memory.commit("Oil 上油\nWorked for a year.", memory_type="cases", fields=case)
-    memory.commit("Flew 飞 to Osaka.", memory_type="events", fields={"event_name": "Flight", "event_time": "2026-05"})
-    assert "Renew the passport.\nstate: open\n" in memory.retrieve("passport 护照", session_id="a").text
-    memory.commit(memory_type="tasks", fields={"title": "Passport", "state": "done"})
-    assert "Renew the passport.\nstate: done\n" in memory.retrieve("passport 护照", session_id="a").text
-    assert "Oil 上油\nWorked for a year.\nproblem: It stopped.\n</item>" in memory.retrieve("pump").text
-    assert 'date="2026-05"' in memory.retrieve("Osaka").text
+    memory.commit(CommitRequest("Oil 上油\nWorked for a year.", memory_type="cases", fields=case))
+    memory.commit(
+        CommitRequest(
+            "Flew 飞 to Osaka.", memory_type="events", fields={"event_name": "Flight", "event_time": "2026-05"}
+        )
+    )
+    assert (
+        "Renew the passport.\nstate: open\n" in memory.retrieve(RetrieveRequest("passport 护照", session_id="a")).text
+    )
+    memory.commit(CommitRequest(memory_type="tasks", fields={"title": "Passport", "state": "done"}))
+    assert (
+        "Renew the passport.\nstate: done\n" in memory.retrieve(RetrieveRequest("passport 护照", session_id="a")).text
+    )
+    assert (
+        "Oil 上油\nWorked for a year.\nproblem: It stopped.\n</item>" in memory.retrieve(RetrieveRequest("pump")).text
+    )
+    assert 'date="2026-05"' in memory.retrieve(RetrieveRequest("Osaka")).text
 
 
 @pytest.mark.parametrize("name", ["release notes", "Release_Notes", "release-notes"])
 def test_a_skill_is_known_by_its_name_however_its_words_are_joined(memory: Runebook, name: str) -> None:
-    memory.commit(fields={"skill_name": "release-notes", "best_for": "发布"}, memory_type="skills")
-    pack = memory.retrieve(skill=name)
+    memory.commit(CommitRequest(fields={"skill_name": "release-notes", "best_for": "发布"}, memory_type="skills"))
+    pack = memory.retrieve(RetrieveRequest(skill=name))
     assert uris(pack, "skill") == [f"{AGENT}/skills/release-notes.md"]
     assert pack.notes == ()
 
 
 def test_the_memory_of_a_named_skill_comes_whatever_the_question(memory: Runebook) -> None:
-    memory.commit(memory_type="skills", fields={"skill_name": "数据清洗", "best_for": "问卷"})
-    memory.commit(memory_type="skills", fields={"skill_name": "Draft contract", "best_for": "leases"})
-    pack = memory.retrieve("unrelated words", skill="draft  CONTRACT")
+    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "数据清洗", "best_for": "问卷"}))
+    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "Draft contract", "best_for": "leases"}))
+    pack = memory.retrieve(RetrieveRequest("unrelated words", skill="draft  CONTRACT"))
     assert uris(pack, "skill") == [f"{AGENT}/skills/Draft contract.md"]
     assert "leases" in text_of(pack, "skill")
-    assert uris(memory.retrieve(skill="數據清洗"), "skill") == [f"{AGENT}/skills/数据清洗.md"]
-    pack = memory.retrieve(skill="unknown")
+    assert uris(memory.retrieve(RetrieveRequest(skill="數據清洗")), "skill") == [f"{AGENT}/skills/数据清洗.md"]
+    pack = memory.retrieve(RetrieveRequest(skill="unknown"))
     assert "skill" not in kinds(pack)
     assert any("unknown" in note for note in pack.notes)
 
 
 def test_what_was_used_most_stands_in_for_a_question(memory: Runebook) -> None:
     for topic in ("Tea", "茶"):
-        memory.commit(f"About {topic}", memory_type="facts", fields={"topic": topic})
-    memory.find("茶")
+        memory.commit(CommitRequest(f"About {topic}", memory_type="facts", fields={"topic": topic}))
+    memory.find(FindRequest("茶"))
     memory.store.usage.flush()
-    assert uris(memory.retrieve(), "memories") == [f"{USER}/facts/茶.md"]
-    assert uris(memory.retrieve("  "), "memories") == [f"{USER}/facts/茶.md"]
+    assert uris(memory.retrieve(RetrieveRequest()), "memories") == [f"{USER}/facts/茶.md"]
+    assert uris(memory.retrieve(RetrieveRequest("  ")), "memories") == [f"{USER}/facts/茶.md"]
 
 
 def test_logs_of_today_and_yesterday_come_oldest_first(memory: Runebook, tmp_path: Path) -> None:
     for day, text in (("2026-03-05", "今天修好了泵"), ("2026-03-04", "Ordered the pump"), ("2026-03-03", "Too old")):
         write(tmp_path, f"user/default/logs/{day}.md", f"{text}\n")
-    pack = memory.retrieve(now=NOW)
+    pack = memory.retrieve(RetrieveRequest(now=NOW))
     assert uris(pack, "log") == [f"viking://user/default/logs/{day}.md" for day in ("2026-03-04", "2026-03-05")]
     assert text_of(pack, "log").index("Ordered") < text_of(pack, "log").index("今天")
-    assert "log" not in kinds(memory.retrieve("anything", now=NOW))
+    assert "log" not in kinds(memory.retrieve(RetrieveRequest("anything", now=NOW)))
 
 
 def test_an_entry_of_the_log_is_given_once_and_without_its_comment(memory: Runebook) -> None:
     for text in ("Ordered the pump 水泵.", "Lunch with Ann."):
-        memory.commit(text, memory_type="daily_logs", fields={"tool": "shop"}, now=NOW)
+        memory.commit(CommitRequest(text, memory_type="daily_logs", fields={"tool": "shop"}, now=NOW))
     log = f"viking://user/default/logs/{NOW.date()}.md"
     asked = [user("what about the pump 水泵?")]
-    assert uris(memory.retrieve(messages=asked, session_id="a", now=NOW), "log") == [log]
-    assert uris(memory.retrieve(messages=asked, session_id="a", now=NOW), "log") == []
-    alone = memory.retrieve("水泵 pump", now=NOW)
+    assert uris(memory.retrieve(RetrieveRequest(messages=asked, session_id="a", now=NOW)), "log") == [log]
+    assert uris(memory.retrieve(RetrieveRequest(messages=asked, session_id="a", now=NOW)), "log") == []
+    alone = memory.retrieve(RetrieveRequest("水泵 pump", now=NOW))
     assert uris(alone, "log") == [f"{log}#2"]
     assert "[shop] Ordered the pump 水泵." in text_of(alone, "log")
     assert "&lt;!--" not in alone.text
@@ -222,19 +249,19 @@ def test_an_entry_of_the_log_is_given_once_and_without_its_comment(memory: Runeb
 
 def test_an_entry_that_is_private_to_another_project_is_in_no_log(memory: Runebook) -> None:
     for text, private in (("Ordered the pump 水泵.", True), ("The pump 水泵 came.", False)):
-        memory.commit(text, memory_type="daily_logs", project="acme/one", private=private, now=NOW)
-    here = memory.retrieve(now=NOW, here="acme/one")
-    there = memory.retrieve(now=NOW, here="acme/two")
+        memory.commit(CommitRequest(text, memory_type="daily_logs", project="acme/one", private=private, now=NOW))
+    here = memory.retrieve(RetrieveRequest(now=NOW, here="acme/one"))
+    there = memory.retrieve(RetrieveRequest(now=NOW, here="acme/two"))
     assert "Ordered" in here.text
     assert "The pump 水泵 came." in there.text
     assert "Ordered" not in there.text
-    assert "Ordered" not in memory.retrieve("pump 水泵", now=NOW, here="acme/two").text
+    assert "Ordered" not in memory.retrieve(RetrieveRequest("pump 水泵", now=NOW, here="acme/two")).text
 
 
 def test_a_log_that_is_too_long_keeps_its_end(memory: Runebook, tmp_path: Path) -> None:
     lines = "\n".join(f"- {number} 点 measured the pump again" for number in range(3_000))
     write(tmp_path, "user/default/logs/2026-03-05.md", f"{lines}\n- 最后 the pump runs\n")
-    pack = memory.retrieve(now=NOW, token_budget=600)
+    pack = memory.retrieve(RetrieveRequest(now=NOW, token_budget=600))
     assert "最后 the pump runs" in text_of(pack, "log")
     assert "- 0 点" not in pack.text
     assert [item.cut for part in pack.parts if part.kind == "log" for item in part.items] == [True]
@@ -252,10 +279,12 @@ def talk(topic: str, turns: int = 1) -> list[dict[str, Any]]:
 
 def test_a_page_is_the_message_with_its_replies_and_no_more(memory: Runebook) -> None:
     memory.commit(
-        messages=[*talk("morning"), user("给斑马喂什么？"), assistant("干草。"), *talk("noon"), *talk("evening")],
-        session_id="s1",
+        CommitRequest(
+            messages=[*talk("morning"), user("给斑马喂什么？"), assistant("干草。"), *talk("noon"), *talk("evening")],
+            session_id="s1",
+        )
     )
-    pack = memory.retrieve("干草", format="text")
+    pack = memory.retrieve(RetrieveRequest("干草", format="text"))
     assert uris(pack, "session")[0] == f"{SESSIONS}/s1/messages.jsonl#2"
     page = next(item for item in text_of(pack, "session").split("\n- ") if "干草" in item)
     assert "给斑马喂什么？" in page
@@ -265,28 +294,32 @@ def test_a_page_is_the_message_with_its_replies_and_no_more(memory: Runebook) ->
 
 def test_a_talk_between_people_is_read_in_turns_with_their_replies(memory: Runebook) -> None:
     said = [("Ann", "I saw a zebra"), ("Ben", "Where?"), ("Ann", "At the lake 湖边"), ("Ben", "Lucky you")]
-    memory.commit(messages=[user(text, name=name) for name, text in said], session_id="s1")
-    pack = memory.retrieve("湖边 lake", format="text")
+    memory.commit(CommitRequest(messages=[user(text, name=name) for name, text in said], session_id="s1"))
+    pack = memory.retrieve(RetrieveRequest("湖边 lake", format="text"))
     page = next(item for item in text_of(pack, "session").split("\n- ") if "湖边" in item)
     assert "Lucky you" in page
     assert "saw a zebra" not in page
 
 
 def test_two_messages_in_a_row_are_one_question(memory: Runebook) -> None:
-    memory.commit(messages=[user("斑马 zebra"), user("what does it eat?"), assistant("Hay 干草")], session_id="s1")
-    assert uris(memory.retrieve("干草 hay"), "session") == [f"{SESSIONS}/s1/messages.jsonl#0"]
+    memory.commit(
+        CommitRequest(messages=[user("斑马 zebra"), user("what does it eat?"), assistant("Hay 干草")], session_id="s1")
+    )
+    assert uris(memory.retrieve(RetrieveRequest("干草 hay")), "session") == [f"{SESSIONS}/s1/messages.jsonl#0"]
 
 
 def test_turns_of_one_exchange_are_one_page(memory: Runebook) -> None:
-    memory.commit(messages=[user("zebra food?"), assistant("zebra hay"), assistant("zebra water")], session_id="s1")
-    assert uris(memory.retrieve("zebra"), "session") == [f"{SESSIONS}/s1/messages.jsonl#0"]
+    memory.commit(
+        CommitRequest(messages=[user("zebra food?"), assistant("zebra hay"), assistant("zebra water")], session_id="s1")
+    )
+    assert uris(memory.retrieve(RetrieveRequest("zebra")), "session") == [f"{SESSIONS}/s1/messages.jsonl#0"]
 
 
 def test_pages_come_from_the_best_sessions_and_only_so_many(tmp_path: Path) -> None:
     with opened(tmp_path, top_sessions=2, retrieval_queue_capacity=3) as memory:
         for number in range(4):
-            memory.commit(messages=talk(f"zebra {number}", 4), session_id=f"s{number}")
-        found = uris(memory.retrieve("zebra question"), "session")
+            memory.commit(CommitRequest(messages=talk(f"zebra {number}", 4), session_id=f"s{number}"))
+        found = uris(memory.retrieve(RetrieveRequest("zebra question")), "session")
         assert len(found) == 3
         assert len({uri.split("/")[4] for uri in found}) <= 2
 
@@ -294,117 +327,126 @@ def test_pages_come_from_the_best_sessions_and_only_so_many(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["segment_similarity_threshold", "page_similarity_threshold"])
 def test_pages_below_a_threshold_stay_away(tmp_path: Path, name: str) -> None:
     with opened(tmp_path, **{name: 1.0}) as memory:
-        memory.commit(messages=talk("zebra"), session_id="s1")
-        assert "session" not in kinds(memory.retrieve("which zebra eats what"))
+        memory.commit(CommitRequest(messages=talk("zebra"), session_id="s1"))
+        assert "session" not in kinds(memory.retrieve(RetrieveRequest("which zebra eats what")))
 
 
 def test_memories_below_the_threshold_stay_away_and_no_more_come_than_set(tmp_path: Path) -> None:
     with opened(tmp_path, top_k_knowledge=2) as memory:
         for number in range(5):
-            memory.commit(f"zebra {number} 斑马", memory_type="facts")
-        assert len(uris(memory.retrieve("zebra"), "memories")) == 2
+            memory.commit(CommitRequest(f"zebra {number} 斑马", memory_type="facts"))
+        assert len(uris(memory.retrieve(RetrieveRequest("zebra")), "memories")) == 2
     with opened(tmp_path, knowledge_threshold=1.0) as memory:
-        assert "memories" not in kinds(memory.retrieve("which zebra eats what"))
+        assert "memories" not in kinds(memory.retrieve(RetrieveRequest("which zebra eats what")))
 
 
 def test_a_session_never_recalls_its_own_turns_unless_it_lost_them(memory: Runebook) -> None:
-    memory.commit(messages=talk("zebra"), session_id="mine")
-    memory.commit(messages=talk("zebra"), session_id="other")
-    memory.commit(messages=talk("own zebra 斑马"), session_id="mine")
-    assert uris(memory.retrieve("zebra 斑马", session_id="mine"), "session") == [f"{SESSIONS}/other/messages.jsonl#0"]
-    again = uris(memory.retrieve("zebra 斑马", session_id="mine", fresh=True), "session")
+    memory.commit(CommitRequest(messages=talk("zebra"), session_id="mine"))
+    memory.commit(CommitRequest(messages=talk("zebra"), session_id="other"))
+    memory.commit(CommitRequest(messages=talk("own zebra 斑马"), session_id="mine"))
+    assert uris(memory.retrieve(RetrieveRequest("zebra 斑马", session_id="mine")), "session") == [
+        f"{SESSIONS}/other/messages.jsonl#0"
+    ]
+    again = uris(memory.retrieve(RetrieveRequest("zebra 斑马", session_id="mine", fresh=True)), "session")
     assert f"{SESSIONS}/mine/messages.jsonl#0" in again
 
 
 def test_a_new_session_learns_where_the_last_one_ended(memory: Runebook) -> None:
-    memory.commit(messages=talk("older", 1), session_id="s1")
-    memory.commit(messages=talk("斑马", 3), session_id="s2")
-    memory.commit(messages=talk("own", 1), session_id="s3")
-    pack = memory.retrieve("what about the 湖边", session_id="s3")
+    memory.commit(CommitRequest(messages=talk("older", 1), session_id="s1"))
+    memory.commit(CommitRequest(messages=talk("斑马", 3), session_id="s2"))
+    memory.commit(CommitRequest(messages=talk("own", 1), session_id="s3"))
+    pack = memory.retrieve(RetrieveRequest("what about the 湖边", session_id="s3"))
     assert uris(pack, "recent") == [f"{SESSIONS}/s2/messages.jsonl#{line}" for line in (2, 4)]
     assert text_of(pack, "recent").index("斑马 answer 1") < text_of(pack, "recent").index("斑马 answer 2")
-    assert "recent" not in kinds(memory.retrieve("and the lake", session_id="s3"))
+    assert "recent" not in kinds(memory.retrieve(RetrieveRequest("and the lake", session_id="s3")))
 
 
 def test_no_recent_pages_are_given_where_the_setting_says_none(tmp_path: Path) -> None:
     with opened(tmp_path, recent_pages=0) as memory:
-        memory.commit(messages=talk("zebra"), session_id="s1")
-        assert "recent" not in kinds(memory.retrieve(session_id="new"))
+        memory.commit(CommitRequest(messages=talk("zebra"), session_id="s1"))
+        assert "recent" not in kinds(memory.retrieve(RetrieveRequest(session_id="new")))
 
 
 # Sessions
 
 
 def test_profile_and_directory_come_once_a_session(filled: Runebook) -> None:
-    assert kinds(filled.retrieve("zebra", session_id="a"))[:2] == ["profile", "directory"]
-    second = filled.retrieve("zebra", session_id="a")
+    assert kinds(filled.retrieve(RetrieveRequest("zebra", session_id="a")))[:2] == ["profile", "directory"]
+    second = filled.retrieve(RetrieveRequest("zebra", session_id="a"))
     assert second.parts == ()
     assert any("given in this session before" in note for note in second.notes)
-    assert not any("before" in note for note in filled.retrieve("quagga", session_id="a").notes)
-    assert kinds(filled.retrieve("zebra", session_id="b"))[:2] == ["profile", "directory"]
+    assert not any("before" in note for note in filled.retrieve(RetrieveRequest("quagga", session_id="a")).notes)
+    assert kinds(filled.retrieve(RetrieveRequest("zebra", session_id="b")))[:2] == ["profile", "directory"]
 
 
 def test_what_changed_since_is_given_again_and_nothing_else(filled: Runebook) -> None:
-    filled.retrieve("zebra", session_id="a")
-    filled.commit("Zebras 斑马 moved to the barn.", memory_type="facts", fields={"topic": "Annex"})
-    pack = filled.retrieve("zebra", session_id="a")
+    filled.retrieve(RetrieveRequest("zebra", session_id="a"))
+    filled.commit(CommitRequest("Zebras 斑马 moved to the barn.", memory_type="facts", fields={"topic": "Annex"}))
+    pack = filled.retrieve(RetrieveRequest("zebra", session_id="a"))
     assert uris(pack) == [f"{USER}/facts/Annex.md"]
     assert "barn" in pack.text
 
 
 def test_a_session_that_lost_its_context_is_given_everything_again(filled: Runebook) -> None:
-    first = filled.retrieve("zebra", session_id="a")
-    assert filled.retrieve("zebra", session_id="a", fresh=True).text == first.text
+    first = filled.retrieve(RetrieveRequest("zebra", session_id="a"))
+    assert filled.retrieve(RetrieveRequest("zebra", session_id="a", fresh=True)).text == first.text
 
 
 def test_what_a_session_was_given_is_known_after_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        memory.commit("斑马 zebra", memory_type="facts")
-        assert "memories" in kinds(memory.retrieve("zebra", session_id="a"))
+        memory.commit(CommitRequest("斑马 zebra", memory_type="facts"))
+        assert "memories" in kinds(memory.retrieve(RetrieveRequest("zebra", session_id="a")))
     with opened(tmp_path) as memory:
-        assert memory.retrieve("zebra", session_id="a").parts == ()
+        assert memory.retrieve(RetrieveRequest("zebra", session_id="a")).parts == ()
 
 
 def test_what_did_not_fit_is_given_the_next_time(memory: Runebook) -> None:
     for number in range(6):
-        memory.commit(f"zebra {number} " + "and more 更多 " * 30, memory_type="facts", fields={"topic": f"T{number}"})
-    first = memory.retrieve("zebra", session_id="a", token_budget=500)
+        memory.commit(
+            CommitRequest(
+                f"zebra {number} " + "and more 更多 " * 30, memory_type="facts", fields={"topic": f"T{number}"}
+            )
+        )
+    first = memory.retrieve(RetrieveRequest("zebra", session_id="a", token_budget=500))
     left_out = [uri for uri in first.left_out if "/facts/T" in uri]
     assert left_out
-    second = memory.retrieve("zebra", session_id="a", token_budget=4_000)
+    second = memory.retrieve(RetrieveRequest("zebra", session_id="a", token_budget=4_000))
     assert sorted(uris(second, "memories")) == sorted(left_out)
 
 
 def test_without_a_session_everything_comes_each_time(filled: Runebook) -> None:
-    assert filled.retrieve("zebra").text == filled.retrieve("zebra").text
+    assert filled.retrieve(RetrieveRequest("zebra")).text == filled.retrieve(RetrieveRequest("zebra")).text
 
 
 def test_a_pack_that_cannot_be_delivered_is_packed_again_and_noted_once(memory: Runebook) -> None:
     for number in range(6):
-        memory.commit(f"zebra {number} " + "and more 更多 " * 30, memory_type="facts")
+        memory.commit(CommitRequest(f"zebra {number} " + "and more 更多 " * 30, memory_type="facts"))
     budgets: list[int] = []
 
     def fit(pack: ContextPack, budget: int) -> int | None:
         budgets.append(budget)
         return 500 if pack.tokens > 500 else None
 
-    pack = memory.retrieve("zebra", session_id="a", fit=fit)
+    pack = memory.retrieve(RetrieveRequest("zebra", session_id="a"), fit=fit)
     assert budgets == [4_000, 500]
     assert pack.tokens <= 500
     assert any("500 tokens, not 4000" in note for note in pack.notes)
-    rest = memory.retrieve("zebra", session_id="a")
+    rest = memory.retrieve(RetrieveRequest("zebra", session_id="a"))
     assert len(uris(pack, "memories")) + len(uris(rest, "memories")) == 6
 
 
 def test_two_calls_of_one_session_at_once_both_answer(filled: Runebook) -> None:
     packs: list[ContextPack] = []
-    calls = [threading.Thread(target=lambda: packs.append(filled.retrieve("zebra", session_id="a"))) for _ in range(4)]
+    calls = [
+        threading.Thread(target=lambda: packs.append(filled.retrieve(RetrieveRequest("zebra", session_id="a"))))
+        for _ in range(4)
+    ]
     for call in calls:
         call.start()
     for call in calls:
         call.join()
     assert len(packs) == 4
-    assert filled.retrieve("zebra", session_id="a").parts == ()
+    assert filled.retrieve(RetrieveRequest("zebra", session_id="a")).parts == ()
 
 
 # Implicit recall and the query
@@ -412,55 +454,66 @@ def test_two_calls_of_one_session_at_once_both_answer(filled: Runebook) -> None:
 
 def lessons(memory: Runebook) -> None:
     for number in range(6):
-        memory.commit(f"zebra fact {number} 斑马", memory_type="facts", fields={"topic": f"F{number}"})
-    memory.commit("For zebras check the fence first 斑马.", memory_type="patterns")
-    memory.commit("A zebra escaped 斑马; closed the gate.", memory_type="cases")
-    memory.commit(memory_type="skills", fields={"skill_name": "zebra_care", "best_for": "zebra 斑马"})
+        memory.commit(CommitRequest(f"zebra fact {number} 斑马", memory_type="facts", fields={"topic": f"F{number}"}))
+    memory.commit(CommitRequest("For zebras check the fence first 斑马.", memory_type="patterns"))
+    memory.commit(CommitRequest("A zebra escaped 斑马; closed the gate.", memory_type="cases"))
+    memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "zebra_care", "best_for": "zebra 斑马"}))
 
 
 @pytest.mark.parametrize("words", ["zebra", "斑马"])
 def test_the_first_message_recalls_three_and_what_was_learned(memory: Runebook, words: str) -> None:
     lessons(memory)
-    first = memory.retrieve(messages=[user(words)], session_id="a")
+    first = memory.retrieve(RetrieveRequest(messages=[user(words)], session_id="a"))
     found = [*uris(first, "memories"), *uris(first, "constraints"), *uris(first, "skill")]
     facts = [uri for uri in found if "/facts/" in uri]
     assert 0 < len(facts) <= 3
     assert {uri.split("/")[5] for uri in found} >= {"patterns", "cases", "skills"}
-    second = memory.retrieve(messages=[user(words)], session_id="a")
+    second = memory.retrieve(RetrieveRequest(messages=[user(words)], session_id="a"))
     assert len(facts) + len(uris(second, "memories")) == 6
 
 
 def test_implicit_recall_follows_its_settings(tmp_path: Path) -> None:
     with opened(tmp_path, implicit_recall_top_k=1) as memory:
         lessons(memory)
-        first = memory.retrieve(messages=[user("zebra")], session_id="a")
+        first = memory.retrieve(RetrieveRequest(messages=[user("zebra")], session_id="a"))
         assert len([uri for uri in uris(first, "memories") if "/facts/" in uri]) <= 1
-        assert len([uri for uri in uris(memory.retrieve("zebra", session_id="b"), "memories") if "/facts/" in uri]) == 6
+        assert (
+            len(
+                [
+                    uri
+                    for uri in uris(memory.retrieve(RetrieveRequest("zebra", session_id="b")), "memories")
+                    if "/facts/" in uri
+                ]
+            )
+            == 6
+        )
     with opened(tmp_path, implicit_recall=False) as memory:
-        first = memory.retrieve(messages=[user("zebra")], session_id="c")
+        first = memory.retrieve(RetrieveRequest(messages=[user("zebra")], session_id="c"))
         assert len([uri for uri in uris(first, "memories") if "/facts/" in uri]) == 6
 
 
 def test_the_last_five_user_messages_are_the_query_and_long_ones_are_no_error(filled: Runebook) -> None:
     # First of all: what was retrieved becomes hot as soon as its use is written, and is then given unasked.
-    assert "memories" not in kinds(filled.retrieve(messages=[assistant("zebra")], session_id="a"))
+    assert "memories" not in kinds(filled.retrieve(RetrieveRequest(messages=[assistant("zebra")], session_id="a")))
     said = [user("zebra"), user("and then?"), user("what is it"), user("how so"), user("why?"), user("okay")]
-    assert "memories" not in kinds(filled.retrieve(messages=said))
-    assert "memories" in kinds(filled.retrieve(messages=said[:5]))
+    assert "memories" not in kinds(filled.retrieve(RetrieveRequest(messages=said)))
+    assert "memories" in kinds(filled.retrieve(RetrieveRequest(messages=said[:5])))
     long = [user("word " * 10_000 + "zebra"), assistant("ok")]
-    assert "memories" in kinds(filled.retrieve(messages=long))
+    assert "memories" in kinds(filled.retrieve(RetrieveRequest(messages=long)))
 
 
 def test_the_newest_message_is_asked_alone_where_all_together_find_nothing(memory: Runebook) -> None:
-    memory.commit("斑马 zebra", memory_type="facts")
+    memory.commit(CommitRequest("斑马 zebra", memory_type="facts"))
     said = [*(user(f"unrelated{number} chatter{number} 闲聊{number}") for number in range(4)), user("zebra")]
-    assert "memories" in kinds(memory.retrieve(messages=said))
+    assert "memories" in kinds(memory.retrieve(RetrieveRequest(messages=said)))
 
 
 @pytest.mark.parametrize("asked", ["where is the zebra?", "斑马在哪里？"])
 def test_what_the_newest_message_asks_is_found_whatever_was_talked_about_before(memory: Runebook, asked: str) -> None:
-    memory.commit("The zebra lives in the annex. 斑马住在副楼。", memory_type="facts", fields={"topic": "Zebra"})
-    memory.commit(messages=[user("The zebra 斑马 is called Zoe."), assistant("Noted.")], session_id="s1")
+    memory.commit(
+        CommitRequest("The zebra lives in the annex. 斑马住在副楼。", memory_type="facts", fields={"topic": "Zebra"})
+    )
+    memory.commit(CommitRequest(messages=[user("The zebra 斑马 is called Zoe."), assistant("Noted.")], session_id="s1"))
     about = (
         "billing export fails at night",
         "backfill tenant rows in batches",
@@ -468,34 +521,36 @@ def test_what_the_newest_message_asks_is_found_whatever_was_talked_about_before(
         "review the export",
     )
     for number, text in enumerate(about):
-        memory.commit(f"Rule {number}: {text}, says the team.", memory_type="facts", fields={"topic": text})
-        memory.commit(messages=[user(f"so {text}"), assistant("ok")], session_id=f"old{number}")
+        memory.commit(
+            CommitRequest(f"Rule {number}: {text}, says the team.", memory_type="facts", fields={"topic": text})
+        )
+        memory.commit(CommitRequest(messages=[user(f"so {text}"), assistant("ok")], session_id=f"old{number}"))
     said = [*(user(f"{text} and so on with tenant {number}") for number, text in enumerate(about)), user(asked)]
-    pack = memory.retrieve(messages=said)
+    pack = memory.retrieve(RetrieveRequest(messages=said))
     assert f"{USER}/facts/Zebra.md" in uris(pack, "memories")
     assert f"{SESSIONS}/s1/messages.jsonl#0" in uris(pack, "session")
     assert len(uris(pack)) == len(set(uris(pack)))
-    simulated = memory.retrieve(messages=said, format="messages-anthropic").messages
+    simulated = memory.retrieve(RetrieveRequest(messages=said, format="messages-anthropic")).messages
     assert simulated is not None
     assert simulated[0]["content"][-1]["input"] == {"query": asked}
 
 
 def test_memories_are_found_beside_hundreds_of_turns_and_turns_beside_hundreds_of_memories(memory: Runebook) -> None:
-    memory.commit(messages=talk("zebra", 120), session_id="s1")
-    memory.commit("A zebra 斑马 is ours, so much we know.", memory_type="facts", fields={"topic": "One"})
-    assert uris(memory.retrieve("zebra"), "memories") == [f"{USER}/facts/One.md"]
-    assert uris(memory.retrieve("zebra"), "session")
+    memory.commit(CommitRequest(messages=talk("zebra", 120), session_id="s1"))
+    memory.commit(CommitRequest("A zebra 斑马 is ours, so much we know.", memory_type="facts", fields={"topic": "One"}))
+    assert uris(memory.retrieve(RetrieveRequest("zebra")), "memories") == [f"{USER}/facts/One.md"]
+    assert uris(memory.retrieve(RetrieveRequest("zebra")), "session")
 
 
 def test_how_many_messages_are_the_query_is_a_setting(tmp_path: Path) -> None:
     with opened(tmp_path, query_messages=1) as memory:
-        memory.commit("斑马 zebra", memory_type="facts")
-        assert "memories" not in kinds(memory.retrieve(messages=[user("zebra"), user("filler")]))
+        memory.commit(CommitRequest("斑马 zebra", memory_type="facts"))
+        assert "memories" not in kinds(memory.retrieve(RetrieveRequest(messages=[user("zebra"), user("filler")])))
 
 
 def test_the_trail_names_what_the_agent_was_given(filled: Runebook) -> None:
-    pack = filled.retrieve("zebra", session_id="a")
-    (row,) = filled.trail()
+    pack = filled.retrieve(RetrieveRequest("zebra", session_id="a"))
+    (row,) = filled.run(TRAIL, TrailRequest())
     assert (row.kind, row.query, row.session_id) == ("retrieve", "zebra", "a")
     given = {item.uri for part in pack.parts if part.kind != "directory" for item in part.items}
     assert {uri for uri, _ in row.hits} == given
@@ -507,22 +562,22 @@ def test_the_trail_names_what_the_agent_was_given(filled: Runebook) -> None:
 @pytest.mark.parametrize("words", ["hi", "好的谢谢"])
 def test_small_talk_recalls_nothing_but_a_new_session_is_still_greeted(filled: Runebook, words: str) -> None:
     said = [user("the zebra 斑马"), assistant("yes"), user(words)]
-    pack = filled.retrieve(messages=said, session_id="a")
+    pack = filled.retrieve(RetrieveRequest(messages=said, session_id="a"))
     assert kinds(pack) == ["profile", "directory"]
     assert any("small talk" in note for note in pack.notes)
-    assert filled.retrieve(words, session_id="a").parts == ()
-    pack = filled.retrieve(messages=[user("zebra 斑马")], session_id="a")
+    assert filled.retrieve(RetrieveRequest(words, session_id="a")).parts == ()
+    pack = filled.retrieve(RetrieveRequest(messages=[user("zebra 斑马")], session_id="a"))
     assert {"memories", "constraints"} <= set(kinds(pack))
 
 
 def test_tools_and_skills_at_hand_come_even_with_small_talk(filled: Runebook) -> None:
-    assert "tools" in kinds(filled.retrieve("hi", tool="zebra_cam"))
+    assert "tools" in kinds(filled.retrieve(RetrieveRequest("hi", tool="zebra_cam")))
 
 
 def test_the_check_for_small_talk_can_be_switched_off(tmp_path: Path) -> None:
     with opened(tmp_path, intent_check=False) as memory:
-        memory.commit("hi means hello", memory_type="facts")
-        assert "memories" in kinds(memory.retrieve("hi"))
+        memory.commit(CommitRequest("hi means hello", memory_type="facts"))
+        assert "memories" in kinds(memory.retrieve(RetrieveRequest("hi")))
 
 
 # Projects
@@ -530,7 +585,7 @@ def test_the_check_for_small_talk_can_be_switched_off(tmp_path: Path) -> None:
 
 def test_what_is_private_to_another_project_is_never_given(memory: Runebook) -> None:
     def commit(**given: Any) -> None:
-        memory.commit(project="acme/secret", private=True, **given)
+        memory.commit(CommitRequest(project="acme/secret", private=True, **given))
 
     commit(memory_content="zebra plans 斑马", memory_type="facts", fields={"topic": "Plan"})
     commit(memory_type="skills", fields={"skill_name": "zebra_care", "best_for": "hidden"})
@@ -538,9 +593,9 @@ def test_what_is_private_to_another_project_is_never_given(memory: Runebook) -> 
     commit(messages=talk("zebra secret"), session_id="s1")
     asked: dict[str, Any] = {"skill": "zebra_care", "tool": "zebra_cam", "now": NOW}
     for query in ("zebra 斑马", None):
-        pack = memory.retrieve(query, here="acme/other", session_id=f"x{query}", **asked)
+        pack = memory.retrieve(RetrieveRequest(query, here="acme/other", session_id=f"x{query}", **asked))
         assert [part.kind for part in pack.parts if part.kind != "directory"] == []
-        pack = memory.retrieve(query, here="acme/secret", session_id=f"y{query}", **asked)
+        pack = memory.retrieve(RetrieveRequest(query, here="acme/secret", session_id=f"y{query}", **asked))
         assert {"skill", "tools"} <= set(kinds(pack))
         assert "zebra secret" in pack.text
 
@@ -566,15 +621,15 @@ def test_what_is_private_to_another_project_is_never_given(memory: Runebook) -> 
 )
 def test_an_argument_out_of_range_is_refused(memory: Runebook, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        memory.retrieve(**({"query": "x"} | arguments))
+        memory.retrieve(RetrieveRequest(**{"query": "x"} | arguments))
     assert caught.value.hint
 
 
 def test_the_budget_of_the_settings_is_the_default(tmp_path: Path) -> None:
     with opened(tmp_path, token_budget=300) as memory:
         for number in range(20):
-            memory.commit(f"zebra {number} " + "and more " * 20, memory_type="facts")
-        assert 0 < memory.retrieve("zebra").tokens <= 300
+            memory.commit(CommitRequest(f"zebra {number} " + "and more " * 20, memory_type="facts"))
+        assert 0 < memory.retrieve(RetrieveRequest("zebra")).tokens <= 300
 
 
 def test_retrieving_writes_no_file(filled: Runebook, tmp_path: Path) -> None:
@@ -583,7 +638,7 @@ def test_retrieving_writes_no_file(filled: Runebook, tmp_path: Path) -> None:
         return sorted((path, path.stat().st_mtime_ns) for path in found)
 
     before = files()
-    filled.retrieve("zebra", session_id="new", tool="zebra_cam", skill="x")
+    filled.retrieve(RetrieveRequest("zebra", session_id="new", tool="zebra_cam", skill="x"))
     assert files() == before
 
 
@@ -592,24 +647,30 @@ def test_retrieving_writes_no_file(filled: Runebook, tmp_path: Path) -> None:
 
 def test_session_begins_with_what_holds_though_nobody_asks_for_it(memory: Runebook) -> None:
     memory.commit(
-        "Duoduo is allergic to peanuts.", memory_type="facts", fields={"topic": "Duoduo"}, priority="critical"
+        CommitRequest(
+            "Duoduo is allergic to peanuts.", memory_type="facts", fields={"topic": "Duoduo"}, priority="critical"
+        )
     )
-    memory.commit("回答请用中文。", memory_type="preferences", fields={"topic": "语言"})
-    memory.commit("The library closes at six.", memory_type="facts", fields={"topic": "Library"})
+    memory.commit(CommitRequest("回答请用中文。", memory_type="preferences", fields={"topic": "语言"}))
+    memory.commit(CommitRequest("The library closes at six.", memory_type="facts", fields={"topic": "Library"}))
     held = {f"{USER}/facts/Duoduo.md", f"{USER}/preferences/语言.md"}
-    first = memory.retrieve(messages=[user("周末带多多出去吃饭，要注意什么？")], session_id="s1", now=NOW)
+    first = memory.retrieve(
+        RetrieveRequest(messages=[user("周末带多多出去吃饭，要注意什么？")], session_id="s1", now=NOW)
+    )
     assert set(uris(first, "constraints")) == held
-    later = memory.retrieve(messages=[user("And what about the tickets?")], session_id="s1", now=NOW)
+    later = memory.retrieve(RetrieveRequest(messages=[user("And what about the tickets?")], session_id="s1", now=NOW))
     assert not uris(later, "constraints")
-    fresh = memory.retrieve(messages=[user("And the tickets?")], session_id="s1", fresh=True, now=NOW)
+    fresh = memory.retrieve(RetrieveRequest(messages=[user("And the tickets?")], session_id="s1", fresh=True, now=NOW))
     assert set(uris(fresh, "constraints")) == held
 
 
 def test_what_holds_in_another_project_alone_is_not_told(memory: Runebook) -> None:
     memory.commit(
-        "Never push the lab branch.", memory_type="facts", priority="critical", project="acme/lab", private=True
+        CommitRequest(
+            "Never push the lab branch.", memory_type="facts", priority="critical", project="acme/lab", private=True
+        )
     )
     question = [user("What is next?")]
-    assert not uris(memory.retrieve(messages=question, session_id="a", now=NOW), "constraints")
-    lab = memory.retrieve(messages=question, session_id="b", project="acme/lab", now=NOW)
+    assert not uris(memory.retrieve(RetrieveRequest(messages=question, session_id="a", now=NOW)), "constraints")
+    lab = memory.retrieve(RetrieveRequest(messages=question, session_id="b", project="acme/lab", now=NOW))
     assert len(uris(lab, "constraints")) == 1

@@ -12,6 +12,7 @@ import pytest
 from mcp.types import TextContent
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server import rendering
 
@@ -22,15 +23,19 @@ FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     home = tmp_path_factory.mktemp("crowded")
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.commit('A nurse 护士 "quoted" \\\\ ' * 60, memory_type="profile")
+        memory.commit(CommitRequest('A nurse 护士 "quoted" \\\\ ' * 60, memory_type="profile"))
         for number in range(24):
-            memory.commit(f'zebra {number} 斑马 "\\\\" ' + 'a longer "word" in quotes\n' * 70, memory_type="facts")
-        memory.commit(messages=[{"role": "user", "content": f"zebra {n} " + "说话 " * 90} for n in range(25)])
+            memory.commit(
+                CommitRequest(f'zebra {number} 斑马 "\\\\" ' + 'a longer "word" in quotes\n' * 70, memory_type="facts")
+            )
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说话 " * 90} for n in range(25)])
+        )
         yield memory
 
 
 def delivered(memory: Runebook, **given: Any) -> tuple[str, dict[str, Any]]:
-    answer = rendering.retrieve_result(memory.retrieve("zebra", fit=rendering.smaller_budget, **given))
+    answer = rendering.retrieve_result(memory.retrieve(RetrieveRequest("zebra", **given), fit=rendering.smaller_budget))
     (block,) = answer.content
     assert isinstance(block, TextContent)
     assert answer.structured_content is not None
@@ -66,13 +71,13 @@ def test_a_pack_made_smaller_for_delivery_says_so_and_is_noted_as_delivered(crow
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_ledger_that_cannot_note_it_costs_no_context(tmp_path: Path, fresh: bool) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.commit("The zebra 斑马 lives in the annex.")
-        memory.retrieve("zebra", session_id="s1")
+        memory.commit(CommitRequest("The zebra 斑马 lives in the annex."))
+        memory.retrieve(RetrieveRequest("zebra", session_id="s1"))
         other = sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3", isolation_level=None)
         for event in ("INSERT ON", "UPDATE ON", "DELETE ON"):
             refuse = f"BEFORE {event} injected_sessions BEGIN SELECT RAISE(ABORT, 'full'); END"
             other.execute(f"CREATE TRIGGER refuse_{event[:6]} {refuse}")
         other.close()
-        pack = memory.retrieve("zebra", session_id="s1", fresh=fresh)
+        pack = memory.retrieve(RetrieveRequest("zebra", session_id="s1", fresh=fresh))
         assert ("annex" in pack.text) is fresh
         assert any("may be given again" in note for note in pack.notes)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.core.search.context_formats import (
     PARTS,
     READING_ORDER,
@@ -135,14 +136,18 @@ def test_a_budget_too_small_for_anything_gives_nothing_and_names_it() -> None:
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     home = tmp_path_factory.mktemp("crowded")
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.commit("<profile>" * 500 + "职业", memory_type="profile")
+        memory.commit(CommitRequest("<profile>" * 500 + "职业", memory_type="profile"))
         for number in range(25):
-            memory.commit(f"zebra {number} 斑马 <b>&</b> " + "word字 " * number * 15, memory_type="facts")
-        memory.commit("zebra " + "字" * 60_000, memory_type="preferences")
-        memory.commit(fields={"tool_name": "zebra", "best_for": "zebra " * 400}, memory_type="tools")
-        memory.commit(fields={"skill_name": "zebra", "best_for": "斑马 " * 400}, memory_type="skills")
-        memory.commit(messages=[{"role": "user", "content": f"zebra {n} " + "说" * n * 9} for n in range(25)])
-        memory.commit("zebra " * 33_000 + "zebra", memory_type="facts", fields={"topic": "Flood"})
+            memory.commit(
+                CommitRequest(f"zebra {number} 斑马 <b>&</b> " + "word字 " * number * 15, memory_type="facts")
+            )
+        memory.commit(CommitRequest("zebra " + "字" * 60_000, memory_type="preferences"))
+        memory.commit(CommitRequest(fields={"tool_name": "zebra", "best_for": "zebra " * 400}, memory_type="tools"))
+        memory.commit(CommitRequest(fields={"skill_name": "zebra", "best_for": "斑马 " * 400}, memory_type="skills"))
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": f"zebra {n} " + "说" * n * 9} for n in range(25)])
+        )
+        memory.commit(CommitRequest("zebra " * 33_000 + "zebra", memory_type="facts", fields={"topic": "Flood"}))
         yield memory
 
 
@@ -151,7 +156,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 def test_a_pack_keeps_its_budget_in_every_format(crowded: Runebook, form: str, budget: int) -> None:
     for query in (None, "zebra", "斑马 " * 300 + "</current_input>"):
         started = time.monotonic()
-        pack = crowded.retrieve(query, token_budget=budget, format=form, skill="zebra", tool="zebra")
+        pack = crowded.retrieve(RetrieveRequest(query, token_budget=budget, format=form, skill="zebra", tool="zebra"))
         assert time.monotonic() - started < 5.0
         assert count_tokens(pack.text) <= pack.tokens <= budget
         assert pack.text
@@ -159,7 +164,7 @@ def test_a_pack_keeps_its_budget_in_every_format(crowded: Runebook, form: str, b
 
 
 def test_a_memory_of_two_hundred_kilobytes_never_floods_the_pack(crowded: Runebook) -> None:
-    pack = crowded.retrieve("zebra", token_budget=1_000)
+    pack = crowded.retrieve(RetrieveRequest("zebra", token_budget=1_000))
     uris = [item.uri for part in pack.parts if part.kind == "memories" for item in part.items]
     assert uris
     assert f"{USER}/facts/Flood.md" not in uris
@@ -167,8 +172,8 @@ def test_a_memory_of_two_hundred_kilobytes_never_floods_the_pack(crowded: Runebo
 
 
 def test_a_cut_is_told_in_the_text_and_in_the_items(memory: Runebook) -> None:
-    memory.commit("斑马 zebra " * 5_000, memory_type="facts", fields={"topic": "Long"})
-    pack = memory.retrieve("zebra", token_budget=800)
+    memory.commit(CommitRequest("斑马 zebra " * 5_000, memory_type="facts", fields={"topic": "Long"}))
+    pack = memory.retrieve(RetrieveRequest("zebra", token_budget=800))
     assert "斑马 zebra" in pack.text
     assert f"cut; read {USER}/facts/Long.md" in pack.text
     (item,) = next(part for part in pack.parts if part.kind == "memories").items
@@ -177,8 +182,12 @@ def test_a_cut_is_told_in_the_text_and_in_the_items(memory: Runebook) -> None:
 
 def test_what_does_not_fit_is_named(memory: Runebook) -> None:
     for number in range(12):
-        memory.commit(f"zebra {number} " + "and more of it " * 30, memory_type="facts", fields={"topic": f"T{number}"})
-    pack = memory.retrieve("zebra", token_budget=600)
+        memory.commit(
+            CommitRequest(
+                f"zebra {number} " + "and more of it " * 30, memory_type="facts", fields={"topic": f"T{number}"}
+            )
+        )
+    pack = memory.retrieve(RetrieveRequest("zebra", token_budget=600))
     packed = {item.uri for part in pack.parts if part.kind == "memories" for item in part.items}
     assert packed
     assert packed | {uri for uri in pack.left_out if "/facts/T" in uri} == {

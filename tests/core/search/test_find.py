@@ -16,6 +16,14 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.index.embedding_queue import Progress
+from memory_core.core.memory.requests import (
+    CommitRequest,
+    FindRequest,
+    ListRequest,
+    ReadRequest,
+    RetrieveRequest,
+    TreeRequest,
+)
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.runebook import Runebook, open_memory
 
@@ -41,11 +49,11 @@ def say(*texts: str) -> list[dict[str, str]]:
 
 
 def fact(memory: Runebook, topic: str, content: str, **given: Any) -> CommitReceipt:
-    return memory.commit(content, memory_type="facts", fields={"topic": topic}, **given)
+    return memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **given))
 
 
 def uris(memory: Runebook, query: str, **given: Any) -> list[str]:
-    return [hit.uri for hit in memory.find(query, **given).hits]
+    return [hit.uri for hit in memory.find(FindRequest(query, **given)).hits]
 
 
 @pytest.fixture
@@ -92,7 +100,7 @@ def test_a_search_for_nothing_that_is_stored_is_empty_and_says_what_to_do(memory
     for name, content in FACTS.items():
         fact(memory, name, content)
     for query in ("volcano eruption in Iceland", "火山爆发", "zzz", "!!!", "\ud800"):
-        found = memory.find(query)
+        found = memory.find(FindRequest(query))
         assert found.total == 0, query
         assert found.notes, query
 
@@ -117,7 +125,7 @@ def test_a_search_for_nothing_that_is_stored_is_empty_and_says_what_to_do(memory
 )
 def test_an_argument_out_of_range_is_refused_with_a_next_step(memory: Runebook, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        memory.find(**arguments)
+        memory.find(FindRequest(**arguments))
     assert caught.value.hint
 
 
@@ -125,7 +133,9 @@ def test_an_argument_out_of_range_is_refused_with_a_next_step(memory: Runebook, 
 def test_a_filter_may_name_hundreds_of_values(memory: Runebook, field: str) -> None:
     fact(memory, "T", "zebra 斑马")
     values = [str(number) for number in range(499)]
-    assert memory.find("zebra", filter={field: {"in": [*values, f"{USER}/facts/T.md"]}}).total == (field == "uri")
+    assert memory.find(FindRequest("zebra", filter={field: {"in": [*values, f"{USER}/facts/T.md"]}})).total == (
+        field == "uri"
+    )
 
 
 def test_search_syntax_in_a_query_is_only_text(memory: Runebook) -> None:
@@ -137,8 +147,8 @@ def test_search_syntax_in_a_query_is_only_text(memory: Runebook) -> None:
 def test_limit_counts_all_kinds_together_best_first(memory: Runebook) -> None:
     for number in range(8):
         fact(memory, f"T{number}", "zebra " * (number + 1) + "filler " * 20)
-    memory.commit(messages=say("zebra"), session_id="s1")
-    found = memory.find("zebra", limit=5, rank="relevance")
+    memory.commit(CommitRequest(messages=say("zebra"), session_id="s1"))
+    found = memory.find(FindRequest("zebra", limit=5, rank="relevance"))
     scores = [hit.score for hit in found.hits]
     assert found.total == len(found.hits) == 5
     assert scores == sorted(scores, reverse=True)
@@ -147,36 +157,36 @@ def test_limit_counts_all_kinds_together_best_first(memory: Runebook) -> None:
 def test_score_threshold_leaves_out_what_scores_less_and_says_so(memory: Runebook) -> None:
     fact(memory, "Both", "zebra lion")
     fact(memory, "One", "zebra and many other words about the garden and the house")
-    scores = {hit.uri: hit.score for hit in memory.find("zebra lion", rank="relevance").hits}
+    scores = {hit.uri: hit.score for hit in memory.find(FindRequest("zebra lion", rank="relevance")).hits}
     assert len(scores) == 2
     between = sum(scores.values()) / 2
-    kept = memory.find("zebra lion", rank="relevance", score_threshold=between)
+    kept = memory.find(FindRequest("zebra lion", rank="relevance", score_threshold=between))
     assert [hit.uri for hit in kept.hits] == [f"{USER}/facts/Both.md"]
-    none = memory.find("zebra lion", score_threshold=1.0)
+    none = memory.find(FindRequest("zebra lion", score_threshold=1.0))
     assert none.total == 0
     assert any("score_threshold" in note for note in none.notes)
 
 
 def test_target_uri_confines_the_search_to_a_folder_or_a_file(memory: Runebook) -> None:
     fact(memory, "T", "zebra one")
-    memory.commit("zebra two", memory_type="preferences", fields={"topic": "T"})
-    memory.commit("zebra three", fields={"title": "T2"})
-    memory.commit(messages=say("zebra"), session_id="s1")
+    memory.commit(CommitRequest("zebra two", memory_type="preferences", fields={"topic": "T"}))
+    memory.commit(CommitRequest("zebra three", fields={"title": "T2"}))
+    memory.commit(CommitRequest(messages=say("zebra"), session_id="s1"))
     assert len(uris(memory, "zebra", target_uri="viking://")) == 4
     assert len(uris(memory, "zebra", target_uri="viking://user/default/")) == 3
     assert uris(memory, "zebra", target_uri=f"{USER}/facts") == [f"{USER}/facts/T.md"]
     assert uris(memory, "zebra", target_uri=f"{USER}/facts/T.md") == [f"{USER}/facts/T.md"]
     assert uris(memory, "zebra", target_uri="viking://session/default") == [f"{LOG}#0"]
-    empty = memory.find("zebra", target_uri=f"{USER}/fact")
+    empty = memory.find(FindRequest("zebra", target_uri=f"{USER}/fact"))
     assert empty.total == 0
     assert any("target_uri" in note for note in empty.notes)
 
 
 def test_why_names_the_parts_of_the_score_and_relevance_leaves_time_out(memory: Runebook) -> None:
     fact(memory, "T", "zebra")
-    assert set(memory.find("zebra", rank="relevance").hits[0].why) == {"lexical"}
+    assert set(memory.find(FindRequest("zebra", rank="relevance")).hits[0].why) == {"lexical"}
     for rank in ("decay", "weighted"):
-        why = memory.find("zebra", rank=rank).hits[0].why
+        why = memory.find(FindRequest("zebra", rank=rank)).hits[0].why
         assert set(why) == {"lexical", "recency", "salience"}
         assert all(0.0 <= share <= 1.0 for share in why.values())
 
@@ -190,23 +200,23 @@ def test_decay_prefers_the_newer_and_the_more_important_of_equals(memory: Runebo
         "New.md",
         "Old.md",
     ]
-    relevance = {hit.score for hit in memory.find("zebra", rank="relevance", now=NOW).hits}
+    relevance = {hit.score for hit in memory.find(FindRequest("zebra", rank="relevance", now=NOW)).hits}
     assert len(relevance) == 1
 
 
 def test_a_hit_in_a_conversation_addresses_its_line(memory: Runebook) -> None:
-    memory.commit(messages=say("hello", "the zebra is in 动物园"), session_id="s1")
+    memory.commit(CommitRequest(messages=say("hello", "the zebra is in 动物园"), session_id="s1"))
     for query in ("zebra", "动物园"):
-        (hit,) = [hit for hit in memory.find(query).resources if hit.uri.endswith("#1")]
+        (hit,) = [hit for hit in memory.find(FindRequest(query)).resources if hit.uri.endswith("#1")]
         assert hit.uri == f"{LOG}#1"
-        assert "动物园" in memory.read(hit.uri).content
-        assert memory.read(hit.uri).content.count("\n") == 1
+        assert "动物园" in memory.read(ReadRequest(hit.uri)).content
+        assert memory.read(ReadRequest(hit.uri)).content.count("\n") == 1
 
 
 def test_messages_are_found_at_once_and_keep_their_dates(memory: Runebook) -> None:
     said = {"role": "user", "name": "Ann", "content": "zebra", "time": "2023-05-08T13:56:00+02:00"}
-    memory.commit(messages=[said], session_id="s1")
-    (hit,) = memory.find("zebra").resources
+    memory.commit(CommitRequest(messages=[said], session_id="s1"))
+    (hit,) = memory.find(FindRequest("zebra")).resources
     assert hit.updated_at == "2023-05-08T11:56:00+00:00"
     assert hit.abstract == "[2023-05-08 13:56] Ann: zebra"
 
@@ -227,14 +237,14 @@ def test_messages_are_found_at_once_and_keep_their_dates(memory: Runebook) -> No
     ],
 )
 def test_a_paraphrase_is_found_within_and_across_languages(bundled: Runebook, query: str, topic: str) -> None:
-    found = bundled.find(query, rank="relevance")
+    found = bundled.find(FindRequest(query, rank="relevance"))
     assert found.hits[0].uri == f"{USER}/facts/{topic}.md"
     assert "semantic" in found.hits[0].why
 
 
 @pytest.mark.parametrize("query", ["How do volcanoes erupt?", "明天股市会涨吗", "recipe for beetroot soup"])
 def test_a_question_about_nothing_stored_finds_nothing(bundled: Runebook, query: str) -> None:
-    found = bundled.find(query)
+    found = bundled.find(FindRequest(query))
     assert found.total == 0
     assert found.notes
 
@@ -250,10 +260,12 @@ def test_facts_that_look_alike_are_both_kept_and_named_in_the_receipt(bundled: R
 def test_a_line_is_embedded_anew_when_neighbours_arrive(tmp_path: Path, bundled: Runebook) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
         memory.indexer.embedder = bundled.indexer.embedder
-        memory.commit(messages=say("Yes, that one."), session_id="s1")
+        memory.commit(CommitRequest(messages=say("Yes, that one."), session_id="s1"))
         query = "a red bicycle for the birthday"
         assert uris(memory, query) == []
-        memory.commit(messages=say("Yes, that one.", "You mean the red bicycle for my birthday?"), session_id="s1")
+        memory.commit(
+            CommitRequest(messages=say("Yes, that one.", "You mean the red bicycle for my birthday?"), session_id="s1")
+        )
         assert f"{LOG}#0" in uris(memory, query)
         passages = memory.indexer.catalog.connection().execute("SELECT text FROM passages ORDER BY part")
         first, second = passages.fetchall()
@@ -269,7 +281,7 @@ def test_an_updated_memory_is_no_longer_found_by_what_it_meant_before(tmp_path: 
         fact(memory, "T", "The tax return is due in May.")
         assert uris(memory, "养蜂") == []
         assert uris(memory, "什么时候报税") == [f"{USER}/facts/T.md"]
-        memory.commit(operations={"delete_operations": [{"uri": f"{USER}/facts/T.md"}]})
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/facts/T.md"}]}))
         assert uris(memory, "什么时候报税") == []
 
 
@@ -292,7 +304,7 @@ def test_a_filter_holds_for_hits_by_meaning_too(bundled: Runebook) -> None:
 def test_until_the_model_is_ready_words_answer_and_the_result_says_so(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=0.0))) as memory:
         fact(memory, "T", "zebra 斑马")
-        found = memory.find("斑马")
+        found = memory.find(FindRequest("斑马"))
         assert [hit.uri for hit in found.memories] == [f"{USER}/facts/T.md"]
         assert any("words only" in note for note in found.notes)
 
@@ -309,7 +321,7 @@ def test_two_open_stores_see_each_others_commits_at_once(tmp_path: Path, bundled
         fact(two, "Holiday", "They stay at home now and paint the house.")
         assert uris(one, "Finland") == []
         assert uris(one, "给房子刷漆") == [f"{USER}/facts/Holiday.md"]
-        two.commit(operations={"delete_operations": [{"uri": f"{USER}/facts/Holiday.md"}]})
+        two.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/facts/Holiday.md"}]}))
         assert uris(one, "给房子刷漆") == []
 
 
@@ -319,10 +331,11 @@ def test_another_process_commits_and_finds_in_the_same_store(tmp_path: Path) -> 
         import sys
         from pathlib import Path
         from memory_core.core.config import Config, EmbeddingConfig
+        from memory_core.core.memory.requests import CommitRequest, FindRequest
         from memory_core.runebook import open_memory
         with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
-            print(memory.find("斑马").hits[0].uri.encode("utf-8").hex())
-            memory.commit("giraffe 长颈鹿", memory_type="facts", fields={"topic": "Theirs"})
+            print(memory.find(FindRequest("斑马")).hits[0].uri.encode("utf-8").hex())
+            memory.commit(CommitRequest("giraffe 长颈鹿", memory_type="facts", fields={"topic": "Theirs"}))
         """
     )
     with open_memory(words_only(tmp_path)) as memory:
@@ -367,26 +380,28 @@ def spaces(tmp_path: Path) -> Iterator[tuple[Runebook, Runebook]]:
         open_memory(words_only(tmp_path, user_space="b", agent_space="b")) as b,
     ):
         fact(b, "Secret", "zebra 斑马 secret")
-        b.commit("pattern zebra", memory_type="patterns", fields={"pattern_name": "P"})
-        b.commit("portrait", memory_type="profile")
-        b.commit(messages=say("zebra talk"), session_id="s1")
+        b.commit(CommitRequest("pattern zebra", memory_type="patterns", fields={"pattern_name": "P"}))
+        b.commit(CommitRequest("portrait", memory_type="profile"))
+        b.commit(CommitRequest(messages=say("zebra talk"), session_id="s1"))
         yield a, b
 
 
 def test_nothing_of_another_space_is_found_counted_or_listed(spaces: tuple[Runebook, Runebook]) -> None:
     a, b = spaces
-    assert b.find("zebra").total == 3
+    assert b.find(FindRequest("zebra")).total == 3
     for filter_tree in (None, {"memory_type": "facts"}, {"uri": {"contains": "viking"}}):
-        assert a.find("zebra", filter=filter_tree).total == 0
-    assert a.find("斑马 secret").total == 0
+        assert a.find(FindRequest("zebra", filter=filter_tree)).total == 0
+    assert a.find(FindRequest("斑马 secret")).total == 0
     fact(a, "Mine", "my zebra")
-    assert [hit.uri for hit in a.find("zebra", limit=100).hits] == ["viking://user/a/memories/facts/Mine.md"]
-    listed = a.tree("viking://", level_limit=9, show_all_hidden=True)
+    assert [hit.uri for hit in a.find(FindRequest("zebra", limit=100)).hits] == [
+        "viking://user/a/memories/facts/Mine.md"
+    ]
+    listed = a.tree(TreeRequest("viking://", level_limit=9, show_all_hidden=True))
     assert all("/b" not in entry.uri for entry in listed.entries)
     assert all(word not in (entry.abstract or "") for entry in listed.entries for word in ("b,", "Secret", "s1"))
     assert {entry.abstract for entry in listed.entries if entry.uri == "viking://user/"} == {"a"}
     assert {entry.abstract for entry in listed.entries if entry.uri == "viking://session/"} <= {""}
-    pack = a.retrieve("zebra secret", token_budget=4_000)
+    pack = a.retrieve(RetrieveRequest("zebra secret", token_budget=4_000))
     assert "Secret" not in pack.text
     assert "/b/" not in pack.text
 
@@ -408,7 +423,12 @@ def test_a_uri_of_another_space_answers_like_one_that_does_not_exist(
 ) -> None:
     a, _ = spaces
     absent = uri.replace("/b", "/nobody")
-    for look in (a.read, a.ls, a.tree, lambda target: a.find("zebra", target_uri=target)):
+    for look in (
+        lambda target: a.read(ReadRequest(target)),
+        lambda target: a.ls(ListRequest(target)),
+        lambda target: a.tree(TreeRequest(target)),
+        lambda target: a.find(FindRequest("zebra", target_uri=target)),
+    ):
         answers = []
         for target in (uri, absent):
             with pytest.raises((NotFound, InvalidInput)) as caught:
@@ -425,7 +445,7 @@ def test_words_of_another_space_do_not_raise_the_bar_for_meaning(tmp_path: Path,
         a.indexer.embedder = b.indexer.embedder = bundled.indexer.embedder
         fact(a, "Coffee", FACTS["Coffee"])
         query = "早饭喝什么饮料"
-        before = [hit.uri for hit in a.find(query, rank="relevance").hits]
+        before = [hit.uri for hit in a.find(FindRequest(query, rank="relevance")).hits]
         fact(b, "饮料", query)
         assert before == ["viking://user/a/memories/facts/Coffee.md"]
-        assert [hit.uri for hit in a.find(query, rank="relevance").hits] == before
+        assert [hit.uri for hit in a.find(FindRequest(query, rank="relevance")).hits] == before

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.index.tokenizer import index_tokens, query_terms
+from memory_core.core.index.tokenizer import query_terms
 from memory_core.core.search.fusion import (
     AFTER_SHARE,
     COLUMN_WEIGHTS,
     DATE_TOLERANCE,
-    FILLER_ROWS,
     Calibration,
     Candidate,
     Floor,
@@ -23,7 +22,6 @@ from memory_core.core.search.fusion import (
     Score,
     Weights,
     date_share,
-    filler_texts,
     fuse,
     idf,
     is_relevant,
@@ -31,6 +29,7 @@ from memory_core.core.search.fusion import (
     lexical_share,
     weigh_question,
 )
+from memory_core.core.text.analysis import FILLER_ROWS, filler_texts, index_tokens
 
 SIX_TERMS = Question(mass=20.0, terms=6, known_terms=6)
 

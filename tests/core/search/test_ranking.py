@@ -13,6 +13,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.project import ProjectScope
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.runebook import Runebook, open_memory
 
 FACTS = "viking://user/default/memories/facts"
@@ -26,12 +27,14 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def fact(memory: Runebook, topic: str, content: str, *, at: datetime = NOW, priority: float | None = None) -> str:
-    receipt = memory.commit(content, memory_type="facts", fields={"topic": topic}, now=at, priority=priority)
+    receipt = memory.commit(
+        CommitRequest(content, memory_type="facts", fields={"topic": topic}, now=at, priority=priority)
+    )
     return receipt.results[0].uri
 
 
 def uris(memory: Runebook, query: str, limit: int = 10) -> list[str]:
-    return [hit.uri for hit in memory.find(query, limit=limit, now=NOW).hits]
+    return [hit.uri for hit in memory.find(FindRequest(query, limit=limit, now=NOW)).hits]
 
 
 # Profiles
@@ -39,18 +42,18 @@ def uris(memory: Runebook, query: str, limit: int = 10) -> list[str]:
 
 def test_relevance_ignores_age_and_importance(memory: Runebook) -> None:
     fact(memory, "old", "The garage code is 4711.", at=NOW - timedelta(days=400), priority=0.1)
-    (hit,) = memory.find("garage code", rank="relevance", now=NOW).hits
+    (hit,) = memory.find(FindRequest("garage code", rank="relevance", now=NOW)).hits
     assert set(hit.why) == {"lexical"}
-    (balanced,) = memory.find("garage code", rank="balanced", now=NOW).hits
+    (balanced,) = memory.find(FindRequest("garage code", rank="balanced", now=NOW)).hits
     assert balanced.score < hit.score
 
 
 def test_decay_is_match_times_salience_times_retention(memory: Runebook) -> None:
     fact(memory, "garage", "The garage code is 4711.", at=NOW - timedelta(days=20), priority=0.8)
-    (match,) = memory.find("garage code", rank="relevance", now=NOW).hits
+    (match,) = memory.find(FindRequest("garage code", rank="relevance", now=NOW)).hits
     memory.store.usage.flush()
     memory.store.ledger.usage_table.forget() if hasattr(memory.store.ledger.usage_table, "forget") else None
-    (hit,) = memory.find("garage code", rank="decay", now=NOW + timedelta(days=20)).hits
+    (hit,) = memory.find(FindRequest("garage code", rank="decay", now=NOW + timedelta(days=20))).hits
     assert hit.score == pytest.approx(match.score * 0.8 * 2.718281828 ** (-0.05 * 20), abs=2e-3)
     assert hit.why["recency"] == pytest.approx(2.718281828 ** (-0.05 * 20), abs=1e-3)
 
@@ -58,8 +61,8 @@ def test_decay_is_match_times_salience_times_retention(memory: Runebook) -> None
 def test_weighted_counts_from_creation_while_never_used(memory: Runebook) -> None:
     uri = fact(memory, "garage", "The garage code is 4711.", at=NOW - timedelta(days=15), priority=0.5)
     edit = {"uri": uri, "patches": {"content": "The garage code is 4712."}}
-    memory.commit(operations={"edit_operations": [edit]}, now=NOW)
-    (hit,) = memory.find("garage code", rank="weighted", now=NOW).hits
+    memory.commit(CommitRequest(operations={"edit_operations": [edit]}, now=NOW))
+    (hit,) = memory.find(FindRequest("garage code", rank="weighted", now=NOW)).hits
     match = 0.6 * hit.why["lexical"] * 0.4 / 0.5  # the speaker's share is part of the whole
     assert hit.score == pytest.approx(match + 0.2 * 2.718281828**-0.5 + 0.2 * 0.5, abs=2e-3)
 
@@ -73,7 +76,7 @@ def test_identifier_keeps_a_place_among_better_matches(memory: Runebook) -> None
     wanted = fact(memory, "gateway", "ERR_CONN_RESET_42 " + "is what the gateway logs when its peer goes away. " * 40)
     query = "the login service failed and was restarted by hand with ERR_CONN_RESET_42"
     assert wanted in uris(memory, query, limit=3)
-    (hit,) = [hit for hit in memory.find(query, limit=3, now=NOW).hits if hit.uri == wanted]
+    (hit,) = [hit for hit in memory.find(FindRequest(query, limit=3, now=NOW)).hits if hit.uri == wanted]
     assert hit.why["exact"] == 1.0
 
 
@@ -102,8 +105,8 @@ def test_asked_for_a_time_alone_what_is_of_that_time_is_the_answer(memory: Runeb
     for session, day in days.items():
         said = f"The boiler was repaired 锅炉修好了 {session}; somebody asked what we did yesterday, 昨天说了什么."
         talk = {"role": "user", "content": said, "time": day.isoformat()}
-        memory.commit(messages=[talk], session_id=session, extract=False)
-    hits = memory.find(question, now=NOW).hits
+        memory.commit(CommitRequest(messages=[talk], session_id=session, extract=False))
+    hits = memory.find(FindRequest(question, now=NOW)).hits
     assert [hit.uri.split("/")[4] for hit in hits] == ["s1", "s2"]
     assert [hit.why["date"] for hit in hits] == [1.0, 0.75]
 
@@ -118,7 +121,7 @@ def contradict(memory: Runebook, newer: str, older: str, relation: str = "contra
         "fields": {"topic": name},
         "links": [{"uri": older, "relation": relation}],
     }
-    receipt = memory.commit(operations={"write_operations": [{"memory_data": data}]}, now=NOW)
+    receipt = memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}, now=NOW))
     assert receipt.status == "committed", receipt
 
 
@@ -128,7 +131,7 @@ def test_newer_memory_comes_before_the_one_it_contradicts_and_is_named(memory: R
     newer = fact(memory, "Move", "Since May the home address is in Osaka.", at=NOW - timedelta(days=1))
     assert uris(memory, "home address Chengdu")[0] == older
     contradict(memory, newer, older, relation)
-    hits = memory.find("home address", now=NOW).hits
+    hits = memory.find(FindRequest("home address", now=NOW)).hits
     assert [hit.uri for hit in hits] == [newer, older]
     assert [hit.contested_by for hit in hits] == [(), (newer,)]
 
@@ -144,7 +147,7 @@ def test_near_identical_hits_are_folded_and_stay_listed(memory: Runebook) -> Non
     ]
     same = {fact(memory, f"tea {number}", text, priority=0.5) for number, text in enumerate(texts)}
     other = fact(memory, "tea 9", "Prefers green tea in the evening.")
-    hits = memory.find("green tea preference", now=NOW).hits
+    hits = memory.find(FindRequest("green tea preference", now=NOW)).hits
     assert len(hits) == 2
     folded = next(hit for hit in hits if hit.also)
     assert {folded.uri, *folded.also} == same
@@ -161,8 +164,8 @@ def test_facts_that_differ_in_a_letter_are_never_folded(memory: Runebook) -> Non
 @pytest.mark.parametrize("text", ["Prefers green tea in the morning.", "早上喜欢喝绿茶。"])
 def test_a_memory_and_the_turn_it_was_taken_from_keep_a_place_each(memory: Runebook, text: str) -> None:
     uri = fact(memory, "tea", text)
-    memory.commit(messages=[{"role": "user", "content": text}], session_id="s1", extract=False)
-    found = memory.find(text, now=NOW)
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": text}], session_id="s1", extract=False))
+    found = memory.find(FindRequest(text, now=NOW))
     assert [hit.uri for hit in found.memories] == [uri]
     assert [hit.uri for hit in found.resources] == ["viking://session/default/s1/messages.jsonl#0"]
 
@@ -179,9 +182,11 @@ def test_what_was_said_many_times_leaves_room_for_what_was_said_once(
     memory: Runebook, rank: str, said: str, other: str
 ) -> None:
     for number in range(50):
-        memory.commit(messages=[{"role": "user", "content": said}], session_id=f"s{number}", extract=False)
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": said}], session_id=f"s{number}", extract=False)
+        )
     single = {fact(memory, f"tap {number}", other.format(number)) for number in range(5)}
-    hits = memory.find(said, limit=10, rank=rank, now=NOW).hits
+    hits = memory.find(FindRequest(said, limit=10, rank=rank, now=NOW)).hits
     assert {hit.uri for hit in hits if hit.memory_type == "facts"} == single
     (folded,) = [hit for hit in hits if hit.also]
     assert len(folded.also) == 49
@@ -191,7 +196,7 @@ def test_limit_holds_and_the_best_stay_where_much_is_stored(memory: Runebook) ->
     for number in range(110):
         fact(memory, f"kettle {number}", f"Kettle number {number} " + "stands among many other things. " * (number % 9))
     for limit in (1, 3, 40, 100):
-        hits = memory.find("kettle number", limit=limit, rank="relevance", now=NOW).hits
+        hits = memory.find(FindRequest("kettle number", limit=limit, rank="relevance", now=NOW)).hits
         assert len(hits) == limit
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
@@ -204,7 +209,7 @@ def test_at_most_three_places_go_to_exact_names_and_the_best_match_keeps_its_own
             memory, f"gate {number}", f"ERR_CONN_RESET_42 in {number}. " + "The gateway logs it when peers leave. " * 30
         )
     query = "the login service failed and was restarted by hand with ERR_CONN_RESET_42"
-    hits = memory.find(query, limit=8, rank="relevance", now=NOW).hits
+    hits = memory.find(FindRequest(query, limit=8, rank="relevance", now=NOW)).hits
     assert [hit.why.get("exact", 0.0) for hit in hits] == [0.0] * 5 + [1.0] * 3
     assert len({hit.uri for hit in hits}) == 8
 
@@ -220,16 +225,16 @@ def test_an_exact_name_never_takes_the_place_of_a_better_one(memory: Runebook) -
 
 def test_a_memory_of_the_future_gains_nothing_by_it(memory: Runebook) -> None:
     fact(memory, "garage", "The garage code is 4711.", at=NOW + timedelta(days=30))
-    (hit,) = memory.find("garage code", rank="decay", now=NOW).hits
+    (hit,) = memory.find(FindRequest("garage code", rank="decay", now=NOW)).hits
     assert hit.why["recency"] == 1.0
 
 
 def test_an_entry_of_a_log_is_named_by_its_line(memory: Runebook) -> None:
-    memory.commit("Fed the heron 喂了鹭.", memory_type="daily_logs", now=NOW)
-    (hit,) = memory.find("heron 鹭", now=NOW).hits
+    memory.commit(CommitRequest("Fed the heron 喂了鹭.", memory_type="daily_logs", now=NOW))
+    (hit,) = memory.find(FindRequest("heron 鹭", now=NOW)).hits
     log, _, line = hit.uri.partition("#")
     assert log.endswith("/logs/2026-06-01.md")
-    assert "heron" in memory.read(f"{log}#{line}").content
+    assert "heron" in memory.read(ReadRequest(f"{log}#{line}")).content
 
 
 LONG = "Notes on many other things of the house, its roof and its cellar. " * 60
@@ -246,7 +251,7 @@ def test_what_is_named_is_found_however_weak_it_is_and_however_many_are_better(
         for number, text in enumerate(texts)
     ]
     for start in range(0, len(writes), 160):
-        memory.commit(operations={"write_operations": writes[start : start + 160]}, now=NOW)
+        memory.commit(CommitRequest(operations={"write_operations": writes[start : start + 160]}, now=NOW))
     wanted = fact(memory, "weak", f"{LONG} {named} {LONG}")
     if asked == "exact":  # then no word of it is rare
         fact(memory, "weaker", f"{LONG} {named} {LONG} {LONG}")
@@ -265,10 +270,13 @@ def test_what_shares_one_common_word_with_a_question_that_another_answers_is_noi
 def test_threshold_is_of_the_score_that_is_shown(memory: Runebook) -> None:
     fact(memory, "garage", "The garage code is 4711.", priority=0.5)
     fact(memory, "gate", "The garage gate squeaks, and the postman with it.", priority=0.5)
-    scores = [hit.score for hit in memory.find("garage code", rank="relevance", now=NOW).hits]
+    scores = [hit.score for hit in memory.find(FindRequest("garage code", rank="relevance", now=NOW)).hits]
     assert len(scores) == 2
-    assert len(memory.find("garage code", rank="relevance", score_threshold=scores[0] - 1e-3, now=NOW).hits) == 1
-    assert not memory.find("garage code", rank="relevance", score_threshold=1.0, now=NOW).hits
+    assert (
+        len(memory.find(FindRequest("garage code", rank="relevance", score_threshold=scores[0] - 1e-3, now=NOW)).hits)
+        == 1
+    )
+    assert not memory.find(FindRequest("garage code", rank="relevance", score_threshold=1.0, now=NOW)).hits
 
 
 # Caches
@@ -278,28 +286,31 @@ def test_repeated_query_is_answered_from_the_cache_until_another_process_commits
     config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))
     with open_memory(config) as memory:
         fact(memory, "Wi-Fi", "The network is called Heron.")
-        assert not memory.find("which network", now=NOW).cached
-        repeated = memory.find("which network", now=NOW)
+        assert not memory.find(FindRequest("which network", now=NOW)).cached
+        repeated = memory.find(FindRequest("which network", now=NOW))
         assert repeated.cached
         assert [hit.uri for hit in repeated.hits] == [f"{FACTS}/Wi-Fi.md"]
         script = """
             import sys
             from pathlib import Path
             from memory_core.core.config import Config, EmbeddingConfig
+            from memory_core.core.memory.requests import CommitRequest
             from memory_core.runebook import open_memory
             with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))) as memory:
-                memory.commit("The guest network is called Egret.", memory_type="facts", fields={"topic": "Guests"})
+                memory.commit(
+                    CommitRequest("The guest network is called Egret.", memory_type="facts", fields={"topic": "Guests"})
+                )
         """
         subprocess.run([sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], check=True, timeout=60)
-        found = memory.find("which network", now=NOW)
+        found = memory.find(FindRequest("which network", now=NOW))
         assert not found.cached
         assert {hit.uri for hit in found.hits} == {f"{FACTS}/Wi-Fi.md", f"{FACTS}/Guests.md"}
 
 
 def test_cached_candidates_are_ranked_anew(memory: Runebook) -> None:
     fact(memory, "Wi-Fi", "The network is called Heron.")
-    first = memory.find("which network", now=NOW)
-    later = memory.find("which network", now=NOW + timedelta(days=200), rank="decay")
+    first = memory.find(FindRequest("which network", now=NOW))
+    later = memory.find(FindRequest("which network", now=NOW + timedelta(days=200), rank="decay"))
     assert later.cached
     assert later.hits[0].score < first.hits[0].score
 
@@ -309,7 +320,9 @@ def test_cached_candidates_are_ranked_anew(memory: Runebook) -> None:
 
 def project_memory(memory: Runebook, name: str, content: str, project: str | None, *, private: bool = False) -> str:
     receipt = memory.commit(
-        content, memory_type="patterns", fields={"pattern_name": name}, project=project or "global", private=private
+        CommitRequest(
+            content, memory_type="patterns", fields={"pattern_name": name}, project=project or "global", private=private
+        )
     )
     return receipt.results[0].uri
 
@@ -320,7 +333,7 @@ def test_current_project_comes_first_and_private_memories_of_others_never(memory
     secret = project_memory(memory, "Deploy x", "Deploys go out with the secret script.", "acme/lab", private=True)
 
     def found(scope: ProjectScope) -> list[str]:
-        return [hit.uri for hit in memory.retriever.find("how do deploys go out", project=scope).hits]
+        return [hit.uri for hit in memory.retriever.find(FindRequest("how do deploys go out"), scope).hits]
 
     assert found(ProjectScope("acme/api"))[0] == ours
     assert secret not in found(ProjectScope("acme/api"))
@@ -334,7 +347,7 @@ def test_project_of_the_caller_is_told_and_gains_a_little(memory: Runebook) -> N
     text = "Deploys go out with fly deploy from the main branch."
     ours = project_memory(memory, "Deploy here", text, "acme/api")
     here, elsewhere = (
-        next(hit for hit in memory.retriever.find("fly deploy branch", rank="relevance", project=scope).hits)
+        next(hit for hit in memory.retriever.find(FindRequest("fly deploy branch", rank="relevance"), scope).hits)
         for scope in (ProjectScope("acme/api"), ProjectScope("acme/web"))
     )
     assert here.uri == elsewhere.uri == ours
@@ -350,16 +363,24 @@ def test_a_rival_that_became_private_elsewhere_is_neither_named_nor_counted(memo
         "links": [{"uri": older, "relation": "contradicts"}],
     }
     operations = {"write_operations": [{"memory_data": data}]}
-    rival = memory.commit(operations=operations, project="acme/lab", now=NOW - timedelta(days=5)).results[0].uri
+    rival = (
+        memory.commit(CommitRequest(operations=operations, project="acme/lab", now=NOW - timedelta(days=5)))
+        .results[0]
+        .uri
+    )
 
     def seen(project: str | None) -> tuple[float, tuple[str, ...]]:
-        hits = memory.retriever.find("deploy window", project=ProjectScope(project), now=NOW, rank="relevance").hits
+        hits = memory.retriever.find(
+            FindRequest("deploy window", now=NOW, rank="relevance"), ProjectScope(project)
+        ).hits
         return next((hit.score, hit.contested_by) for hit in hits if hit.uri == older)
 
     contested, named = seen("acme/web")
     assert named == (rival,)
     fields = {"case_name": "Secret merger", "content": "The deploy window is on Monday."}
-    memory.commit(memory_type="cases", fields=fields, project="acme/lab", private=True, now=NOW - timedelta(days=1))
+    memory.commit(
+        CommitRequest(memory_type="cases", fields=fields, project="acme/lab", private=True, now=NOW - timedelta(days=1))
+    )
     for project in ("acme/web", None):
         score, named = seen(project)
         assert named == ()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Hit
 from memory_core.runebook import Runebook, open_memory
 
@@ -25,16 +26,16 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 def fact(memory: Runebook, topic: str, content: str, *, days: int, **standing: object) -> str:
     data = {"memory_type": "facts", "fields": {"topic": topic, "content": content}, **standing}
     operations = {"write_operations": [{"memory_data": data}]}
-    return memory.commit(operations=operations, now=NOW - timedelta(days=days)).results[0].uri
+    return memory.commit(CommitRequest(operations=operations, now=NOW - timedelta(days=days))).results[0].uri
 
 
 def relate(memory: Runebook, source: str, target: str, relation: str, strength: float = 0.5) -> None:
     link = {"uri": target, "relation": relation, "strength": strength}
-    memory.commit(operations={"edit_operations": [{"uri": source, "links": [link]}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": source, "links": [link]}]}, now=NOW))
 
 
 def hits(memory: Runebook, query: str, rank: str = "balanced", target: str = FACTS) -> list[Hit]:
-    return list(memory.find(query, target, now=NOW, rank=rank).hits)
+    return list(memory.find(FindRequest(query, target, now=NOW, rank=rank)).hits)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,16 @@ def test_a_rival_that_the_query_does_not_find_is_shown_all_the_same(
     assert hit.uri == older
     assert [(rival.uri, rival.verb) for rival in hit.rivals] == [(newer, "replaced by")]
     assert new in hit.rivals[0].abstract
-    assert f"[replaced by a newer memory of 2026-05-31: {new}]" in memory.retrieve(query, now=NOW).text
+    assert f"[replaced by a newer memory of 2026-05-31: {new}]" in memory.retrieve(RetrieveRequest(query, now=NOW)).text
 
 
 def test_a_standing_rule_that_no_search_ranked_is_shown_with_what_contradicts_it(memory: Runebook) -> None:
     data = {"memory_type": "preferences", "fields": {"topic": "Tabs", "content": "Always indent with tabs."}}
     operations = {"write_operations": [{"memory_data": {**data, "salience": 1.0}}]}
-    older = memory.commit(operations=operations, now=NOW - timedelta(days=9)).results[0].uri
+    older = memory.commit(CommitRequest(operations=operations, now=NOW - timedelta(days=9))).results[0].uri
     newer = fact(memory, "Indent", "The whole team switched to four spaces.", days=1)
     relate(memory, newer, older, "contradicts")
-    text = memory.retrieve("unrelated question about giraffes", session_id="new", now=NOW).text
+    text = memory.retrieve(RetrieveRequest("unrelated question about giraffes", session_id="new", now=NOW)).text
     assert "Always indent with tabs." in text
     assert "[contradicted by a newer memory of 2026-05-31: The whole team switched to four spaces.]" in text
 
@@ -109,9 +110,9 @@ def test_a_rival_that_was_put_to_rest_or_deleted_no_longer_speaks(memory: Runebo
     newer = fact(memory, "Wader", "It left in spring.", days=1)
     relate(memory, newer, older, "contradicts")
     assert hits(memory, "ibis nests pond")[0].rivals != ()
-    memory.commit(operations={"edit_operations": [{"uri": newer, "active": False}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": newer, "active": False}]}, now=NOW))
     assert hits(memory, "ibis nests pond")[0].rivals == ()
-    assert "It left in spring" not in memory.retrieve("ibis nests pond", now=NOW).text
+    assert "It left in spring" not in memory.retrieve(RetrieveRequest("ibis nests pond", now=NOW)).text
 
 
 def test_doubt_lowers_a_rank_a_little_and_support_lends_a_little_but_relevance_knows_neither(memory: Runebook) -> None:
@@ -132,6 +133,6 @@ def test_doubt_lowers_a_rank_a_little_and_support_lends_a_little_but_relevance_k
 def test_confidence_is_a_field_of_the_filter(memory: Runebook) -> None:
     sure = fact(memory, "Tapir", "The tapir eats reeds.", days=2)
     unsure = fact(memory, "Tapir 2", "The tapir eats fish.", days=2, confidence=0.3)
-    low = memory.find("tapir eats", filter={"confidence": {"lt": 0.5}}, now=NOW).hits
-    high = memory.find("tapir eats", filter={"confidence": {"gte": 0.5}}, now=NOW).hits
+    low = memory.find(FindRequest("tapir eats", filter={"confidence": {"lt": 0.5}}, now=NOW)).hits
+    high = memory.find(FindRequest("tapir eats", filter={"confidence": {"gte": 0.5}}, now=NOW)).hits
     assert ([hit.uri for hit in low], [hit.uri for hit in high]) == ([unsure], [sure])

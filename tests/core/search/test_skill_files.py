@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.runebook import Runebook, open_memory
 
@@ -19,8 +20,10 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
         for name in ("Draft contract", "发票整理"):
             opened.commit(
-                memory_type="skills",
-                fields={"skill_name": name, "best_for": "short <b>texts</b> & 表格", "success_count": 2},
+                CommitRequest(
+                    memory_type="skills",
+                    fields={"skill_name": name, "best_for": "short <b>texts</b> & 表格", "success_count": 2},
+                )
             )
         yield opened
 

@@ -13,7 +13,7 @@ import pytest
 
 from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
-from memory_core.core.memory.memory import MemoryFile, dump
+from memory_core.core.memory.trailer import join
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
 from memory_core.features.migrate import file_problems
@@ -116,7 +116,7 @@ def test_a_renamed_and_edited_memory_is_known_by_its_key(store: Store) -> None:
     for uri, body in ((old, "likes tea"), (new, "likes green tea 绿茶")):
         path = store.files.path_for(uri)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dump(MemoryFile(body, trailer)), encoding="utf-8")
+        path.write_text(join(body, trailer), encoding="utf-8")
         if uri == new:
             store.files.path_for(old).unlink()
         store.adopt()
@@ -148,7 +148,7 @@ def test_what_came_from_another_users_space_is_not_said(store: Store) -> None:
 BROKEN = {
     "broken trailer.md": (b"body\n\n<!-- MEMORY_FIELDS\n{ not json\n-->\n", "trailer is not valid JSON"),
     "unknown type.md": (
-        dump(MemoryFile("正文", {"memory_type": "recipes"})).encode(),
+        join("正文", {"memory_type": "recipes"}).encode(),
         "memory_type 'recipes' is not known",
     ),
     "zero.md": (b"before\x00after", "NUL"),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 
@@ -22,15 +23,15 @@ WORDS = EmbeddingConfig(provider="none")
 
 
 def names(memory: Runebook, query: str) -> list[str]:
-    return [hit.uri.rpartition("/")[2] for hit in memory.find(query).hits]
+    return [hit.uri.rpartition("/")[2] for hit in memory.find(FindRequest(query)).hits]
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with open_memory(Config(home=tmp_path, embedding=WORDS)) as opened:
-        opened.commit("The boiler is serviced in March.", fields={"title": "boiler"})
-        opened.commit("锅炉每年三月检修。", fields={"title": "锅炉"})
-        opened.find("boiler")
+        opened.commit(CommitRequest("The boiler is serviced in March.", fields={"title": "boiler"}))
+        opened.commit(CommitRequest("锅炉每年三月检修。", fields={"title": "锅炉"}))
+        opened.find(FindRequest("boiler"))
         yield opened
 
 
@@ -47,7 +48,7 @@ def test_a_file_saved_a_moment_ago_is_found_without_a_watcher(memory: Runebook, 
 
 def test_a_hit_that_was_edited_in_place_is_shown_as_it_is_now(memory: Runebook, tmp_path: Path) -> None:
     (tmp_path / NOTES / "锅炉.md").write_text("锅炉改为五月检修。", encoding="utf-8")
-    (hit,) = [hit for hit in memory.find("锅炉 检修").hits if hit.uri.endswith("锅炉.md")]
+    (hit,) = [hit for hit in memory.find(FindRequest("锅炉 检修")).hits if hit.uri.endswith("锅炉.md")]
     assert "五月" in hit.abstract
 
 
@@ -56,11 +57,11 @@ def test_many_files_at_once_do_not_block_the_search_and_it_says_so(memory: Runeb
         (tmp_path / NOTES / f"pulled {number} 拉取.md").write_text(
             f"Recipe number {number}: dumplings 饺子", encoding="utf-8"
         )
-    first = memory.find("boiler")
+    first = memory.find(FindRequest("boiler"))
     assert [hit.uri for hit in first.hits]
     assert any("still being read" in note for note in first.notes)
     ends_at = time.monotonic() + WITHIN_SECONDS
-    while memory.find("dumplings").notes or names(memory, "recipe number 499") == []:
+    while memory.find(FindRequest("dumplings")).notes or names(memory, "recipe number 499") == []:
         assert time.monotonic() < ends_at
     files = [uri for uri in memory.store.ledger.stats() if "pulled" in uri]
     assert len(files) == 500
@@ -75,13 +76,18 @@ def test_a_commit_on_a_hand_edited_memory_keeps_the_words_of_both(memory: Runebo
     path.write_text(text.replace("in March", "in May, says Otto"), encoding="utf-8")
     uri = MemoryUri.parse("viking://user/default/memories/notes/boiler.md")
     patch = "<<<<<<< SEARCH\nThe boiler\n=======\nThe gas boiler\n>>>>>>> REPLACE"
-    receipt = memory.commit(operations={"edit_operations": [{"uri": str(uri), "patches": {"content": patch}}]})
+    receipt = memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": str(uri), "patches": {"content": patch}}]})
+    )
     assert receipt.results[0].reason is None
     assert "The gas boiler is serviced in May, says Otto" in path.read_text(encoding="utf-8")
     assert [commit.kind for commit in memory.store.ledger.history(uri)] == ["commit", "external", "commit"]
 
 
 _READER = """
+from memory_core.core.memory.requests import FindRequest
+
+
 import json, sys
 from pathlib import Path
 from memory_core.core.config import Config, EmbeddingConfig
@@ -91,7 +97,7 @@ with open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provid
     memory.opened.watch()
     print("open", flush=True)
     for line in sys.stdin:
-        found = memory.find(json.loads(line))
+        found = memory.find(FindRequest(json.loads(line)))
         print(json.dumps([hit.uri.rpartition("/")[2] for hit in found.hits]), flush=True)
 """
 

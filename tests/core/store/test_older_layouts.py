@@ -19,6 +19,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.memory.message import parse_lines, to_record
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.ledger import Ledger
@@ -147,19 +148,23 @@ def test_every_file_of_an_older_store_reads_as_before_and_none_counts_as_edited(
 def test_an_older_store_is_searched_edited_and_continued(tmp_path: Path, layout: int) -> None:
     build(layout, tmp_path / "home")
     with opened(tmp_path / "home") as memory:
-        assert memory.find("TiDB 双活部署").memories[0].uri == str(PAYMENTS)
-        assert memory.find("spare key third stone").memories[0].uri.endswith("/notes/hand.md")
-        assert memory.find("心斋桥").resources[0].uri.startswith(str(OSAKA))
-        assert memory.read("viking://user/default/memories/profile.md").content.startswith("Marine biologist in Tromsø")
+        assert memory.find(FindRequest("TiDB 双活部署")).memories[0].uri == str(PAYMENTS)
+        assert memory.find(FindRequest("spare key third stone")).memories[0].uri.endswith("/notes/hand.md")
+        assert memory.find(FindRequest("心斋桥")).resources[0].uri.startswith(str(OSAKA))
+        assert memory.read(ReadRequest("viking://user/default/memories/profile.md")).content.startswith(
+            "Marine biologist in Tromsø"
+        )
         edit = {"uri": str(PAYMENTS), "patches": {"content": [{"search": "TiDB", "replace": "OceanBase"}]}}
-        assert memory.commit(operations={"edit_operations": [edit]}).status == "committed"
-        again = memory.commit(memory_type="entities", fields={"entity_name": "支付系統", "content": "同一个。"})
+        assert memory.commit(CommitRequest(operations={"edit_operations": [edit]})).status == "committed"
+        again = memory.commit(
+            CommitRequest(memory_type="entities", fields={"entity_name": "支付系統", "content": "同一个。"})
+        )
         assert [result.uri for result in again.results] == [str(PAYMENTS)]  # the traditional name is the same key
         history = [row.kind for row in memory.store.ledger.history(PAYMENTS)]
         assert history == ["commit"] * 4
         stored, _ = parse_lines(memory.store.text(OSAKA) or "")
         asked = {"role": "user", "content": "离车站近吗?"}
-        receipt = memory.commit(messages=[*map(to_record, stored), asked], session_id="osaka-trip")
+        receipt = memory.commit(CommitRequest(messages=[*map(to_record, stored), asked], session_id="osaka-trip"))
         assert receipt.usage == {"messages": 6, "messages_new": 1}
 
 
@@ -168,7 +173,9 @@ def test_a_request_id_of_an_older_store_still_returns_its_first_receipt(tmp_path
         build(layout, tmp_path / str(layout))
         with opened(tmp_path / str(layout)) as memory:
             newest = memory.store.ledger.newest_seq()
-            receipt = memory.commit("The lighthouse relief boat leaves Skagen every 14 days.", request_id="older-1")
+            receipt = memory.commit(
+                CommitRequest("The lighthouse relief boat leaves Skagen every 14 days.", request_id="older-1")
+            )
             assert "repeated request_id" in receipt.notes
             assert memory.store.ledger.newest_seq() == newest
 

@@ -12,6 +12,11 @@ from tests.core.store.test_store import URI, open_store, set_text
 from tests.fork_server import starter
 
 _USE = """
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.requests import FindRequest
+from memory_core.features.upkeep.passes import automatic_maintenance
+
+
 import os, sys
 os.umask(0)
 from datetime import UTC, datetime
@@ -21,13 +26,13 @@ from memory_core.runebook import open_memory
 
 with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5))) as memory:
     for number in range(40):
-        memory.commit(f"the cat number {number} sleeps 猫睡觉", fields={"title": f"cat {number} 猫"})
-    memory.commit(messages=[{"role": "user", "content": "hello there 你好"}], session_id="s1")
+        memory.commit(CommitRequest(f"the cat number {number} sleeps 猫睡觉", fields={"title": f"cat {number} 猫"}))
+    memory.commit(CommitRequest(messages=[{"role": "user", "content": "hello there 你好"}], session_id="s1"))
     memory.indexer.embed_all()
     memory.indexer._keep_up()
-    found = memory.find("cat 猫")
+    found = memory.find(FindRequest("cat 猫"))
     assert found.hits
-    automatic = memory.automatic_maintenance()
+    automatic = automatic_maintenance(memory)
     assert automatic is not None
     assert automatic.run_if_due(datetime.now(UTC))
     for path in sorted(Path(sys.argv[1]).rglob("*")):

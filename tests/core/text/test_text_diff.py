@@ -29,25 +29,21 @@ def test_a_side_that_changed_nothing_gives_way_to_the_other(base: str, other: st
     assert merge3(base, other, other) == other
 
 
-def test_changes_in_different_lines_are_both_kept() -> None:
+def test_changes_in_different_lines_are_both_kept_and_of_one_line_refused() -> None:
     assert merge3("一\n二\n三\n", "一\n二\nthree\n", "one\n二\n三\n") == "one\n二\nthree\n"
     assert merge3("a\nb\n", "a\nb\nc\n", "a\n") == "a\nc\n"
-
-
-def test_changes_of_the_same_line_are_not_merged() -> None:
+    assert merge3("a\nb", "a\nb\nc", "z\nb") == "z\nb\nc"  # a last line without end never runs into the next
     assert merge3("a\nb\n", "a\nc\n", "a\nd\n") is None
     assert merge3("a\n", "a\nmine\n", "a\nyours\n") is None
 
 
-def test_a_last_line_without_end_never_runs_into_the_next() -> None:
-    assert merge3("a\nb", "a\nb\nc", "z\nb") == "z\nb\nc"
-
-
-def test_equal_texts_have_no_diff() -> None:
-    assert unified("同\n", "同\n") == ()
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_merge_is_the_same_from_either_side(base: str, ours: str, theirs: str) -> None:
+    assert merge3(base, ours, theirs) == merge3(base, theirs, ours)
 
 
 def test_a_diff_shows_what_was_removed_and_added_with_its_place() -> None:
+    assert unified("同\n", "同\n") == ()
     assert unified("1\n2\n3\n", "1\n二\n3\n") == ("@@ -1,3 +1,3 @@", " 1", "-2", "+二", " 3")
     assert unified("", "new\n") == ("@@ -0,0 +1,1 @@", "+new")
     assert unified("a", "a\n") == ("@@ -1,1 +1,1 @@", "-a", "\\ no line feed at the end", "+a")
@@ -64,13 +60,6 @@ def test_characters_that_move_a_cursor_or_end_a_line_are_shown_as_pictures() -> 
     shown = "".join(unified("", "safe\r@@ -1 +1 @@\x1b[2J\u2028x\u202ey\n"))
     assert not set(shown) & set("\r\x1b\u2028\u202e")
     assert "␛" in shown
-
-
-def test_thousands_of_differing_lines_are_compared_at_once() -> None:
-    before = "".join(f"{number}\n" for number in range(20_000))
-    after = "".join(f"{number * 3}\n" for number in range(20_000))
-    assert merge3(before, after, before) == after
-    assert len(unified(before, after)) > 20_000
 
 
 @given(TEXTS, TEXTS)
@@ -95,7 +84,8 @@ def test_rows_and_what_they_skip_are_all_lines(before: str, after: str) -> None:
             assert skipped + sum(getattr(row, name) is not None for row in rows) == len(split_lines(text))
 
 
-def test_words_that_differ_are_marked_in_both_languages() -> None:
+def test_words_that_differ_are_marked_in_lines_that_have_something_in_common() -> None:
+    assert [row.kind for row in side_by_side("abc def\n", "完全不同\n")] == ["removed", "added"]
     (row,) = side_by_side("用户喜欢用空格缩进\n", "用户喜欢用制表符缩进\n")
     assert row.left is not None
     assert row.left.parts == (("用户喜欢用", False), ("空格", True), ("缩进", False))
@@ -104,14 +94,12 @@ def test_words_that_differ_are_marked_in_both_languages() -> None:
     assert [part for part in row.right.parts if part[1]] == [("coffee", True)]
 
 
-def test_lines_with_nothing_in_common_are_one_that_went_and_one_that_came() -> None:
-    assert [row.kind for row in side_by_side("abc def\n", "完全不同\n")] == ["removed", "added"]
-
-
-def test_thousands_of_changed_lines_become_rows_at_once() -> None:
+def test_thousands_of_differing_lines_are_compared_at_once() -> None:
     before = "".join(f"line {number}\n" for number in range(20_000))
-    rows = side_by_side(before, before.replace("line", "row"))
-    assert len(rows) == 40_000
+    after = before.replace("line", "row")
+    assert merge3(before, after, before) == after
+    assert len(unified(before, after)) == 40_001
+    assert len(side_by_side(before, after)) == 40_000
 
 
 def test_lines_that_are_everywhere_do_not_make_a_comparison_take_minutes() -> None:

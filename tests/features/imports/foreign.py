@@ -6,17 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from memory_core.features.imports.import_run import Desk, ImportReport, Wishes, import_source, recognised
+from memory_core.features.imports.import_run import ImportReport, ImportRequest, import_memories
 from memory_core.runebook import Runebook
 
 
 def brought(memory: Runebook, path: Path, named: str | None = None, **wishes: Any) -> ImportReport:
     """Import a path as the command does."""
-    desk = Desk(memory.config, memory.store, memory.registry, memory.updater, memory.recorder)
-    with recognised(path, named) as (source, found):
-        done = import_source(desk, source, found, Wishes(**wishes))
-    memory.indexer.follow()
-    return done
+    return import_memories(memory, ImportRequest(path, named, **wishes))
 
 
 def write(path: Path, content: Any) -> Path:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import files, opened
 
 SESSION = "claude-code-0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with opened(tmp_path / "home") as store:
-        yield store
 
 
 def log_of(session_id: str) -> MemoryUri:
@@ -41,7 +34,9 @@ def said(memory: Runebook, session_id: str) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in messages(memory, session_id)]
 
 
-def test_a_transcript_of_claude_code_keeps_words_tools_times_and_its_project(memory: Runebook, tmp_path: Path) -> None:
+def test_a_transcript_of_claude_code_keeps_words_tools_times_its_project_and_subagents(
+    memory: Runebook, tmp_path: Path
+) -> None:
     done = brought(memory, foreign.claude_code(tmp_path / "projects"))
     main = messages(memory, SESSION)
     assert [(message.role, message.text) for message in main] == [
@@ -56,19 +51,13 @@ def test_a_transcript_of_claude_code_keeps_words_tools_times_and_its_project(mem
     assert {message.project for message in main} == {"ferry"}
     assert main[3].tool_calls[0].arguments == {"command": "make test"}
     assert (main[4].tool_results[0].status, main[4].tool_results[0].duration_ms) == ("error", 812)
+    asked = messages(memory, f"{SESSION}-a748733")[0]  # nobody takes what it was asked for its owner's words
+    assert (asked.role, asked.text, asked.name) == ("assistant", "Look through the docs", "Claude, to its subagent")
     assert [left.place.rpartition(":")[2] for left in done.left_out] == ["8"]
     assert done.passed["messages that Claude Code itself put in"] == 2
     tool = memory.store.text(MemoryUri.parse("viking://agent/default/memories/tools/Bash.md"))
     assert tool is not None
     assert "Based on 1 historical calls" in tool
-
-
-def test_a_subagents_talk_is_a_session_where_nobody_takes_its_orders_for_the_owners(
-    memory: Runebook, tmp_path: Path
-) -> None:
-    brought(memory, foreign.claude_code(tmp_path / "projects"))
-    asked = messages(memory, f"{SESSION}-a748733")[0]
-    assert (asked.role, asked.text, asked.name) == ("assistant", "Look through the docs", "Claude, to its subagent")
 
 
 def test_one_transcript_and_a_whole_projects_folder_are_the_same_sessions(memory: Runebook, tmp_path: Path) -> None:
@@ -138,7 +127,7 @@ def test_an_export_of_chatgpt_follows_the_branch_that_was_seen_last(memory: Rune
     assert (found[4].tool_results[0].text, found[4].tool_results[0].call_id) == ("42", "c1")
     assert said(memory, "chatgpt-second") == [("user", "提醒我换机油")]
     assert [left.place for left in done.left_out] == ["conversations.json[1]"]
-    hits = memory.find("换机油").resources
+    hits = memory.find(FindRequest("换机油")).resources
     assert hits
     assert "chatgpt-second" in hits[0].uri
 
@@ -150,7 +139,7 @@ def test_imported_conversations_wait_for_extraction_and_can_be_taken_back(memory
     assert row is not None
     assert (row.stored, row.extracted) == (1, 0)
     for commit in reversed(done.commits):
-        memory.undo(commit)
+        memory.run(UNDO, UndoRequest(commit))
     assert memory.store.text(log) is None
     assert brought(memory, tmp_path / "data").total(Action.CREATED) == 2
     assert said(memory, "chatgpt-second") == [("user", "提醒我换机油")]

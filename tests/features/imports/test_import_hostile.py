@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action
 from memory_core.features.imports import import_run, sources
 from memory_core.features.imports.sources import elements, lines, open_source
@@ -22,13 +22,7 @@ from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
 from tests.features.moving import files, opened
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with opened(tmp_path / "home") as store:
-        yield store
+ROOT = Path(__file__).parents[3]
 
 
 def values(path: Path) -> list[object]:
@@ -112,6 +106,7 @@ def test_a_damaged_archive_and_a_path_that_is_not_there_are_refused_in_words(mem
 def test_a_store_whose_json_is_broken_points_to_the_copy_beside_it(memory: Runebook, tmp_path: Path) -> None:
     folder = foreign.vibeworker_v2(tmp_path / "v2")
     path = folder / "memory.json"
+    write(folder / "memory.json.bak", path.read_text("utf-8"))
     path.write_text(path.read_text("utf-8")[:-40], "utf-8")
     done = brought(memory, folder)
     assert done.counts["daily_logs"][Action.CREATED] == 2  # the logs are sound
@@ -185,7 +180,9 @@ def test_receipts_that_are_gone_cost_nothing_where_memories_still_say_where_they
     folder = foreign.vibeworker_v2(tmp_path / "v2")
     brought(memory, folder)
     uri = "viking://user/default/memories/tasks/Send the offer.md"
-    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
+    memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "Send it by post"}}]})
+    )
     kept = files(tmp_path / "home")
     memory.close()
     for found in (tmp_path / "home" / ".state").glob("*.sqlite3*"):

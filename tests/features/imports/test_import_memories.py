@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.imports.import_run import FORMATS
+from memory_core.features.imports import FORMATS
+from memory_core.features.imports.items import Format, Item, MemoryItem
+from memory_core.features.imports.sources import Entry, Source, lines
 from memory_core.features.rolling_summary import read_rolling_summary
+from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook
 from tests.features.imports import foreign
 from tests.features.imports.foreign import brought, write, write_lines
-from tests.features.moving import files, opened
+from tests.features.moving import files
 
 FORMATS_OF: dict[str, Callable[[Path], Path]] = {
     "vibeworker-v1": foreign.vibeworker_v1,
@@ -32,12 +39,6 @@ FORMATS_OF: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with opened(tmp_path / "home") as store:
-        yield store
-
-
 def text(memory: Runebook, uri: str) -> str:
     found = memory.store.text(MemoryUri.parse(uri))
     assert found is not None, f"{uri} is not there"
@@ -45,7 +46,7 @@ def text(memory: Runebook, uri: str) -> str:
 
 
 def trailer(memory: Runebook, uri: str) -> dict[str, object]:
-    return dict(parse(text(memory, uri)).trailer or {})
+    return dict(split(text(memory, uri)).trailer or {})
 
 
 @pytest.mark.parametrize("name", FORMATS_OF)
@@ -73,7 +74,21 @@ def test_each_format_is_recognised_previewed_imported_once_and_never_again(
 
 
 def test_every_format_has_an_example_here() -> None:
-    assert {known.name for known in FORMATS} == set(FORMATS_OF)
+    assert set(FORMATS) == set(FORMATS_OF)
+
+
+def test_a_format_is_a_module_and_a_line(memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(source: Source, entry: Entry) -> Iterator[Item]:
+        for found in lines(source, entry):
+            yield MemoryItem(found.place, found.place, "facts", found.record.text("said"))
+
+    module = ModuleType("memory_core.features.imports.jots")
+    module.FORMAT = Format("jots", "lines with 'said'", lambda _: True, lambda source: source.entries, read)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(FORMATS, "jots", ("jots", "FORMAT"))
+    path = write_lines(tmp_path / "jots.txt", [{"said": "The cellar floods"}])
+    assert (brought(memory, path).format, brought(memory, path, "jots").total(Action.UNCHANGED)) == ("jots", 1)
+    assert memory.find(FindRequest("cellar")).memories
 
 
 def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memory: Runebook, tmp_path: Path) -> None:
@@ -85,7 +100,7 @@ def test_version_1_keeps_days_ids_and_categories_and_its_files_are_renamed(memor
     assert kept["source"] == {"kind": "import", "from": "vibeworker-v1", "id": "a1b2c3d4"}
     assert str(kept["created_at"])[:10] in ("2026-02-14", "2026-02-15", "2026-02-16")  # by the clock on the wall
     facts = [uri for uri in done_uris(memory) if "/facts/" in uri and not uri.endswith(("abstract.md", "overview.md"))]
-    assert parse(text(memory, facts[0])).body == "The staging host is called heron\nand stands in Bergen"
+    assert split(text(memory, facts[0])).body == "The staging host is called heron\nand stands in Bergen"
     log = text(memory, "viking://user/default/logs/2026-02-15.md")
     assert "14:30 完成了 API 文档" in log
     assert '"kind": "auto_extract", "category": "preferences"' in log
@@ -95,8 +110,13 @@ def done_uris(memory: Runebook) -> list[str]:
     return [str(change.uri) for change in memory.store.ledger.changes_after(0, 1_000)]
 
 
-def test_originals_stay_where_asked_or_where_something_of_them_was_left_out(memory: Runebook, tmp_path: Path) -> None:
+def test_originals_stay_where_asked_where_something_was_left_out_and_in_an_archive(
+    memory: Runebook, tmp_path: Path
+) -> None:
     folder = foreign.vibeworker_v1(tmp_path / "v1")
+    done = brought(memory, Path(shutil.make_archive(str(tmp_path / "v1"), "zip", folder)))
+    assert (done.total(Action.CREATED), done.moved) == (4, [])
+    assert any("stays as it is" in note for note in done.notes)
     assert brought(memory, folder, move_originals=False).moved == []
     write(folder / "logs" / "2026-02-16.md", "# Daily Log - 2026-02-16\n\n- [29:99] nobody knows when\n")
     done = brought(memory, folder)
@@ -104,16 +124,6 @@ def test_originals_stay_where_asked_or_where_something_of_them_was_left_out(memo
     assert [left.reason for left in done.left_out] == ["its time cannot be read"]
     with pytest.raises(InvalidInput, match="stay what they are"):
         brought(memory, foreign.claude(tmp_path / "claude"), move_originals=True)
-
-
-def test_a_source_that_can_only_be_read_is_imported_and_said_so(memory: Runebook, tmp_path: Path) -> None:
-    import shutil
-
-    archive = shutil.make_archive(str(tmp_path / "v1"), "zip", foreign.vibeworker_v1(tmp_path / "v1"))
-    done = brought(memory, Path(archive))
-    assert done.total(Action.CREATED) == 4
-    assert done.moved == []
-    assert any("stays as it is" in note for note in done.notes)
 
 
 def test_version_2_keeps_salience_times_uses_context_and_the_rolling_summary(memory: Runebook, tmp_path: Path) -> None:
@@ -139,7 +149,7 @@ def test_version_2_keeps_salience_times_uses_context_and_the_rolling_summary(mem
         {"place": "memory.json: memories[2]", "reason": "it has no content"}
     ]
     assert '"tool": "fetch_url", "error": "empty"' in text(memory, "viking://user/default/logs/2026-02-21.md")
-    assert memory.find("东方航空").memories[0].uri == uri
+    assert memory.find(FindRequest("东方航空")).memories[0].uri == uri
 
 
 def test_an_edit_a_removal_and_an_undo_by_the_owner_outlive_a_second_import(memory: Runebook, tmp_path: Path) -> None:
@@ -147,13 +157,13 @@ def test_an_edit_a_removal_and_an_undo_by_the_owner_outlive_a_second_import(memo
     first = brought(memory, folder)
     uri = "viking://user/default/memories/preferences/用户偏好东方航空，尤其是早班机.md"
     task = "viking://user/default/memories/tasks/Send the offer.md"
-    memory.commit(operations={"edit_operations": [{"uri": uri, "patches": {"content": "如今偏好高铁"}}]})
-    memory.commit(operations={"delete_operations": [{"uri": task}]})
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "patches": {"content": "如今偏好高铁"}}]}))
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": task}]}))
     stored = files(tmp_path / "home")
     assert not brought(memory, folder).changed
     assert files(tmp_path / "home") == stored
     for commit in first.commits:
-        memory.undo(commit)
+        memory.run(UNDO, UndoRequest(commit))
     back = brought(memory, folder)
     assert back.changed
     assert memory.store.text(MemoryUri.parse(task)) is not None
@@ -168,7 +178,7 @@ def test_what_the_source_says_anew_is_taken_over_unless_it_was_edited_here(memor
     ]
     brought(memory, write_lines(path, people))
     ana, bo = (f"viking://user/default/memories/entities/{name}.md" for name in ("Ana", "Bo"))
-    memory.commit(operations={"edit_operations": [{"uri": bo, "patches": {"content": "Plays nothing"}}]})
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": bo, "patches": {"content": "Plays nothing"}}]}))
     more = [{**person, "observations": ["Plays chess", "下围棋"]} for person in people]
     done = brought(memory, write_lines(path, more))
     assert "下围棋" in text(memory, ana)
@@ -178,8 +188,8 @@ def test_what_the_source_says_anew_is_taken_over_unless_it_was_edited_here(memor
 
 
 def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit("Met in Graz.", memory_type="entities", fields={"entity_name": "Harbour Ltd"})
-    memory.commit("直率的译者", memory_type="profile")
+    memory.commit(CommitRequest("Met in Graz.", memory_type="entities", fields={"entity_name": "Harbour Ltd"}))
+    memory.commit(CommitRequest("直率的译者", memory_type="profile"))
     mine = files(tmp_path / "home")["user/default/memories/entities/Harbour Ltd.md"]
     brought(memory, foreign.mcp_memory(tmp_path / "memory.jsonl"))
     brought(memory, foreign.memoryos(tmp_path / "os"))
@@ -195,7 +205,7 @@ def test_a_memory_that_is_there_under_the_same_name_is_never_overwritten(memory:
 def test_a_knowledge_graph_becomes_entities_with_links(memory: Runebook, tmp_path: Path) -> None:
     done = brought(memory, foreign.mcp_memory(tmp_path / "memory.jsonl"))
     uri = "viking://user/default/memories/entities/陈静.md"
-    assert parse(text(memory, uri)).body == "- 讲流利的法语\n- Likes maps\n- works_at → Harbour Ltd"
+    assert split(text(memory, uri)).body == "- 讲流利的法语\n- Likes maps\n- works_at → Harbour Ltd"
     kept = trailer(memory, uri)
     assert kept["entity_type"] == "person"
     links = kept["links"]
@@ -229,28 +239,30 @@ def test_markdown_headings_lists_and_front_matter_become_memories(memory: Runebo
         "# Memory\n\n## 用户偏好\n\n- 喜欢深色主题\n  - 夜里尤其\n- [2026-01-05] Short answers\n\n"
         "## Tasks\n- [x] Paint the fence\n- [ ] 换轮胎\n\n## Proven Skills\n\n- deploy: build → push → check\n",
     )
-    write(folder / "learnings.md", "Always run the linter first.\n\n```sh\n- not an item\n\nruff check\n```\n")
+    write(folder / "learnings.md", "Always run the linter first.\n\nSo:\n```sh\n- not an item\n\nruff check\n```\n")
     write(
         folder / "garden.md",
         "---\ntitle: 花园\ntags: [plants, 家]\ncreated: 2025-03-04\n---\nSoil is sandy.\n\n## Roses\nPrune in March.\n",
     )
     write(folder / "one.md", "---\ntype: fact\ntitle: Cellar\nimportance: 0.9\n---\n# The cellar\n\nIt floods.\n")
+    write(folder / "two.md", "---\ntitle: Attic: left\n---\nIt is dry.\n---\nAnd warm.\n")
     done = brought(memory, folder)
     root = "viking://user/default/memories"
-    assert parse(text(memory, f"{root}/preferences/喜欢深色主题.md")).body == "喜欢深色主题\n- 夜里尤其"
+    assert split(text(memory, f"{root}/preferences/喜欢深色主题.md")).body == "喜欢深色主题\n- 夜里尤其"
     assert str(trailer(memory, f"{root}/preferences/Short answers.md")["created_at"])[:7] == "2026-01"
     assert trailer(memory, f"{root}/tasks/Paint the fence.md")["state"] == "done"
     assert trailer(memory, f"{root}/tasks/换轮胎.md")["state"] == "open"
     garden = trailer(memory, f"{root}/notes/花园.md")
     assert garden["tags"] == ["plants", "家"]
     assert str(garden["created_at"]).startswith("2025-03-0")
-    assert parse(text(memory, f"{root}/notes/Roses.md")).body == "Prune in March."
+    assert split(text(memory, f"{root}/notes/Roses.md")).body == "Prune in March."
     fact = trailer(memory, f"{root}/facts/Cellar.md")
     assert fact["salience"] == 0.9
     assert done.counts["patterns"][Action.CREATED] == 2
     assert done.counts["skills"][Action.CREATED] == 1
     code = [uri for uri in done_uris(memory) if "/patterns/" in uri]
-    assert any("- not an item\n\nruff check" in text(memory, uri) for uri in code)
+    assert any("So:\n```sh\n- not an item\n\nruff check" in text(memory, uri) for uri in code)
+    assert split(text(memory, f"{root}/notes/Attic- left.md")).body == "It is dry.\n---\nAnd warm."
 
 
 def test_a_project_that_the_caller_names_holds_for_everything(memory: Runebook, tmp_path: Path) -> None:
@@ -270,7 +282,7 @@ def test_secrets_are_redacted_on_the_way_in(memory: Runebook, tmp_path: Path) ->
 def test_what_is_of_no_known_format_is_told_what_was_looked_for(memory: Runebook, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         brought(memory, write(tmp_path / "list.csv", "a,b\n"))
-    assert all(known.name in refused.value.hint for known in FORMATS)
+    assert all(name in refused.value.hint for name in FORMATS)
     assert brought(memory, write(tmp_path / "odd.txt", "## Known Facts\n- Odd\n"), "markdown").changed
     with pytest.raises(InvalidInput, match="no format 'word'"):
         brought(memory, tmp_path / "odd.txt", "word")

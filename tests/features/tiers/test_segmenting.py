@@ -11,7 +11,7 @@ from memory_core.core.commit.forgotten import without_lines
 from memory_core.core.memory.exchange import exchanges
 from memory_core.core.memory.message import dump_lines
 from memory_core.core.memory.message_shapes import parse_messages
-from memory_core.core.text.keywords import keywords
+from memory_core.core.text.extractive_summary import keywords
 from memory_core.features.tiers import segmenting
 from memory_core.features.tiers.segment import (
     PERSON,

@@ -15,12 +15,19 @@ from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, R
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
 from memory_core.core.llm.client import ScriptedLLM
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.history import history_of
+from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
 from memory_core.features.tiers.stored import StoredSegment, session_segments, warmth
-from memory_core.features.upkeep.passes import Done
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, Done, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
@@ -86,7 +93,7 @@ def say(memory: Runebook, *exchanges: tuple[str, str], now: datetime = NOW, **mo
         for pair in exchanges
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
-    return memory.commit(messages=said, **{"session_id": "s1", "now": now, **more})
+    return memory.commit(CommitRequest(messages=said, **{"session_id": "s1", "now": now, **more}))
 
 
 def segments(memory: Runebook, *, archived: bool = False) -> list[StoredSegment]:
@@ -102,7 +109,7 @@ def kinds(memory: Runebook) -> list[str]:
 
 
 def maintain(memory: Runebook, name: str, now: datetime = NOW, *, dry_run: bool = False) -> Done:
-    (done,) = memory.maintain(only=[name], now=now, dry_run=dry_run)
+    (done,) = memory.run(MAINTAIN, MaintainRequest(only=[name], now=now, dry_run=dry_run))
     assert done.failure is None
     return done
 
@@ -133,8 +140,8 @@ def test_what_overflows_joins_segments_in_one_commit_and_nothing_happens_before(
         assert kinds(memory) == ["segment", "messages", "messages"]
         assert firsts(memory) == [[0, 2]]
         (stored,) = segments(memory)
-        assert "before #0" in memory.read(str(stored.uri)).content
-        assert memory.history.resolve("last").kind == "messages"
+        assert "before #0" in memory.read(ReadRequest(str(stored.uri))).content
+        assert history_of(memory).resolve("last").kind == "messages"
 
 
 def test_an_imported_conversation_is_sorted_whole_and_the_next_commit_goes_on(tmp_path: Path) -> None:
@@ -199,22 +206,22 @@ def test_what_is_forgotten_purged_or_undone_leaves_the_segments_too(tmp_path: Pa
     secret = ("The safe code of the temple office is 4711.", "Noted, the temple safe code.")
     with opened(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, secret, *PAYMENTS)
-        assert any("4711" in memory.read(str(each.uri)).content for each in segments(memory))
+        assert any("4711" in memory.read(ReadRequest(str(each.uri))).content for each in segments(memory))
         lines = [f"{LOG}#6", f"{LOG}#7"]
-        memory.forget({"uris": lines, "include_conversations": True, "confirm": 2}, now=NOW)
-        assert all("safe" not in memory.read(str(each.uri)).content for each in segments(memory))
-        memory.purge(str(LOG))
+        memory.run(FORGET, ForgetRequest(uris=lines, include_conversations=True, confirm=2, now=NOW))
+        assert all("safe" not in memory.read(ReadRequest(str(each.uri))).content for each in segments(memory))
+        memory.run(PURGE, PurgeRequest(str(LOG)))
         assert segments(memory) == []
         say(memory, *TEMPLES, session_id="s1")
         assert firsts(memory)
-        memory.undo(now=NOW)
+        memory.run(UNDO, UndoRequest(now=NOW))
         assert segments(memory) == []
 
 
 def test_retrieval_visits_a_segment_and_its_heat_is_the_formula(tmp_path: Path) -> None:
     with opened(tmp_path, **small()) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
-        memory.find("Ryoanji temple", limit=1, now=NOW + timedelta(hours=1))
+        memory.find(FindRequest("Ryoanji temple", limit=1, now=NOW + timedelta(hours=1)))
         memory.store.usage.flush()
         temples, payments = warmth(memory.store, memory.config.tiers, segments(memory), NOW + timedelta(hours=25))
         assert temples.visits >= 1
@@ -245,7 +252,7 @@ def test_a_retrieval_makes_hot_what_exchanges_alone_did_not(tmp_path: Path, read
     with opened(tmp_path, [NOTHING], **settings) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
         assert read == []
-        memory.find("Kyoto temple gardens", now=NOW)
+        memory.find(FindRequest("Kyoto temple gardens", now=NOW))
         memory.store.usage.flush()
         assert maintain(memory, "promotion", dry_run=True).receipts[0].results[0].note is not None
         assert read == []
@@ -255,7 +262,7 @@ def test_a_retrieval_makes_hot_what_exchanges_alone_did_not(tmp_path: Path, read
         assert temples.visits_counted > 0
         assert temples.last_visit_at is not None
         assert maintain(memory, "promotion").receipts == ()
-        assert memory.history.resolve(receipt.commit_id).kind == "promotion"
+        assert history_of(memory).resolve(receipt.commit_id).kind == "promotion"
 
 
 def test_promoted_pages_in_the_middle_are_passed_over_by_the_queue(tmp_path: Path, read: list[str]) -> None:
@@ -285,20 +292,20 @@ def test_a_process_killed_while_it_promotes_extracts_no_page_twice(tmp_path: Pat
             maintain(memory, "promotion")
     done = step != "planned"
     with opened(tmp_path, [FACT], **settings) as (memory, _):
-        facts = memory.find("trip to Kyoto", filter={"memory_type": "facts"}).total
+        facts = memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total
         marked = [page.analysed for page in segments(memory)[0].segment.pages]
         assert (facts, marked) == ((1, [True] * 3) if done else (0, [False] * 3))
         maintain(memory, "promotion")
         assert len(read) == (6 if done else 12)
-        assert memory.find("trip to Kyoto", filter={"memory_type": "facts"}).total == 1
+        assert memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total == 1
 
 
 def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: list[str]) -> None:
     settings = small(mid_term_heat_threshold=3.5)
     with opened(tmp_path, [FACT, FACT], **settings) as (memory, llm):
         say(memory, *TEMPLES, *PAYMENTS)
-        memory.undo(now=NOW)
-        assert memory.find("trip to Kyoto", filter={"memory_type": "facts"}).total == 0
+        memory.run(UNDO, UndoRequest(now=NOW))
+        assert memory.find(FindRequest("trip to Kyoto", filter={"memory_type": "facts"})).total == 0
         assert not any(page.analysed for page in segments(memory)[0].segment.pages)
         say(memory, ("Bye!", "Bye!"))
         assert maintain(memory, "promotion").receipts == ()
@@ -310,29 +317,29 @@ def test_an_undone_promotion_waits_until_it_is_asked_for(tmp_path: Path, read: l
 def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Path) -> None:
     with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
         say(memory, *TEMPLES, PAYMENTS[0], ("Bye!", "Bye!"))
-        memory.find("支付系统的回调", now=NOW)
-        found = [hit.uri for hit in memory.find("Ryoanji temple Kyoto", now=NOW - timedelta(days=1)).hits]
+        memory.find(FindRequest("支付系统的回调", now=NOW))
+        found = [hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto", now=NOW - timedelta(days=1))).hits]
         assert f"{LOG}#2" in found
         for _ in range(40):
-            memory.find("支付回调 幂等", now=NOW)
+            memory.find(FindRequest("支付回调 幂等", now=NOW))
         assert maintain(memory, "eviction", dry_run=True).changed == 1
         (receipt,) = maintain(memory, "eviction").receipts
         assert [len(segments(memory)), len(segments(memory, archived=True))] == [1, 1]
         (gone,) = segments(memory, archived=True)
         assert "temple" in gone.segment.title
         resting = {f"{LOG}#{line}" for line in range(6)}
-        assert resting.isdisjoint(hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits)
-        asked = memory.find("Ryoanji temple Kyoto", filter={"active": False}).hits
+        assert resting.isdisjoint(hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto")).hits)
+        asked = memory.find(FindRequest("Ryoanji temple Kyoto", filter={"active": False})).hits
         assert f"{LOG}#2" in [hit.uri for hit in asked]
-        assert "Ryoanji" in memory.read(f"{LOG}#2").content
-        memory.rebuild()
+        assert "Ryoanji" in memory.read(ReadRequest(f"{LOG}#2")).content
+        memory.run(REBUILD, RebuildRequest())
         memory.indexer.follow(None)
-        assert resting.isdisjoint(hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits)
+        assert resting.isdisjoint(hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto")).hits)
         # A log that is indexed anew keeps its messages at rest, whichever file comes first.
-        memory.forget({"uris": [f"{LOG}#8"], "include_conversations": True, "confirm": 1}, now=NOW)
-        assert resting.isdisjoint(hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits)
-        memory.restore([str(gone.uri)])
-        assert f"{LOG}#2" in [hit.uri for hit in memory.find("Ryoanji temple Kyoto").hits]
+        memory.run(FORGET, ForgetRequest(uris=[f"{LOG}#8"], include_conversations=True, confirm=1, now=NOW))
+        assert resting.isdisjoint(hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto")).hits)
+        memory.run(RESTORE, ArchiveRequest([str(gone.uri)]))
+        assert f"{LOG}#2" in [hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto")).hits]
         assert receipt.commit_id
 
 
@@ -358,7 +365,7 @@ def test_a_process_killed_while_it_evicts_leaves_the_segment_in_one_place(tmp_pa
 def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:
     with opened(tmp_path, **small(), retrieve=RetrieveConfig(top_sessions=1)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS, ("Bye!", "Bye!"))
-        pack = memory.retrieve("Kyoto temple gardens in winter 支付回调", session_id="s2")
+        pack = memory.retrieve(RetrieveRequest("Kyoto temple gardens in winter 支付回调", session_id="s2"))
         pages = {item.uri for part in pack.parts if part.kind == "session" for item in part.items}
         assert pages
         holders = {

@@ -18,11 +18,14 @@ from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
 from memory_core.core.index import archived_rows
 from memory_core.core.llm.client import ScriptedLLM
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.tiers import stored
 from memory_core.features.tiers.segment import Segment, SegmentPage, dump_segment
 from memory_core.features.tiers.stored import analysed_lines, segments_in, session_segments
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
@@ -57,7 +60,7 @@ def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", now:
         for pair in exchanges
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
-    return memory.commit(messages=said, session_id=session, now=now)
+    return memory.commit(CommitRequest(messages=said, session_id=session, now=now))
 
 
 def log(session: str = "s1") -> MemoryUri:
@@ -83,7 +86,7 @@ def firsts(memory: Runebook, session: str = "s1") -> list[list[int]]:
 
 
 def sort(memory: Runebook) -> list[CommitReceipt]:
-    (done,) = memory.maintain(only=["segments"], now=NOW)
+    (done,) = memory.run(MAINTAIN, MaintainRequest(only=["segments"], now=NOW))
     assert done.failure is None
     return list(done.receipts)
 
@@ -146,7 +149,7 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         say(memory, BYE)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
         newest = memory.store.ledger.past.of_kind("segment")[-1]
-        memory.undo(newest.commit_id, now=NOW)
+        memory.run(UNDO, UndoRequest(newest.commit_id, now=NOW))
         assert firsts(memory) == [[0, 2, 4], [6]]
         sort(memory)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
@@ -180,7 +183,7 @@ def test_a_count_that_somebody_mistyped_stops_neither_a_commit_nor_maintenance(t
         edit(file(memory, 0), r'"last": 1,', '"last": 9' + "9" * 30 + ",")
         edit(file(memory, 0), r'"chains": \{', '"chains": {"' + "9" * 5000 + '": "x", ')
         say(memory, BYE)
-        assert [done.failure for done in memory.maintain(now=NOW) if done.failure] == []
+        assert [done.failure for done in memory.run(MAINTAIN, MaintainRequest(now=NOW)) if done.failure] == []
         assert sorted(first for each in firsts(memory) for first in each) == [0, 2, 4, 6, 8]
 
 

@@ -13,12 +13,17 @@ import pytest
 from memory_core.core.config import Config
 from memory_core.core.index.encoder import BundledEmbedder
 from memory_core.core.llm.client import Completion, LLMRequest, ScriptedLLM, TokenUsage
-from memory_core.core.memory.memory import parse
-from memory_core.core.memory.metadata import is_pinned
+from memory_core.core.memory.metadata import Metadata
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.core_memories import batches, packed, topics
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2027, 1, 15, 9, 0, tzinfo=UTC)
@@ -44,7 +49,7 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def kept(memory: Runebook, content: str, days_ago: float = OLD, memory_type: str = "facts", **more: Any) -> str:
-    receipt = memory.commit(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more)
+    receipt = memory.commit(CommitRequest(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more))
     assert receipt.results[0].action is Action.CREATED, receipt
     return receipt.results[0].uri
 
@@ -54,7 +59,9 @@ def stored(memory: Runebook) -> list[str]:
 
 
 def compressed(memory: Runebook, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    (done,) = memory.maintain(now=NOW + timedelta(days=days), only=["compression"], dry_run=dry_run)
+    (done,) = memory.run(
+        MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=["compression"], dry_run=dry_run)
+    )
     assert done.failure is None
     return list(done.receipts)
 
@@ -82,7 +89,7 @@ def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(mem
     before = {uri: text(memory, uri) for uri in uris}
     (receipt,) = compressed(memory)
     (core,) = cores(receipt)
-    file = parse(text(memory, core))
+    file = split(text(memory, core))
     for content in TEXTS:
         assert content in file.body
     meta = dict(file.trailer or {})
@@ -91,10 +98,10 @@ def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(mem
     assert (meta["memory_type"], meta["source"]["kind"]) == ("facts", "compression")
     for uri in uris:
         assert text(memory, uri) == ""
-        archived = parse(text(memory, away(uri)))
-        assert archived.body == parse(before[uri]).body
+        archived = split(text(memory, away(uri)))
+        assert archived.body == split(before[uri]).body
         assert (archived.trailer or {})["archived"]["replaced_by"] == core
-    assert [hit.uri for hit in memory.find("香菜", now=NOW).hits] == [core]
+    assert [hit.uri for hit in memory.find(FindRequest("香菜", now=NOW)).hits] == [core]
 
 
 def test_second_run_changes_nothing_and_cores_alone_are_left_alone(memory: Runebook) -> None:
@@ -112,11 +119,11 @@ def test_core_is_condensed_again_with_others_and_keeps_all_it_says(memory: Runeb
     code = "```sh\nmake all\nmake test\n```"
     kept(memory, f"How to build 构建: {code}", memory_type="facts", fields={"topic": "Build 构建"})
     (first,) = cores(compressed(memory)[0])
-    assert "make test" in parse(text(memory, first)).body
+    assert "make test" in split(text(memory, first)).body
     for number in (7, 8):
         kept(memory, f"Rack {number} stands in Leeds. 机柜{number}。", -1)
     (second,) = cores(compressed(memory, days=200)[0])
-    body = parse(text(memory, second)).body
+    body = split(text(memory, second)).body
     for content in (*TEXTS, "Rack 7 stands in Leeds.", "机柜8。", "make all", "make test"):
         assert content in body
     assert text(memory, first) == ""
@@ -140,10 +147,10 @@ def test_undo_brings_the_originals_back_and_they_are_not_condensed_again_at_once
     uris = stored(memory)
     before = [text(memory, uri) for uri in uris]
     (receipt,) = compressed(memory)
-    memory.undo(receipt.commit_id, now=NOW)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert [text(memory, uri) for uri in uris] == before
     assert text(memory, cores(receipt)[0]) == ""
-    assert list(memory.archived()) == []
+    assert list(memory.run(ARCHIVE_LIST, ArchiveListRequest())) == []
     assert compressed(memory, days=1) == []
     assert len(compressed(memory, days=91)) == 1
 
@@ -151,8 +158,8 @@ def test_undo_brings_the_originals_back_and_they_are_not_condensed_again_at_once
 def test_original_comes_back_by_hand_beside_the_core(memory: Runebook) -> None:
     uris = stored(memory)
     (receipt,) = compressed(memory)
-    memory.restore([away(uris[0])], now=NOW)
-    file = parse(text(memory, uris[0]))
+    memory.run(RESTORE, ArchiveRequest([away(uris[0])], now=NOW))
+    file = split(text(memory, uris[0]))
     assert TEXTS[0] in file.body
     assert "archived" not in (file.trailer or {})
     assert text(memory, cores(receipt)[0])
@@ -161,9 +168,9 @@ def test_original_comes_back_by_hand_beside_the_core(memory: Runebook) -> None:
 
 def test_what_must_not_be_condensed_or_is_of_another_kind_stays(memory: Runebook) -> None:
     spared = [
-        kept(memory, "Pinned 钉住", pinned=True),
+        kept(memory, "Pinned 钉住", metadata={"pinned": True}),
         kept(memory, "Critical 要紧", priority=0.9),
-        kept(memory, "Until then 到时为止", expires_at="2028-01-01"),
+        kept(memory, "Until then 到时为止", metadata={"expires_at": "2028-01-01"}),
         kept(memory, "Resting 搁置"),
         kept(memory, "Call Anna 打电话", memory_type="tasks"),
         kept(memory, "Call Bob 打电话", memory_type="tasks"),
@@ -173,7 +180,7 @@ def test_what_must_not_be_condensed_or_is_of_another_kind_stays(memory: Runebook
         kept(memory, "Acme 项目", project="acme"),
     ]
     rest = {"edit_operations": [{"uri": spared[3], "active": False}]}
-    memory.commit(operations=rest, now=NOW - timedelta(days=OLD))
+    memory.commit(CommitRequest(operations=rest, now=NOW - timedelta(days=OLD)))
     others = [kept(memory, content) for content in TEXTS[:2]]
     assert compressed(memory) == []
     others.append(kept(memory, TEXTS[2]))
@@ -208,7 +215,9 @@ def test_use_and_change_keep_a_memory_from_being_condensed(memory: Runebook) -> 
 def test_contested_memory_is_not_stated_as_plain_in_a_core(memory: Runebook) -> None:
     first, second, *_ = stored(memory)
     link = {"uri": second, "relation": "contradicts"}
-    memory.commit(operations={"edit_operations": [{"uri": first, "links": [link]}]}, now=NOW - timedelta(days=OLD))
+    memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": first, "links": [link]}]}, now=NOW - timedelta(days=OLD))
+    )
     (receipt,) = compressed(memory)
     gone = {result.uri for result in receipt.results if result.op == "archive"}
     assert not gone & {first, second}
@@ -229,14 +238,14 @@ def test_core_carries_salience_confidence_tags_fields_and_privacy_over(memory: R
             "tags": ["hall", f"t{number}"],
         }
         operations = {"write_operations": [{"memory_data": data}]}
-        memory.commit(operations=operations, project="acme", private=True, now=NOW - timedelta(days=OLD))
+        memory.commit(CommitRequest(operations=operations, project="acme", private=True, now=NOW - timedelta(days=OLD)))
     (core,) = cores(compressed(memory)[0])
-    meta = dict(parse(text(memory, core)).trailer or {})
+    meta = dict(split(text(memory, core)).trailer or {})
     assert (meta["salience"], meta["confidence"], meta["entity_type"]) == (0.5, 0.7, "rack")
     assert meta["tags"] == ["hall", "t0", "t1", "t2"]
     assert (meta["project"], meta["private"]) == ("acme", True)
-    assert "stands in hall 2" in parse(text(memory, core)).body
-    assert memory.find("rack", now=NOW, project="other").hits == ()
+    assert "stands in hall 2" in split(text(memory, core)).body
+    assert memory.find(FindRequest("rack", now=NOW, project="other")).hits == ()
 
 
 def test_memory_too_long_for_a_core_stays_and_the_receipt_says_so(memory: Runebook) -> None:
@@ -244,7 +253,7 @@ def test_memory_too_long_for_a_core_stays_and_the_receipt_says_so(memory: Runebo
     long = kept(memory, "\n\n".join(lines), memory_type="notes")
     short = [kept(memory, f"Short note {n}. 短笔记{n}。", memory_type="notes") for n in range(3)]
     (receipt,) = compressed(memory)
-    assert parse(text(memory, long)).body == "\n\n".join(lines)
+    assert split(text(memory, long)).body == "\n\n".join(lines)
     assert not any(text(memory, uri) for uri in short)
     (note,) = receipt.notes
     assert note.startswith("3 of 4 memories")
@@ -262,10 +271,10 @@ def test_every_word_of_short_memories_is_still_found(memory: Runebook) -> None:
     ]
     for word, fact in zip(words, facts, strict=True):
         kept(memory, fact, memory_type="notes", fields={"title": word})
-    bodies = [parse(text(memory, core)).body for core in cores(compressed(memory)[0])]
+    bodies = [split(text(memory, core)).body for core in cores(compressed(memory)[0])]
     assert all(f"**{word}**: {fact}" in "\n".join(bodies) for word, fact in zip(words, facts, strict=True))
     assert all(len(body) <= 6_000 for body in bodies)
-    assert all(memory.find(str(7000 + n * 13), now=NOW).hits for n in (0, 7, 19))
+    assert all(memory.find(FindRequest(str(7000 + n * 13), now=NOW)).hits for n in (0, 7, 19))
 
 
 def test_equal_words_under_different_names_are_different_facts(memory: Runebook) -> None:
@@ -273,7 +282,7 @@ def test_equal_words_under_different_names_are_different_facts(memory: Runebook)
     for name, day in dates.items():
         kept(memory, day, fields={"topic": f"Birthday of {name}" if name.isascii() else f"{name}的生日"})
     (core,) = cores(compressed(memory)[0])
-    lines = parse(text(memory, core)).body.split("\n")
+    lines = split(text(memory, core)).body.split("\n")
     assert {"- **Birthday of Bob**: May 3", "- **Birthday of Lin**: May 3", "- **Birthday of Eve**: June 9"} <= set(
         lines
     )
@@ -291,9 +300,9 @@ def test_heading_of_a_list_stays_with_its_items_and_comes_through_twice(memory: 
     (first,) = cores(compressed(memory)[0])
     for number in (1, 2):
         kept(memory, f"Note {number} 笔记", -1, memory_type="notes")
-    body = parse(text(memory, first)).body
+    body = split(text(memory, first)).body
     (second,) = cores(compressed(memory, days=200)[0])
-    whole = parse(text(memory, second)).body
+    whole = split(text(memory, second)).body
     for part in (
         "- **Plant A**:\n  Never do this:\n  - restart pump 1 hot\n  - open valve 2",
         "- **Plant B**:\n  Never do this:\n  - restart pump 1 hot\n\n    at night",
@@ -306,10 +315,10 @@ def test_heading_of_a_list_stays_with_its_items_and_comes_through_twice(memory: 
 def test_original_that_was_restored_is_said_once_when_it_meets_its_core_again(memory: Runebook) -> None:
     uris = stored(memory)
     compressed(memory)
-    memory.restore([away(uris[0])], now=NOW)
+    memory.run(RESTORE, ArchiveRequest([away(uris[0])], now=NOW))
     kept(memory, "Rack 7 stands in Leeds. 机柜7。", -1)
     (core,) = cores(compressed(memory, days=200)[0])
-    body = parse(text(memory, core)).body
+    body = split(text(memory, core)).body
     assert body.count(TEXTS[0]) == 1
     assert "机柜7" in body
 
@@ -326,23 +335,23 @@ def test_pin_written_by_hand_counts(memory: Runebook, mark: str | int) -> None:
 
 
 def test_pin_that_says_no_by_hand_is_none() -> None:
-    assert [is_pinned({"pinned": value}) for value in ("no", "False", "否", "", 0, None, False)] == [False] * 7
-    assert [is_pinned({"pinned": value}) for value in ("Yes", "on", "是", 1, True, ["x"])] == [True] * 6
+    assert [Metadata({"pinned": value}).is_pinned for value in ("no", "False", "否", "", 0, None, False)] == [False] * 7
+    assert [Metadata({"pinned": value}).is_pinned for value in ("Yes", "on", "是", 1, True, ["x"])] == [True] * 6
 
 
 def test_forgetting_a_core_says_where_its_originals_are_and_forgets_them_when_asked(memory: Runebook) -> None:
     uris = stored(memory)
     (core,) = cores(compressed(memory)[0])
     originals = [away(uri) for uri in uris]
-    preview = memory.forget({"uris": [core]}, now=NOW)
-    forgotten = memory.forget({"uris": [core], "confirm": 1}, now=NOW)
+    preview = memory.run(FORGET, ForgetRequest(uris=[core], now=NOW))
+    forgotten = memory.run(FORGET, ForgetRequest(uris=[core], confirm=1, now=NOW))
     for receipt in (preview, forgotten):
         assert any(all(uri in note for uri in originals) for note in receipt.notes)
     assert all(text(memory, uri) for uri in originals)
-    receipt = memory.forget({"uris": originals, "confirm": len(originals)}, now=NOW)
+    receipt = memory.run(FORGET, ForgetRequest(uris=originals, confirm=len(originals), now=NOW))
     assert receipt.status is Status.COMMITTED
-    assert list(memory.archived()) == []
-    memory.undo(receipt.commit_id, now=NOW)
+    assert list(memory.run(ARCHIVE_LIST, ArchiveListRequest())) == []
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert all(text(memory, uri) for uri in originals)
 
 
@@ -353,7 +362,7 @@ def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Runebook) -
         kept(memory, content)
     receipts = compressed(memory)
     assert len(receipts) == 1
-    bodies = [parse(text(memory, uri)).body for uri in cores(receipts[0])]
+    bodies = [split(text(memory, uri)).body for uri in cores(receipts[0])]
     assert all(sum(fact in body for body in bodies) == 1 for fact in (*tea, *rack))
     assert 2 <= len(bodies) <= 6
     assert any("Assam" in body and "机柜" not in body for body in bodies)
@@ -383,7 +392,7 @@ def test_grouping_by_meaning_takes_the_vectors_that_the_index_has(tmp_path: Path
 
 
 def _originals(core: str) -> list[str]:
-    return [link["uri"] for link in dict(parse(core).trailer or {})["links"]]
+    return [link["uri"] for link in dict(split(core).trailer or {})["links"]]
 
 
 def answers(*items: dict[str, Any]) -> str:
@@ -409,7 +418,7 @@ def test_model_writes_the_core_by_one_call_and_the_receipt_counts_it(tmp_path: P
         (receipt,) = compressed(memory)
         (core,) = cores(receipt)
         assert core.endswith("/Servers 服务器.md")
-        assert parse(text(memory, core)).body.startswith("Server A has 16 GB of memory, Server B")
+        assert split(text(memory, core)).body.startswith("Server A has 16 GB of memory, Server B")
         assert len(llm.requests) == 1
         assert receipt.usage == {"prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 0, "model_requests": 1}
         assert compressed(memory) == []
@@ -430,7 +439,7 @@ def test_model_that_leaves_out_or_invents_is_not_believed(tmp_path: Path, wrong:
     with memory:
         stored(memory)
         (receipt,) = compressed(memory)
-        body = parse(text(memory, cores(receipt)[0])).body
+        body = split(text(memory, cores(receipt)[0])).body
         assert all(content in body for content in TEXTS)
         assert any("extracts" in note for note in receipt.notes)
 
@@ -474,7 +483,7 @@ def test_killed_in_the_middle_either_the_originals_or_the_core_are_there(tmp_pat
             compressed(memory)
         armed.clear()
     with open_memory(settings_of(tmp_path)) as memory:
-        hits = [hit.uri for hit in memory.find("server memory", now=NOW).hits]
+        hits = [hit.uri for hit in memory.find(FindRequest("server memory", now=NOW)).hits]
         assert [bool(text(memory, uri)) for uri in uris] == [at == "planned"] * len(uris)
         assert any(uri.startswith(f"{USER}/facts/") for uri in hits)
         assert not any("archive" in uri for uri in hits)

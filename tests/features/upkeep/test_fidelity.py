@@ -6,6 +6,25 @@ import pytest
 
 from memory_core.features.upkeep.fidelity import unsaid
 
+#: What a text made of what was said.
+REFUSED = """\
+Somebody bought it in 2024. <- It was bought by Bob in 2024. | Bob bought it. <- Bob bought it in 2024.
+Bob bought it in 2023. <- Bob bought it in 2024. | She likes coriander. <- She does not like coriander.
+They do not eat meat but like coriander. <- They do not like coriander. They eat no meat.
+他不吃肉，喜欢香菜。 <- 他不喜欢香菜。 | 她不过是喜欢香菜。 <- 她不喜欢香菜。
+She is not a nurse. <- She is a nurse. | 在生产环境使用 root 登录。 <- 禁止在生产环境使用 root 登录。
+他接受了这个报价。 <- 他拒绝了这个报价。 | 五人参加会议。 <- 三人参加会议。 | 会议开了六小时。 <- 会议开了八小时。
+打九折。 <- 打七折。 | 周五开会 <- 周三开会 | 五月三日交付 <- 三月五日交付 | 勿开阀门。 <- 请开阀门。
+The freezer is kept at 18 degrees. <- The freezer is kept at -18 degrees.
+Rent is €500 a month. <- Rent is $500 a month. | Take 5 g daily. <- Take 5 mg daily.
+Room 5 <= 10 people <- Room 5 >= 10 people | Growth was 5 points. <- Growth was 5%.
+Give him a dozen tablets. <- Give him one tablet. | Use tabs. Accept cookies. <- Stop using tabs. Refuse cookies.
+He works at acme, not at initech. <- He no longer works at acme.
+The meeting is on Friday. <- The meeting is on Wednesday.
+The third dose is free, the first costs. <- The first dose is free, the third costs.
+The valve is closed. <- The valve is open. | 她讨厌喝茶。 <- 她爱喝茶。
+Bob is a nurse. He moved to Berlin. <- Bob is a nurse.
+He must not leave. He may smoke. <- He may not leave. He must smoke."""
 FACTS = (
     "Server A has 16 GB of memory.",
     "服务器C有32GB内存。",
@@ -30,42 +49,9 @@ def test_text_that_keeps_every_fact_stands_for_its_originals(text: str, original
     assert unsaid(text, originals) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "original"),
-    [
-        ("Somebody bought it in 2024.", "It was bought by Bob in 2024."),
-        ("Bob bought it.", "Bob bought it in 2024."),
-        ("Bob bought it in 2023.", "Bob bought it in 2024."),
-        ("She likes coriander.", "She does not like coriander."),
-        ("They do not eat meat but like coriander.", "They do not like coriander. They eat no meat."),
-        ("他不吃肉，喜欢香菜。", "他不喜欢香菜。"),
-        ("她不过是喜欢香菜。", "她不喜欢香菜。"),
-        ("She is not a nurse.", "She is a nurse."),
-        ("在生产环境使用 root 登录。", "禁止在生产环境使用 root 登录。"),
-        ("他接受了这个报价。", "他拒绝了这个报价。"),
-        ("五人参加会议。", "三人参加会议。"),
-        ("会议开了六小时。", "会议开了八小时。"),
-        ("打九折。", "打七折。"),
-        ("周五开会", "周三开会"),
-        ("五月三日交付", "三月五日交付"),
-        ("勿开阀门。", "请开阀门。"),
-        ("The freezer is kept at 18 degrees.", "The freezer is kept at -18 degrees."),
-        ("Rent is €500 a month.", "Rent is $500 a month."),
-        ("Take 5 g daily.", "Take 5 mg daily."),
-        ("Room 5 <= 10 people", "Room 5 >= 10 people"),
-        ("Growth was 5 points.", "Growth was 5%."),
-        ("Give him a dozen tablets.", "Give him one tablet."),
-        ("Use tabs. Accept cookies.", "Stop using tabs. Refuse cookies."),
-        ("He works at acme, not at initech.", "He no longer works at acme."),
-        ("The meeting is on Friday.", "The meeting is on Wednesday."),
-        ("The third dose is free, the first costs.", "The first dose is free, the third costs."),
-        ("The valve is closed.", "The valve is open."),
-        ("她讨厌喝茶。", "她爱喝茶。"),
-        ("Bob is a nurse. He moved to Berlin.", "Bob is a nurse."),
-        ("He must not leave. He may smoke.", "He may not leave. He must smoke."),
-    ],
-)
-def test_fact_lost_invented_or_reversed_is_refused(text: str, original: str) -> None:
+@pytest.mark.parametrize("pair", REFUSED.replace("\n", " | ").split(" | "))
+def test_fact_lost_invented_or_reversed_is_refused(pair: str) -> None:
+    text, original = pair.split(" <- ")
     assert unsaid(text, [original]) != []
     assert unsaid(original, [original]) == []
 

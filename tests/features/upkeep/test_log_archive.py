@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import CommitReceipt, Status
+from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2027, 1, 28, 9, 0, tzinfo=UTC)
@@ -35,14 +39,14 @@ def logged(memory: Runebook, content: str, days_ago: float, kind: str = "event",
     """The URI of the log that got the entry."""
     fields = {"kind": kind} | {name: more.pop(name) for name in ("tool", "error") if name in more}
     receipt = memory.commit(
-        content, memory_type="daily_logs", now=NOW - timedelta(days=days_ago), fields=fields, **more
+        CommitRequest(content, memory_type="daily_logs", now=NOW - timedelta(days=days_ago), fields=fields, **more)
     )
     assert receipt.status is Status.COMMITTED, receipt
     return receipt.results[0].uri
 
 
 def maintained(memory: Runebook, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    (done,) = memory.maintain(now=NOW + timedelta(days=days), only=["logs"], dry_run=dry_run)
+    (done,) = memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=["logs"], dry_run=dry_run))
     assert done.failure is None
     return list(done.receipts)
 
@@ -72,14 +76,14 @@ def test_old_logs_become_one_summary_a_month_with_links_to_the_days(memory: Rune
     raw = text(memory, first)
     (receipt,) = maintained(memory)
     assert changed([receipt], "summary") == [DECEMBER]
-    body = parse(text(memory, DECEMBER)).body
+    body = split(text(memory, DECEMBER)).body
     assert f"[2026-12-19]({first})" in body
     assert f"[2026-12-18]({second})" in body
     assert "It took 2 tries." in body
     assert "金额35000元，没有预付款。" in body
     assert "Not old yet" not in body
     assert (text(memory, first), bool(text(memory, recent))) == (raw, True)
-    assert DECEMBER in {hit.uri for hit in memory.find("payment cluster", now=NOW).hits}
+    assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("payment cluster", now=NOW)).hits}
     assert maintained(memory) == []
 
 
@@ -102,7 +106,7 @@ def test_summary_that_a_person_edited_is_kept_and_new_days_are_added(memory: Run
     own = text(memory, DECEMBER).replace("# 2026-12", "# My December 我的十二月")
     written(memory, DECEMBER, own)
     maintained(memory, days=1)
-    body = parse(text(memory, DECEMBER)).body
+    body = split(text(memory, DECEMBER)).body
     assert body.startswith("# My December 我的十二月")
     assert "第一天" in body
     assert later in body
@@ -115,7 +119,7 @@ def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Ru
     log = logged(memory, "Painted the fence 刷了篱笆", 40)
     logged(memory, "Third day 第三天", 39)
     maintained(memory)
-    before = parse(text(memory, DECEMBER)).body
+    before = split(text(memory, DECEMBER)).body
     day = next(line for line in before.split("\n") if log in line)
     own = {
         "a word": before.replace("the fence", "the green fence"),
@@ -126,7 +130,7 @@ def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Ru
     added = "- 09:00 Third day 第三天\n- 11:00 The spare key is under brick 17 备用钥匙\n"
     written(memory, log, f"{text(memory, log)}{added}")
     maintained(memory, days=1)
-    body = parse(text(memory, DECEMBER)).body
+    body = split(text(memory, DECEMBER)).body
     assert f"({log})" in body
     assert body.count("brick 17 备用钥匙") == 1
     assert "Painted the fence" not in body
@@ -135,7 +139,7 @@ def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Ru
     assert maintained(memory, days=1) == []
     maintained(memory, days=40)
     assert text(memory, log) == ""
-    assert DECEMBER in {hit.uri for hit in memory.find("spare key brick", now=NOW).hits}
+    assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("spare key brick", now=NOW)).hits}
 
 
 def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Runebook) -> None:
@@ -148,7 +152,7 @@ def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Run
     long = " ".join(f"Step {number} of the long repair went well." for number in range(80))
     logged(memory, long, 39)
     (receipt,) = maintained(memory)
-    body = parse(text(memory, DECEMBER)).body
+    body = split(text(memory, DECEMBER)).body
     assert [entry for entry in [*visits, *failures, *people] if entry not in body] == []
     shown = body.count("of the long repair")
     assert 20 < shown < 80
@@ -170,7 +174,7 @@ def test_what_is_left_out_is_counted_in_page_and_receipt(memory: Runebook) -> No
         logged(memory, f"{told[0]} by the {word} house. {told[1]}。", 40)
     (receipt,) = maintained(memory)
     (result,) = [result for result in receipt.results if result.op == "summary"]
-    body = parse(text(memory, DECEMBER)).body
+    body = split(text(memory, DECEMBER)).body
     head = next(line for line in body.split("\n") if line.startswith("- [2026-12-19]"))
     assert head.endswith("more sentences in the log)")
     count = head.rpartition(" (")[2].split()[0]
@@ -195,12 +199,12 @@ def test_corrected_line_updates_the_memory_that_it_made(memory: Runebook) -> Non
     written(memory, hand, text(memory, hand).replace("Signd", "Signed"))
     (again,) = maintained(memory)
     assert sorted(changed([again], "write")) == sorted(made.values())
-    assert "before draining line 4" in parse(text(memory, made["patterns"])).body
-    assert "Signed the lease" in parse(text(memory, made["events"])).body
+    assert "before draining line 4" in split(text(memory, made["patterns"])).body
+    assert "Signed the lease" in split(text(memory, made["events"])).body
     assert maintained(memory) == []
     written(memory, log, text(memory, log).replace("line 4", "line 5"))
     maintained(memory)
-    assert "line 5" in parse(text(memory, made["patterns"])).body
+    assert "line 5" in split(text(memory, made["patterns"])).body
 
 
 @pytest.mark.parametrize("since", ["edited", "deleted"])
@@ -211,7 +215,7 @@ def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Rune
     if since == "edited":
         written(memory, uri, text(memory, uri).replace("Signd the lease", "Signed with Lin"))
     else:
-        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
     left = text(memory, uri)
     written(memory, log, text(memory, log).replace("Signd", "Signed"))
     (again,) = maintained(memory)
@@ -242,16 +246,16 @@ def test_what_matters_is_promoted_once_and_says_where_it_came_from(memory: Runeb
     logged(memory, "Maybe Kotlin 也许", 40, "auto_extract", category="musings")
     logged(memory, "Nurse in Leeds 护士", 40, "auto_extract", category="profile")
     (receipt,) = maintained(memory)
-    promoted = {parse(text(memory, uri)).body.splitlines()[0]: uri for uri in changed([receipt], "write")}
+    promoted = {split(text(memory, uri)).body.splitlines()[0]: uri for uri in changed([receipt], "write")}
     assert set(promoted) == {lesson, "用户喜欢在下午3点开会。", "Signed the lease. 签了租约。"}
     assert promoted[lesson].startswith("viking://agent/default/memories/patterns/")
     assert promoted["用户喜欢在下午3点开会。"].startswith(f"{USER}/preferences/")
     assert promoted["Signed the lease. 签了租约。"].startswith(f"{USER}/events/2026-12-19_")
-    source = (parse(text(memory, promoted[lesson])).trailer or {})["source"]
+    source = (split(text(memory, promoted[lesson])).trailer or {})["source"]
     where, _, line = source["log"].partition("#")
     assert where == log
     assert lesson in text(memory, log).split("\n")[int(line)]
-    memory.commit(operations={"delete_operations": [{"uri": promoted[lesson]}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": promoted[lesson]}]}, now=NOW))
     written(memory, log, f"{text(memory, log)}\n- 23:00 one more 还有一条\n")
     (again,) = maintained(memory)
     assert changed([again], "write") == []
@@ -266,12 +270,12 @@ def test_private_entries_stay_with_their_project(memory: Runebook) -> None:
     assert "budget" not in text(memory, DECEMBER)
     assert "Kickoff" in text(memory, DECEMBER)
     assert "budget" in text(memory, secret)
-    trailers = {uri: parse(text(memory, uri)).trailer or {} for uri in changed(receipts, "write")}
+    trailers = {uri: split(text(memory, uri)).trailer or {} for uri in changed(receipts, "write")}
     belongs = {(meta.get("project"), meta.get("private")) for meta in trailers.values()}
     assert belongs == {("acme", True), ("acme", None)}
-    seen = [hit.uri for hit in memory.find("budget 预算", now=NOW, project="other").hits]
+    seen = [hit.uri for hit in memory.find(FindRequest("budget 预算", now=NOW, project="other")).hits]
     assert seen == []
-    hits = {hit.uri for hit in memory.find("budget 预算", now=NOW, project="acme").hits}
+    hits = {hit.uri for hit in memory.find(FindRequest("budget 预算", now=NOW, project="acme")).hits}
     assert secret in hits
     assert maintained(memory) == []
 
@@ -286,7 +290,7 @@ def test_raw_log_moves_to_the_archive_and_a_restored_one_stays(memory: Runebook)
     summary = next(uri for uri in changed(receipts, "summary"))
     assert away(log) in text(memory, summary)
     assert maintained(memory, days=3) == []
-    memory.restore([away(log)], now=NOW)
+    memory.run(RESTORE, ArchiveRequest([away(log)], now=NOW))
     assert text(memory, log) == raw
     assert maintained(memory, days=90) == []
 
@@ -297,7 +301,7 @@ def test_late_entry_of_an_archived_day_joins_its_summary(memory: Runebook) -> No
     assert text(memory, log) == ""
     logged(memory, "Remembered later 后来想起", 70)
     receipts = maintained(memory)
-    body = parse(text(memory, changed(receipts, "summary")[0])).body
+    body = split(text(memory, changed(receipts, "summary")[0])).body
     assert "旧的一天" in body
     assert "后来想起" in body
 
@@ -338,7 +342,7 @@ def test_undo_takes_summary_and_promotion_back(memory: Runebook) -> None:
     log = logged(memory, "Signed the lease 签了租约", 40, priority="high")
     raw = text(memory, log)
     (receipt,) = maintained(memory)
-    memory.undo(receipt.commit_id, now=NOW)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert (text(memory, DECEMBER), text(memory, log)) == ("", raw)
     assert all(text(memory, uri) == "" for uri in changed([receipt], "write"))
 

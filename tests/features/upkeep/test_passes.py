@@ -12,10 +12,15 @@ import pytest
 from memory_core.core.caller import Access
 from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Recall
+from memory_core.features.history import history_of
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest, automatic_maintenance
 from memory_core.runebook import Runebook, open_memory
 
 NOW = datetime(2027, 1, 15, 9, 0, tzinfo=UTC)
@@ -34,7 +39,9 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 def kept(memory: Runebook, content: str, days_ago: float = 0, memory_type: str = "notes", **more: Any) -> str:
     """The URI of a memory that was stored so long ago."""
-    receipt = memory.commit(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more)
+    metadata: dict[str, Any] = {name: more.pop(name) for name in ("pinned", "expires_at") if name in more}
+    now = NOW - timedelta(days=days_ago)
+    receipt = memory.commit(CommitRequest(content, memory_type=memory_type, now=now, metadata=metadata, **more))
     assert receipt.results[0].action is Action.CREATED, receipt
     return receipt.results[0].uri
 
@@ -43,11 +50,11 @@ def learnt(memory: Runebook, number: int) -> str:
     """The URI of a fact that was made of a conversation, so many days ago."""
     fact = {"memory_type": "facts", "fields": {"topic": f"事 {number}", "content": f"fact {number}"}}
     operations = {"write_operations": [{"memory_data": fact}]}
-    return memory.updater.apply_operations(operations, now=NOW - timedelta(days=number)).results[0].uri
+    return memory.commits.apply_operations(operations, now=NOW - timedelta(days=number)).results[0].uri
 
 
 def maintained(memory: Runebook, *only: str, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    done = list(memory.maintain(now=NOW + timedelta(days=days), only=only, dry_run=dry_run))
+    done = list(memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=only, dry_run=dry_run)))
     assert all(each.failure is None for each in done)
     return [receipt for each in done for receipt in each.receipts]
 
@@ -57,12 +64,12 @@ def text(memory: Runebook, uri: str) -> str | None:
 
 
 def found(memory: Runebook, query: str, **more: Any) -> list[str]:
-    return [hit.uri for hit in memory.find(query, now=NOW, **more).hits]
+    return [hit.uri for hit in memory.find(FindRequest(query, now=NOW, **more)).hits]
 
 
 def recalled(memory: Runebook, session_id: str) -> set[str]:
     """What a session begins with."""
-    pack = memory.retrieve("What is the plan for today?", session_id=session_id, now=NOW)
+    pack = memory.retrieve(RetrieveRequest("What is the plan for today?", session_id=session_id, now=NOW))
     return {item.uri for part in pack.parts for item in part.items}
 
 
@@ -96,7 +103,7 @@ def test_pinned_memory_outlives_its_expiry(memory: Runebook) -> None:
     uri = kept(memory, "Emergency contact 紧急联系人: Lin", expires_at="2027-01-01", pinned=True)
     assert found(memory, "Lin") == [uri]
     assert maintained(memory) == []
-    memory.commit(operations={"edit_operations": [{"uri": uri, "pinned": False}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "pinned": False}]}, now=NOW))
     assert found(memory, "Lin") == []
     assert len(maintained(memory, "expiry")) == 1
 
@@ -104,21 +111,21 @@ def test_pinned_memory_outlives_its_expiry(memory: Runebook) -> None:
 def test_memory_put_to_rest_is_read_but_neither_found_nor_recalled(memory: Runebook) -> None:
     uri = kept(memory, "The old office was in Berlin 旧办公室在柏林", priority="critical")
     assert uri in recalled(memory, "s1")
-    memory.commit(operations={"edit_operations": [{"uri": uri, "active": False}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "active": False}]}, now=NOW))
     assert found(memory, "Berlin office") == []
     assert found(memory, "Berlin office", filter={"active": False}) == [uri]
     assert uri not in recalled(memory, "s2")
-    assert "柏林" in memory.read(uri).content
-    memory.commit(operations={"edit_operations": [{"uri": uri, "active": True}]}, now=NOW)
+    assert "柏林" in memory.read(ReadRequest(uri)).content
+    memory.commit(CommitRequest(operations={"edit_operations": [{"uri": uri, "active": True}]}, now=NOW))
     assert found(memory, "柏林") == [uri]
 
 
 def test_expiry_that_is_no_date_is_refused_with_an_example(memory: Runebook) -> None:
-    receipt = memory.commit("Soon", expires_at="next Friday")
+    receipt = memory.commit(CommitRequest("Soon", metadata={"expires_at": "next Friday"}))
     assert receipt.results[0].action is Action.REJECTED
     assert "2027-03-31" in (receipt.results[0].hint or "")
     with pytest.raises(InvalidInput, match="memory_content"):
-        memory.commit(messages=[{"role": "user", "content": "hi"}], pinned=True)
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], metadata={"pinned": True}))
 
 
 def test_type_with_a_lifetime_gives_its_memories_an_expiry(tmp_path: Path) -> None:
@@ -158,7 +165,7 @@ def test_only_automatic_knowledge_beyond_the_capacity_leaves_and_the_least_used_
         used = automatic[4:]
         memory.store.recalled(Recall(NOW, "q", "find", tuple((uri, 0.9) for uri in used), 1.0))
         pinned = automatic[3]
-        memory.commit(operations={"edit_operations": [{"uri": pinned, "pinned": True}]}, now=NOW)
+        memory.commit(CommitRequest(operations={"edit_operations": [{"uri": pinned, "pinned": True}]}, now=NOW))
         (receipt,) = maintained(memory, "capacity")
         # Five are not pinned, three may stay: of those never used the older two leave.
         assert {result.uri for result in receipt.results} == {automatic[1], automatic[2]}
@@ -169,7 +176,7 @@ def test_only_automatic_knowledge_beyond_the_capacity_leaves_and_the_least_used_
 def test_automatic_knowledge_that_somebody_states_explicitly_no_longer_leaves(tmp_path: Path) -> None:
     with open_memory(settings_of(tmp_path, tiers={"long_term_knowledge_capacity": 1})) as memory:
         stated, *others = [learnt(memory, number) for number in range(9, 5, -1)]
-        memory.commit("血型是 AB 型", memory_type="facts", fields={"topic": "事 9"}, now=NOW)
+        memory.commit(CommitRequest("血型是 AB 型", memory_type="facts", fields={"topic": "事 9"}, now=NOW))
         (receipt,) = maintained(memory, "capacity")
         assert stated not in {result.uri for result in receipt.results}
         assert "AB" in (text(memory, stated) or "")
@@ -186,25 +193,27 @@ def test_what_somebody_brought_back_is_not_sent_away_again(tmp_path: Path, way: 
         assert task in gone
         assert len(gone) == 3
         if way == "restore":
-            memory.restore([away(uri) for uri in gone], now=NOW)
+            memory.run(RESTORE, ArchiveRequest([away(uri) for uri in gone], now=NOW))
         else:
             for receipt in receipts:
-                memory.undo(receipt.commit_id, now=NOW)
+                memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
         assert maintained(memory, "tasks", "capacity", days=1) == []
         assert all(text(memory, uri) is not None for uri in (task, *facts))
         assert maintained(memory, "tasks", days=91)
 
 
 def test_archived_log_with_private_lines_is_not_explained_to_another_project(memory: Runebook) -> None:
-    memory.commit("Secret launch 秘密发布", memory_type="daily_logs", project="acme", private=True, now=NOW)
+    memory.commit(
+        CommitRequest("Secret launch 秘密发布", memory_type="daily_logs", project="acme", private=True, now=NOW)
+    )
     log = "viking://user/default/logs/2027-01-15.md"
     moved = memory.store.files.path_for(MemoryUri.parse(away(log)))
     moved.parent.mkdir(parents=True)
     memory.store.files.path_for(MemoryUri.parse(log)).rename(moved)
     memory.store.adopt()
-    (entry,) = memory.ls("viking://archive/user/default/logs", here="other").entries
+    (entry,) = memory.ls(ListRequest("viking://archive/user/default/logs", here="other")).entries
     assert entry.abstract == "private to another project"
-    (entry,) = memory.ls("viking://archive/user/default/logs", here="acme").entries
+    (entry,) = memory.ls(ListRequest("viking://archive/user/default/logs", here="acme")).entries
     assert "秘密" in (entry.abstract or "")
 
 
@@ -222,34 +231,34 @@ def test_maintenance_is_undone_like_any_commit(memory: Runebook) -> None:
     uri = kept(memory, "Lease of the flat 房租合同", 30, expires_at="2027-01-01")
     before = text(memory, uri)
     (receipt,) = maintained(memory)
-    memory.undo(receipt.commit_id, now=NOW)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert text(memory, uri) == before
     assert text(memory, away(uri)) is None
-    assert memory.history.commits(limit=1)[0].undoes == receipt.commit_id
+    assert history_of(memory).commits(limit=1)[0].undoes == receipt.commit_id
 
 
 def test_archived_memory_comes_back_with_history_and_counts_and_stays(memory: Runebook) -> None:
     uri = kept(memory, "Grandma's plum cake 外婆的李子蛋糕", 100, expires_at="2027-01-01")
     memory.store.recalled(Recall(NOW, "q", "find", ((uri, 0.9),), 1.0))
     maintained(memory)
-    (listed,) = memory.archived("李子")
+    (listed,) = memory.run(ARCHIVE_LIST, ArchiveListRequest("李子"))
     assert (listed.original, listed.reason) == (uri, "expired")
-    assert list(memory.archived("柿子")) == []
-    receipt = memory.restore([listed.uri], now=NOW)
+    assert list(memory.run(ARCHIVE_LIST, ArchiveListRequest("柿子"))) == []
+    receipt = memory.run(RESTORE, ArchiveRequest([listed.uri], now=NOW))
     assert [result.uri for result in receipt.results] == [uri]
     assert found(memory, "蛋糕") == [uri]
     assert maintained(memory) == []
     memory.store.usage.flush()
     assert memory.store.ledger.usage_table.usage([uri])[uri].access_count >= 1
-    assert len(memory.history.versions(uri)) == 3
-    assert list(memory.archived()) == []
+    assert len(history_of(memory).versions(uri)) == 3
+    assert list(memory.run(ARCHIVE_LIST, ArchiveListRequest())) == []
 
 
 def test_restored_beside_a_newer_memory_of_its_name_nothing_is_overwritten(memory: Runebook) -> None:
     uri = kept(memory, "Old plan 旧计划", fields={"title": "Plan"})
-    memory.archive([uri], now=NOW)
+    memory.run(ARCHIVE, ArchiveRequest([uri], now=NOW))
     assert kept(memory, "New plan 新计划", fields={"title": "Plan"}) == uri
-    receipt = memory.restore([uri], now=NOW)
+    receipt = memory.run(RESTORE, ArchiveRequest([uri], now=NOW))
     (back,) = [result.uri for result in receipt.results]
     assert back != uri
     assert "旧计划" in (text(memory, back) or "")
@@ -258,42 +267,47 @@ def test_restored_beside_a_newer_memory_of_its_name_nothing_is_overwritten(memor
 
 def test_two_archived_memories_of_one_name_are_both_kept(memory: Runebook) -> None:
     for content in ("first 第一", "second 第二"):
-        memory.archive([kept(memory, content, fields={"title": "Plan"})], now=NOW)
-    assert sorted(each.abstract for each in memory.archived()) == ["first 第一", "second 第二"]
+        memory.run(ARCHIVE, ArchiveRequest([kept(memory, content, fields={"title": "Plan"})], now=NOW))
+    assert sorted(each.abstract for each in memory.run(ARCHIVE_LIST, ArchiveListRequest())) == [
+        "first 第一",
+        "second 第二",
+    ]
 
 
 def test_what_cannot_be_moved_is_refused_alone(memory: Runebook) -> None:
     uri = kept(memory, "Good 好")
-    receipt = memory.archive([uri, f"{USER}/notes/none.md", f"{USER}/notes/.abstract.md", "x"], now=NOW)
+    receipt = memory.run(
+        ARCHIVE, ArchiveRequest([uri, f"{USER}/notes/none.md", f"{USER}/notes/.abstract.md", "x"], now=NOW)
+    )
     assert [result.action for result in receipt.results] == [Action.DELETED, *[Action.REJECTED] * 3]
     assert all(result.hint for result in receipt.results[1:])
     with pytest.raises(InvalidInput):
-        memory.restore([])
+        memory.run(RESTORE, ArchiveRequest([]))
 
 
 def test_archive_of_another_user_is_neither_listed_nor_restored(memory: Runebook) -> None:
     uri = kept(memory, "Alice's diary 日记")
-    memory.archive([uri], now=NOW)
+    memory.run(ARCHIVE, ArchiveRequest([uri], now=NOW))
     other = memory.view("bob")
-    assert list(other.archived()) == []
-    receipt = other.restore([away(uri)], now=NOW)
-    absent = other.restore([away(f"{USER}/notes/none.md")], now=NOW)
+    assert list(other.run(ARCHIVE_LIST, ArchiveListRequest())) == []
+    receipt = other.run(RESTORE, ArchiveRequest([away(uri)], now=NOW))
+    absent = other.run(RESTORE, ArchiveRequest([away(f"{USER}/notes/none.md")], now=NOW))
     assert receipt.results[0].action is Action.REJECTED
     assert receipt.results[0].hint == absent.results[0].hint
-    assert len(list(memory.archived())) == 1
+    assert len(list(memory.run(ARCHIVE_LIST, ArchiveListRequest()))) == 1
 
 
 def test_reader_may_not_maintain(memory: Runebook) -> None:
     reader = memory.view(access=Access.READ_ONLY)
     with pytest.raises(AccessDenied):
-        reader.maintain()
+        reader.run(MAINTAIN, MaintainRequest())
     with pytest.raises(AccessDenied):
-        reader.archive(["viking://user/default/memories/notes/x.md"])
+        reader.run(ARCHIVE, ArchiveRequest(["viking://user/default/memories/notes/x.md"]))
 
 
 def test_unknown_pass_is_named_with_those_there_are(memory: Runebook) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        memory.maintain(only=["spring-cleaning"])
+        memory.run(MAINTAIN, MaintainRequest(only=["spring-cleaning"]))
     assert "expiry" in refusal.value.hint
 
 
@@ -327,18 +341,18 @@ def test_running_server_maintains_all_users_once_in_its_time(tmp_path: Path) -> 
         gone = [
             kept(memory.view(space), "Old offer 旧优惠", 30, expires_at="2027-01-01") for space in ("default", "bob")
         ]
-        automatic = memory.automatic_maintenance()
+        automatic = automatic_maintenance(memory)
         assert automatic is not None
         assert automatic.run_if_due(NOW)
         assert [text(memory, uri) for uri in gone] == [None, None]
         kept(memory, "Another 另一个", 30, expires_at="2027-01-01")
         assert not automatic.run_if_due(NOW + timedelta(hours=23))
         assert automatic.run_if_due(NOW + timedelta(hours=24))
-        assert len(list(memory.archived())) == 2
+        assert len(list(memory.run(ARCHIVE_LIST, ArchiveListRequest()))) == 2
 
 
 def test_maintenance_that_another_process_is_at_is_left_to_it(memory: Runebook) -> None:
-    automatic = memory.automatic_maintenance()
+    automatic = automatic_maintenance(memory)
     assert automatic is not None
     with StoreLock(memory.store.files.state / "locks" / "maintenance.lock").held():
         assert not automatic.run_if_due(NOW)
@@ -348,15 +362,15 @@ def test_maintenance_that_another_process_is_at_is_left_to_it(memory: Runebook) 
 @pytest.mark.parametrize("mark", ["", "yesterday", "2099-01-01T00:00:00+00:00"])
 def test_mark_that_cannot_be_right_puts_maintenance_off_for_one_turn_at_most(memory: Runebook, mark: str) -> None:
     (memory.store.files.state / "maintained-at").write_text(mark, encoding="utf-8")
-    automatic = memory.automatic_maintenance()
+    automatic = automatic_maintenance(memory)
     assert automatic is not None
     assert automatic.due_in(NOW) <= timedelta(hours=24)
 
 
 def test_switched_off_it_never_runs_by_itself(tmp_path: Path) -> None:
     with open_memory(settings_of(tmp_path, maintenance={"automatic": "off"})) as memory:
-        assert memory.automatic_maintenance() is None
-        assert memory.view(access=Access.READ_ONLY).automatic_maintenance() is None
+        assert automatic_maintenance(memory) is None
+        assert automatic_maintenance(memory.view(access=Access.READ_ONLY)) is None
 
 
 def test_segment_is_listed_by_its_summary(memory: Runebook) -> None:
@@ -365,8 +379,8 @@ def test_segment_is_listed_by_its_summary(memory: Runebook) -> None:
         for number in range(14)
         for role, text in (("user", "支付回调超时怎么办"), ("assistant", "支付回调要幂等,再重试"))
     ]
-    memory.commit(messages=messages, session_id="s", now=NOW)
-    entry = next(iter(memory.ls("viking://session/default/s/segments").entries))
+    memory.commit(CommitRequest(messages=messages, session_id="s", now=NOW))
+    entry = next(iter(memory.ls(ListRequest("viking://session/default/s/segments")).entries))
     assert entry.abstract
     assert "#" not in entry.abstract
     assert "支付回调" in entry.name

@@ -13,9 +13,16 @@ import pytest
 from memory_core.core.config import Config
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.llm.client import Completion, LLMRequest, ScriptedLLM, TokenUsage
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
+from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.purge import PURGE, PurgeRequest
+from memory_core.features.rolling_summary import SUMMARY, SUMMARY_CLEAR, SummaryClearRequest, SummaryRequest
+from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
+from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
 
@@ -34,7 +41,7 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def kept(memory: Runebook, content: str, memory_type: str, days_ago: float = 1, **more: Any) -> str:
-    receipt = memory.commit(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more)
+    receipt = memory.commit(CommitRequest(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more))
     assert receipt.results[0].action is Action.CREATED, receipt
     return receipt.results[0].uri
 
@@ -42,22 +49,24 @@ def kept(memory: Runebook, content: str, memory_type: str, days_ago: float = 1, 
 def filled(memory: Runebook) -> None:
     kept(memory, "Nurse turned data analyst in Leeds. 住在利兹。", "profile")
     kept(memory, "不喜欢香菜。", "preferences", fields={"topic": "口味"})
-    memory.commit("Moved the shop to the new cluster.", memory_type="daily_logs", now=NOW - timedelta(days=40))
+    memory.commit(
+        CommitRequest("Moved the shop to the new cluster.", memory_type="daily_logs", now=NOW - timedelta(days=40))
+    )
 
 
 def maintained(memory: Runebook, *only: str, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    done = list(memory.maintain(now=NOW + timedelta(days=days), only=only, dry_run=dry_run))
+    done = list(memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=only, dry_run=dry_run)))
     assert all(each.failure is None for each in done)
     return [receipt for each in done for receipt in each.receipts]
 
 
 def page(memory: Runebook) -> str:
-    found = memory.rolling_summary()
+    found = memory.run(SUMMARY, SummaryRequest())
     return "" if found is None else found.text
 
 
 def parts(memory: Runebook, session: str) -> dict[str, str]:
-    pack = memory.retrieve("What is next?", session_id=session, now=NOW)
+    pack = memory.retrieve(RetrieveRequest("What is next?", session_id=session, now=NOW))
     return {part.kind: part.text for part in pack.parts}
 
 
@@ -85,14 +94,16 @@ def test_page_follows_what_it_is_made_of_and_goes_with_it(memory: Runebook) -> N
     filled(memory)
     maintained(memory, "rolling_summary")
     uri = "viking://user/default/memories/preferences/口味.md"
-    memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+    memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
     maintained(memory, "rolling_summary")
     assert "香菜" not in page(memory)
     assert "Nurse" in page(memory)
-    memory.commit(operations={"delete_operations": [{"uri": "viking://user/default/memories/profile.md"}]}, now=NOW)
+    memory.commit(
+        CommitRequest(operations={"delete_operations": [{"uri": "viking://user/default/memories/profile.md"}]}, now=NOW)
+    )
     (receipt,) = maintained(memory, "rolling_summary")
     assert receipt.results[0].action is Action.DELETED
-    assert memory.rolling_summary() is None
+    assert memory.run(SUMMARY, SummaryRequest()) is None
 
 
 def test_what_is_of_one_project_is_not_on_a_page_that_all_see(memory: Runebook) -> None:
@@ -106,10 +117,12 @@ def test_what_is_of_one_project_is_not_on_a_page_that_all_see(memory: Runebook) 
 
 def test_entry_of_a_project_in_a_shared_log_is_not_on_the_page(memory: Runebook) -> None:
     when = NOW - timedelta(days=40)
-    memory.commit("Swam in the lake 在湖里游泳", memory_type="daily_logs", now=when)
-    memory.commit("Kafka with 12 partitions 十二个分区", memory_type="daily_logs", project="acme", now=when)
+    memory.commit(CommitRequest("Swam in the lake 在湖里游泳", memory_type="daily_logs", now=when))
+    memory.commit(
+        CommitRequest("Kafka with 12 partitions 十二个分区", memory_type="daily_logs", project="acme", now=when)
+    )
     maintained(memory, "logs", "rolling_summary")
-    summary = memory.read("viking://user/default/logs/summaries/2026-12.md").content
+    summary = memory.read(ReadRequest("viking://user/default/logs/summaries/2026-12.md")).content
     assert "  - Project acme\n    - 09:00 Kafka with 12 partitions 十二个分区" in summary
     assert "Swam in the lake" in page(memory)
     assert "Kafka" not in page(memory)
@@ -127,12 +140,12 @@ def test_line_that_holds_no_more_is_not_given_to_the_next_session(memory: Runebo
     path = memory.store.files.path_for(MemoryUri.parse(uri))
     text = path.read_text(encoding="utf-8")
     if ending == "forgotten":
-        receipt = memory.forget({"uris": [uri], "confirm": 1}, now=NOW)
+        receipt = memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1, now=NOW))
         assert (PAGE, Action.UPDATED) in {(result.uri, result.action) for result in receipt.results}
     elif ending == "archived":
-        memory.archive([uri], now=NOW)
+        memory.run(ARCHIVE, ArchiveRequest([uri], now=NOW))
     elif ending == "deleted":
-        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
     elif ending == "corrected":
         path.write_text(text.replace("overnight flights 不坐夜班飞机", "trains"), encoding="utf-8", newline="\n")
     else:
@@ -157,9 +170,11 @@ def test_undone_forgetting_brings_the_line_back(memory: Runebook) -> None:
     filled(memory)
     maintained(memory, "rolling_summary")
     before = page(memory)
-    receipt = memory.forget({"uris": ["viking://user/default/memories/preferences/口味.md"], "confirm": 1}, now=NOW)
+    receipt = memory.run(
+        FORGET, ForgetRequest(uris=["viking://user/default/memories/preferences/口味.md"], confirm=1, now=NOW)
+    )
     assert "香菜" not in page(memory)
-    memory.undo(receipt.commit_id, now=NOW)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert page(memory) == before
 
 
@@ -167,8 +182,8 @@ def test_archived_and_restored_memory_is_on_the_page_again(memory: Runebook) -> 
     filled(memory)
     maintained(memory, "rolling_summary")
     uri = "viking://user/default/memories/preferences/口味.md"
-    memory.archive([uri], now=NOW)
-    memory.restore([uri.replace("viking://", "viking://archive/")], now=NOW)
+    memory.run(ARCHIVE, ArchiveRequest([uri], now=NOW))
+    memory.run(RESTORE, ArchiveRequest([uri.replace("viking://", "viking://archive/")], now=NOW))
     maintained(memory, "rolling_summary")
     assert "香菜" in page(memory)
 
@@ -176,14 +191,14 @@ def test_archived_and_restored_memory_is_on_the_page_again(memory: Runebook) -> 
 def test_page_of_which_every_memory_is_purged_goes_too(memory: Runebook) -> None:
     uri = kept(memory, "Only this 只有这个", "preferences")
     maintained(memory, "rolling_summary")
-    memory.purge(uri)
-    assert memory.rolling_summary() is None
+    memory.run(PURGE, PurgeRequest(uri))
+    assert memory.run(SUMMARY, SummaryRequest()) is None
 
 
 def test_forgetting_says_that_an_authored_page_may_still_name_it(memory: Runebook) -> None:
     uri = kept(memory, "The safe opens with Zanzibar 暗号", "facts")
-    memory.commit("Zanzibar is the word 暗号", memory_type="rolling_summary", now=NOW)
-    receipt = memory.forget({"uris": [uri], "confirm": 1}, now=NOW)
+    memory.commit(CommitRequest("Zanzibar is the word 暗号", memory_type="rolling_summary", now=NOW))
+    receipt = memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1, now=NOW))
     assert any(PAGE in note and "may still name it" in note for note in receipt.notes)
     assert page(memory) == "Zanzibar is the word 暗号"
 
@@ -211,30 +226,30 @@ def test_session_begins_with_the_page_and_gets_it_once(memory: Runebook) -> None
     maintained(memory, "rolling_summary")
     assert "香菜" in parts(memory, "s1")["summary"]
     assert "summary" not in parts(memory, "s1")
-    small = memory.retrieve("next?", session_id="s2", token_budget=200, now=NOW)
+    small = memory.retrieve(RetrieveRequest("next?", session_id="s2", token_budget=200, now=NOW))
     assert small.tokens <= 200
 
 
 def test_page_is_read_but_neither_searched_nor_counted_as_a_memory(memory: Runebook) -> None:
     filled(memory)
-    hits = [hit.uri for hit in memory.find("香菜", now=NOW).hits]
+    hits = [hit.uri for hit in memory.find(FindRequest("香菜", now=NOW)).hits]
     maintained(memory, "rolling_summary")
-    assert "香菜" in memory.read(PAGE).content
-    assert [hit.uri for hit in memory.find("香菜", now=NOW).hits] == hits
-    assert PAGE not in json.dumps(memory.find("rolling summary", now=NOW).as_dict())
+    assert "香菜" in memory.read(ReadRequest(PAGE)).content
+    assert [hit.uri for hit in memory.find(FindRequest("香菜", now=NOW)).hits] == hits
+    assert PAGE not in json.dumps(memory.find(FindRequest("rolling summary", now=NOW)).as_dict())
 
 
 @pytest.mark.parametrize("name", ["rolling_summary", "Rolling Summary", "滚动摘要"])
 def test_written_page_replaces_the_whole_and_is_not_written_over(memory: Runebook, name: str) -> None:
     filled(memory)
     maintained(memory, "rolling_summary")
-    receipt = memory.commit("We build a boat. 我们在造船。", memory_type=name, now=NOW)
+    receipt = memory.commit(CommitRequest("We build a boat. 我们在造船。", memory_type=name, now=NOW))
     assert [(result.uri, result.action) for result in receipt.results] == [(PAGE, Action.UPDATED)]
     assert page(memory) == "We build a boat. 我们在造船。"
     assert maintained(memory, "rolling_summary", "overviews") == []
-    again = memory.commit("We build a boat. 我们在造船。", memory_type=name, now=NOW)
+    again = memory.commit(CommitRequest("We build a boat. 我们在造船。", memory_type=name, now=NOW))
     assert again.status is Status.UNCHANGED
-    memory.undo(receipt.commit_id, now=NOW)
+    memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert "香菜" in page(memory)
 
 
@@ -245,12 +260,14 @@ def test_page_written_among_other_operations_keeps_its_place_in_the_receipt(memo
         {"memory_data": {"memory_type": "notes", "fields": {"content": "Oak for the mast 橡木"}}},
         {"memory_data": {"memory_type": "rolling_summary", "fields": {"content": "A boat 一条船"}}},
     ]
-    receipt = memory.commit(operations={"write_operations": writes}, now=NOW)
+    receipt = memory.commit(CommitRequest(operations={"write_operations": writes}, now=NOW))
     names = [(result.uri.rpartition("/")[2], result.action) for result in receipt.results]
     assert [name for name, _ in names[1:]] == ["rolling_summary.md", "Oak for the mast 橡木.md", "rolling_summary.md"]
     assert [action for _, action in names] == [Action.CREATED, Action.REJECTED, Action.CREATED, Action.CREATED]
     assert page(memory) == "A boat 一条船"
-    private = memory.commit("Acme only 仅限", memory_type="rolling_summary", project="acme", private=True)
+    private = memory.commit(
+        CommitRequest("Acme only 仅限", memory_type="rolling_summary", project="acme", private=True)
+    )
     assert private.status is Status.REJECTED
 
 
@@ -264,8 +281,8 @@ def test_page_that_a_person_edited_or_wrote_is_theirs(memory: Runebook) -> None:
     path.write_text("Mine alone 我自己的\n", encoding="utf-8", newline="\n")
     assert maintained(memory, "rolling_summary") == []
     assert page(memory) == "Mine alone 我自己的"
-    assert memory.clear_summary(now=NOW).status is Status.COMMITTED
-    assert memory.clear_summary(now=NOW).status is Status.UNCHANGED
+    assert memory.run(SUMMARY_CLEAR, SummaryClearRequest(now=NOW)).status is Status.COMMITTED
+    assert memory.run(SUMMARY_CLEAR, SummaryClearRequest(now=NOW)).status is Status.UNCHANGED
     maintained(memory, "rolling_summary")
     assert "Tea" in page(memory)
 
@@ -288,14 +305,14 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
         (receipt,) = maintained(memory, "overviews", days=5)
         assert (receipt.usage or {})["model_requests"] == 1
         assert page(memory).startswith("A nurse turned analyst")
-        body = memory.read("viking://user/default/logs/summaries/2026-12.md").content
+        body = memory.read(ReadRequest("viking://user/default/logs/summaries/2026-12.md")).content
         assert "The shop moved to the new cluster." in body
         assert "Moved the shop to the new cluster." in body
         assert maintained(memory, "logs", "rolling_summary", "overviews", days=5) == []
         assert len(llm.requests) == 1
         assert "coriander" in parts(memory, "s1")["summary"]
         uri = "viking://user/default/memories/preferences/口味.md"
-        memory.commit(operations={"delete_operations": [{"uri": uri}]}, now=NOW)
+        memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
         given = parts(memory, "s2")["summary"]
         told = [word in given for word in ("Nurse turned data analyst", "Moved the shop", "coriander", "香菜")]
         assert told == [True, True, False, False]
@@ -304,8 +321,8 @@ def test_one_call_gives_the_page_and_each_complete_month_the_models_words(tmp_pa
 def test_model_that_fails_is_named_by_maintenance_though_nothing_changes(tmp_path: Path) -> None:
     down = ScriptedLLM([ModelUnavailable("the endpoint is down.", hint="Start it.")])
     with open_memory(settings_of(tmp_path), llm=down) as memory:
-        memory.commit("Lin, lives in Chengdu 住在成都", memory_type="profile", now=NOW)
-        for done in memory.maintain(now=NOW, only=["rolling_summary", "overviews"]):
+        memory.commit(CommitRequest("Lin, lives in Chengdu 住在成都", memory_type="profile", now=NOW))
+        for done in memory.run(MAINTAIN, MaintainRequest(now=NOW, only=["rolling_summary", "overviews"])):
             told = [note for receipt in done.receipts for note in receipt.notes]
         assert any("the endpoint is down" in note and "Start it" in note for note in told)
 
@@ -315,7 +332,7 @@ def test_dry_run_writes_nothing(memory: Runebook) -> None:
     newest = memory.store.ledger.newest_seq()
     assert len(maintained(memory, "rolling_summary", "overviews", dry_run=True)) == 1
     assert memory.store.ledger.newest_seq() == newest
-    assert memory.rolling_summary() is None
+    assert memory.run(SUMMARY, SummaryRequest()) is None
 
 
 def test_command_shows_writes_and_clears_the_page(

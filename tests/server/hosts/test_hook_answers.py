@@ -11,6 +11,8 @@ import pytest
 
 from memory_core.core.caller import Access
 from memory_core.core.config import Config, EmbeddingConfig, HooksConfig
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from server.hooks import pending, private_times, recording
 from server.hooks.answers import HookAnswer, answer, take_in
@@ -24,16 +26,24 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     """A store with a few memories; each test has sessions of its own."""
     home = tmp_path_factory.mktemp("store") / "家"
     with open_memory(config(home)) as opened:
-        opened.commit("The user is Ana, a backend engineer.", memory_type="profile")
-        opened.commit("Never push to main.", memory_type="preferences", fields={"topic": "git"}, pinned=True)
-        opened.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
-        opened.commit("用户的妹妹林住在成都，喜欢爬山。", memory_type="facts")
+        opened.commit(CommitRequest("The user is Ana, a backend engineer.", memory_type="profile"))
         opened.commit(
-            "Restart the mirror before a deploy of billing.",
-            memory_type="patterns",
-            fields={"pattern_name": "billing deploy"},
+            CommitRequest(
+                "Never push to main.", memory_type="preferences", fields={"topic": "git"}, metadata={"pinned": True}
+            )
         )
-        opened.commit("The secret launch is on Friday.", memory_type="facts", project="rocket", private=True)
+        opened.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
+        opened.commit(CommitRequest("用户的妹妹林住在成都，喜欢爬山。", memory_type="facts"))
+        opened.commit(
+            CommitRequest(
+                "Restart the mirror before a deploy of billing.",
+                memory_type="patterns",
+                fields={"pattern_name": "billing deploy"},
+            )
+        )
+        opened.commit(
+            CommitRequest("The secret launch is on Friday.", memory_type="facts", project="rocket", private=True)
+        )
         yield opened
 
 
@@ -190,7 +200,9 @@ def test_messages_that_come_along_are_stored_with_the_system_prompt(memory: Rune
 def test_a_session_that_was_imported_goes_on_where_the_import_left_it(memory: Runebook, tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", [said(0, "user", "before"), said(1, "user", "after")])
     memory.commit(
-        messages=[{"role": "user", "content": "before", "id": "u0"}], session_id="claude-code-k", extract=False
+        CommitRequest(
+            messages=[{"role": "user", "content": "before", "id": "u0"}], session_id="claude-code-k", extract=False
+        )
     )
     assert answer(memory, "session-end", claude("SessionEnd", path) | {"session_id": "k"}, resident=False).stored == 1
     assert [message["content"] for message in log(memory, "claude-code-k")] == ["before", "after"]
@@ -262,7 +274,7 @@ def test_while_private_mode_is_on_a_prompt_leaves_no_trace(memory: Runebook, tmp
         assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
         assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
         memory.store.usage.flush()
-        assert all("quietly" not in (recall.query or "") for recall in memory.trail(100))
+        assert all("quietly" not in (recall.query or "") for recall in memory.run(TRAIL, TrailRequest(100)))
     finally:
         private_times.note(state, folder, 2, private=False)
 

@@ -20,12 +20,14 @@ import pytest
 
 from memory_core.core.caller import Access
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import MODULES, command_line, main
 from server.hooks import answers, command, failures, pending
 from server.hooks.private_times import PrivateTimes, periods
 from server.hooks.wishes import Wishes
-from server.local.channel import Line
+from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession, ServedStore
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
 
@@ -44,9 +46,13 @@ def opened(home: Path) -> Runebook:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hooked") / "家"
     with opened(folder) as memory:
-        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
-        memory.commit("用户的妹妹林住在成都，喜欢爬山。", memory_type="facts")
-        memory.commit("The secret launch of billing is on Friday.", memory_type="facts", project="rocket", private=True)
+        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
+        memory.commit(CommitRequest("用户的妹妹林住在成都，喜欢爬山。", memory_type="facts"))
+        memory.commit(
+            CommitRequest(
+                "The secret launch of billing is on Friday.", memory_type="facts", project="rocket", private=True
+            )
+        )
     return folder
 
 
@@ -123,10 +129,10 @@ def test_by_words_a_session_is_given_a_memory_once(hook: Hook, home: Path, promp
 
 def test_what_hooks_keep_is_private_to_its_owner(hook: Hook, tmp_path: Path) -> None:
     with opened(tmp_path / "h") as memory:
-        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
         assert hook(tmp_path / "h", "user-prompt", _PROMPT)[1]
         assert list((tmp_path / "h" / ".state" / "hooks" / "given").glob("*.json"))
-        assert "permissions" not in {finding.check for finding in memory.doctor().findings}
+        assert "permissions" not in {finding.check for finding in memory.run(DOCTOR, DoctorRequest()).findings}
 
 
 def test_by_words_what_is_private_to_a_project_is_told_there_alone(hook: Hook, home: Path, tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_by_words_what_is_private_to_a_project_is_told_there_alone(hook: Hook, h
 
 def test_by_words_what_was_deleted_by_hand_is_not_told(hook: Hook, tmp_path: Path) -> None:
     with opened(tmp_path / "h") as memory:
-        [uri] = memory.commit("The garage code of billing is 7788.", memory_type="facts").changed_uris
+        [uri] = memory.commit(CommitRequest("The garage code of billing is 7788.", memory_type="facts")).changed_uris
     (tmp_path / "h").joinpath(*str(uri).removeprefix("viking://").split("/")).unlink()
     given = claude("UserPromptSubmit", prompt="What is the garage code?")
     assert hook(tmp_path / "h", "user-prompt", given) == (0, "", "")
@@ -213,7 +219,7 @@ def test_a_locked_store_loses_nothing_and_the_next_hook_stores_it(
 ) -> None:
     home, state = tmp_path / "h", tmp_path / "h" / ".state"
     with opened(home) as memory:
-        memory.commit("something")
+        memory.commit(CommitRequest("something"))
     newer = state / "ledger.sqlite3"
     with closing(sqlite3.connect(newer)) as ledger:
         version = ledger.execute("PRAGMA user_version").fetchone()[0]
@@ -261,7 +267,7 @@ def test_what_no_hook_can_use_is_told_with_the_next_step(hook: Hook, tmp_path: P
 
 def test_a_store_that_hangs_is_left_at_the_deadline_and_nothing_is_lost(tmp_path: Path) -> None:
     with opened(tmp_path / "h") as memory:
-        memory.commit("something")
+        memory.commit(CommitRequest("something"))
     state = tmp_path / "h" / ".state"
     given = claude("PreCompact", write(tmp_path / "t.jsonl", talk()))
     with closing(sqlite3.connect(state / "ledger.sqlite3", isolation_level=None)) as holding:
@@ -312,13 +318,13 @@ class _Served:
 def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_opened", lambda *_: pytest.fail("a server runs"))
     with opened(tmp_path / "h") as memory:
-        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
+        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
         state = memory.store.files.state
         pending.leave(
             state, "stop", "claude-code", {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
         )
         served = _Served(memory)
-        line = Line(state, served)
+        line = Listener(state, served)
         try:
             assert "5433" in context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
             given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()))
@@ -343,8 +349,8 @@ def test_a_server_that_is_busy_does_not_keep_words_from_being_found(hook: Hook, 
         return {"ok": True, "text": "too late"}
 
     with opened(tmp_path / "h") as memory:
-        memory.commit("The billing service uses PostgreSQL on port 5433.", memory_type="facts")
-        line = Line(memory.store.files.state, busy)
+        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
+        line = Listener(memory.store.files.state, busy)
         begun = time.monotonic()
         try:
             told = context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
@@ -396,7 +402,7 @@ def test_the_doctor_tells_of_failing_hooks_and_of_what_waits(tmp_path: Path) -> 
         failures.report(state, "stop", "the disk is full")
         note = pending.leave(state, "stop", "generic", {"messages": []})
         os.utime(note, (0, 0))
-        told = [finding.detail for finding in memory.doctor().findings if finding.check == "hooks"]
+        told = [finding.detail for finding in memory.run(DOCTOR, DoctorRequest()).findings if finding.check == "hooks"]
     assert len(told) == 2
     assert "stop: the disk is full" in told[0]
     assert "1 conversations wait" in told[1]
@@ -404,7 +410,7 @@ def test_the_doctor_tells_of_failing_hooks_and_of_what_waits(tmp_path: Path) -> 
 
 def test_what_a_server_could_not_do_is_told_and_done_without_it(hook: Hook, tmp_path: Path) -> None:
     with opened(tmp_path / "h") as memory:
-        line = Line(memory.store.files.state, lambda _request: {"ok": False, "error": "busy", "hint": ""})
+        line = Listener(memory.store.files.state, lambda _request: {"ok": False, "error": "busy", "hint": ""})
         try:
             given = claude("PreCompact", write(tmp_path / "t.jsonl", [said(0, "user", "keep this")]))
             status, out, told = hook(tmp_path / "h", "pre-compact", given)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 from server.cli import main
 
@@ -42,8 +43,10 @@ def event(tool: str = "Read", **tool_input: Any) -> dict[str, Any]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     with open_memory(Config(home=folder, embedding=EmbeddingConfig(provider="none"))) as memory:
-        memory.commit(memory_type="skills", fields={"skill_name": "draft_contract", "best_for": "短合同 only"})
-        memory.commit(memory_type="skills", fields={"skill_name": "整理发票", "best_for": "invoices"})
+        memory.commit(
+            CommitRequest(memory_type="skills", fields={"skill_name": "draft_contract", "best_for": "短合同 only"})
+        )
+        memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "整理发票", "best_for": "invoices"}))
     return folder
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_core.core.memory.requests import CommitRequest
 from tests.server.http.conftest import OWNER_KEY, desk_at
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         made.owner.keep("Green tea.", fields={"title": "Tea"})
         made.owner.keep("早上喝绿茶。", "preferences", fields={"topic": "茶"})
         memory = made.store.memory()
-        memory.commit(messages=[{"role": "user", "content": "Where is my tea? 茶在哪？"}], session_id="tea-talk")
+        memory.commit(
+            CommitRequest(messages=[{"role": "user", "content": "Where is my tea? 茶在哪？"}], session_id="tea-talk")
+        )
         yield made
 
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_core.runebook import Runebook
+from memory_core.core.config import Config
+from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.features import doctor
 from tests.server.http.conftest import OWNER_KEY, Page, desk_at
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ def annas(desk: Desk) -> dict[str, str]:
     desk.anna.facts("POST", "/archive", {"uris": [uri]})
     desk.anna.facts("PUT", "/rolling-summary", {"text": "Anna gardens."})
     view = desk.store.memory().view("anna", "anna")
-    view.commit(messages=[{"role": "user", "content": "garden 花园 talk"}], session_id="garden-talk")
+    view.commit(CommitRequest(messages=[{"role": "user", "content": "garden 花园 talk"}], session_id="garden-talk"))
     commits = desk.anna.facts("GET", f"/history?uri=viking://{path}")["commits"]
     desk.anna.facts("POST", "/search", {"query": "garden 花园"})
     return {"path": path, "uri": f"viking://{path}", "archived": uri, "commit": commits[0]["commit_id"]}
@@ -161,7 +164,7 @@ def test_history_names_the_bearer_and_the_page(desk: Desk) -> None:
 
 def test_last_commit_of_a_bearer_is_its_own(desk: Desk) -> None:
     path = desk.anna.keep("Mine.", fields={"title": "Last"})
-    desk.store.memory().view("anna", "anna").commit("By somebody else.")
+    desk.store.memory().view("anna", "anna").commit(CommitRequest("By somebody else."))
     desk.anna.facts("POST", "/commits/last/undo", {})
     assert desk.anna.ask("GET", f"/entries/{path}").status_code == 404
 
@@ -355,13 +358,13 @@ def test_examinations_asked_for_at_once_are_one(desk: Desk, monkeypatch: pytest.
     begun: list[float] = []
     go_on = threading.Event()
 
-    def slow(memory: Runebook) -> Report:
+    def slow(config: Config, registry: MemoryTypeRegistry) -> Report:
         begun.append(0.0)
         assert go_on.wait(30.0)
-        return examine(memory)
+        return examine(config, registry)
 
-    examine = Runebook.doctor
-    monkeypatch.setattr(Runebook, "doctor", slow)
+    examine = doctor.examine
+    monkeypatch.setattr(doctor, "examine", slow)
     with ThreadPoolExecutor(9) as pool:
         asked = [pool.submit(desk.owner.ask, "GET", "/health") for _ in range(8)]
         assert desk.owner.ask("GET", "/about").status_code == 200

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_core.core.memory.requests import CommitRequest
+
 if TYPE_CHECKING:
     from tests.server.http.conftest import Desk
 
@@ -78,8 +80,10 @@ def test_edit_that_comes_between_look_and_commit_is_refused_in_the_transaction(d
     seen = desk.owner.entry(path)
     memory = desk.store.memory()
     operations = {"edit_operations": [{"uri": seen["uri"], "patches": {"content": "Late."}}]}
-    memory.commit(operations={"edit_operations": [{"uri": seen["uri"], "patches": {"content": "Meanwhile."}}]})
-    receipt = memory.commit(operations=operations, expected={seen["uri"]: seen["sha256"]})
+    memory.commit(
+        CommitRequest(operations={"edit_operations": [{"uri": seen["uri"], "patches": {"content": "Meanwhile."}}]})
+    )
+    receipt = memory.commit(CommitRequest(operations=operations, expected={seen["uri"]: seen["sha256"]}))
     assert receipt.status == "rejected"
     assert [result.conflict for result in receipt.results] == [True]
     assert desk.owner.entry(path)["body"] == "Meanwhile."
@@ -232,8 +236,8 @@ def test_memory_from_a_conversation_shows_the_lines_it_came_from(desk: Desk) -> 
         {"role": "assistant", "content": "Hello."},
         {"role": "user", "name": "Lin", "content": "我五月搬到成都，住在锦江区。"},
     ]
-    memory.commit(messages=messages, session_id="move-1")
-    receipt = memory.commit("Lin 五月搬到成都锦江区。", session_id="move-1")
+    memory.commit(CommitRequest(messages=messages, session_id="move-1"))
+    receipt = memory.commit(CommitRequest("Lin 五月搬到成都锦江区。", session_id="move-1"))
     entry = desk.owner.entry(receipt.results[0].uri.removeprefix("viking://"))
     assert [(page["line"], page["speaker"]) for page in entry["source_pages"]] == [(2, "Lin")]
     assert entry["source"]["session_id"] == "move-1"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_core.core.memory.requests import CommitRequest
 from tests.server.http.conftest import desk_at, path_of
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def talked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
                 },
                 {"role": "assistant", "content": f"Noted, deck repair {number}."},
             ]
-        memory.commit(messages=said, session_id="boat-talk")
-        memory.commit(messages=[{"role": "user", "content": "Hello."}], session_id="short-talk")
+        memory.commit(CommitRequest(messages=said, session_id="boat-talk"))
+        memory.commit(CommitRequest(messages=[{"role": "user", "content": "Hello."}], session_id="short-talk"))
         yield made
 
 
@@ -138,7 +139,7 @@ def test_archived_memory_is_found_and_restored(desk: Desk) -> None:
 def test_old_logs_are_archived_by_their_age(desk: Desk) -> None:
     memory = desk.store.memory()
     old = datetime.now(UTC) - timedelta(days=20)
-    memory.commit("很久以前 long ago", memory_type="daily_log", now=old)
+    memory.commit(CommitRequest("很久以前 long ago", memory_type="daily_log", now=old))
     assert desk.owner.facts("POST", "/archive", {"dry_run": True})["receipts"] == []
     planned = desk.owner.facts("POST", "/archive", {"days": 7, "dry_run": True})
     assert planned["receipts"]
@@ -164,7 +165,7 @@ def test_rolling_summary_is_written_once_seen(desk: Desk) -> None:
 def test_proposal_is_accepted_or_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
     with desk_at(tmp_path_factory.mktemp("review"), review="automatic") as made:
         said = "Never push to main without asking me first. 下次不要这样。"
-        made.store.memory().commit(messages=[{"role": "user", "content": said}], session_id="review-1")
+        made.store.memory().commit(CommitRequest(messages=[{"role": "user", "content": said}], session_id="review-1"))
         waiting = made.owner.facts("GET", "/review")["waiting"]
         assert waiting
         name = waiting[0]["name"]

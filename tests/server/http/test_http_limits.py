@@ -20,7 +20,7 @@ from memory_core.core.config import HttpConfig
 from server.http import http_server as http
 from server.http.http_server import TimedConnection
 from server.http.rate_limits import OpenRequests, RequestRates
-from server.terminal import END_SECONDS
+from server.protocol.stdio_transport import END_SECONDS
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, issue, send
 
 if TYPE_CHECKING:

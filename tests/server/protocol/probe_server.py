@@ -20,9 +20,10 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult, SamplingMessage, TextContent
 
-from server.protocol.stdio_transport import StandardStreams, scrub_results, serve_stdio
+from server.protocol.stdio_pipes import standard_pipes
+from server.protocol.stdio_transport import scrub_results, serve_pipe
 
-streams = StandardStreams.divert()
+pipe = standard_pipes()
 print("printed while importing")
 
 
@@ -85,8 +86,7 @@ async def ask_client(ctx: Context[Any]) -> str:
 
 
 if __name__ == "__main__":
-    with streams:
-        status = anyio.run(serve_stdio, server, streams)
-        print("printed after serving")
+    status = anyio.run(serve_pipe, server, pipe)
+    print("printed after serving")
     evidence.write_text("closed, returned", encoding="utf-8", newline="\n")
     sys.exit(status)

@@ -15,13 +15,13 @@ from mcp.types import (
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
-    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     RequestId,
 )
 
-from server.protocol.json_frames import LINE_LIMIT_BYTES, Oversized, Refusal, encode_frame, parse_frame, scrub
+from server.protocol.json_frames import Refusal, encode_frame, parse_frame, scrub
+from server.protocol.stdio_pipes import LINE_LIMIT_BYTES, Oversized
 
 
 def request(params: str = "{}", request_id: str = "7") -> bytes:
@@ -37,16 +37,20 @@ def refusal(line: bytes | Oversized) -> Refusal:
     return frame
 
 
-@pytest.mark.parametrize("text", ["plain", "支付系统 🐉", "\\ud83d\\ude00", "\\\\ud800"])
-def test_valid_request_passes_unchanged(text: str) -> None:
-    line = request('{"text":"' + text + '"}')
-    frame = parse_frame(line)
-    assert isinstance(frame, JSONRPCRequest)
-    assert frame.params == json.loads(line)["params"]
+VALID = [
+    *(request('{"text":"' + text + '"}') for text in ("plain", "支付系统 🐉", "\\ud83d\\ude00", "\\\\ud800")),
+    b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    '{"jsonrpc":"2.0","id":3,"result":{"text":"好的","method":"m","id":1}}'.encode(),
+]
 
 
-def test_byte_order_mark_and_carriage_return_are_ignored() -> None:
-    assert isinstance(parse_frame(b"\xef\xbb\xbf" + request() + b"\r"), JSONRPCRequest)
+@pytest.mark.parametrize("line", VALID)
+@pytest.mark.parametrize("form", [b"%s", b"\xef\xbb\xbf%s\r"], ids=["plain", "byte order mark and carriage return"])
+def test_what_is_valid_passes_unchanged(line: bytes, form: bytes) -> None:
+    frame = parse_frame(form % line)
+    assert frame is not None
+    assert not isinstance(frame, Refusal)
+    assert frame.model_dump(by_alias=True, exclude_unset=True) == json.loads(line)
 
 
 @pytest.mark.parametrize("line", [b"", b"  \t\r", b"\xef\xbb\xbf"])
@@ -100,18 +104,6 @@ def test_faulty_request_is_refused_with_its_id(
 def test_faulty_notification_gets_no_answer(params: str) -> None:
     line = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%s}' % params.encode()
     assert not refusal(line).answerable
-
-
-def test_notification_passes_unchanged() -> None:
-    frame = parse_frame(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-    assert isinstance(frame, JSONRPCNotification)
-
-
-def test_clients_answer_passes_unchanged() -> None:
-    line = '{"jsonrpc":"2.0","id":3,"result":{"text":"好的","method":"m","id":1}}'.encode()
-    frame = parse_frame(line)
-    assert isinstance(frame, JSONRPCResponse)
-    assert frame.result == {"text": "好的", "method": "m", "id": 1}
 
 
 def test_clients_answer_with_a_lone_surrogate_is_mended() -> None:

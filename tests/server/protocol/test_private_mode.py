@@ -14,6 +14,9 @@ import pytest
 from memory_core.core.caller import Access
 from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied
+from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
+from memory_core.features.migrate import MIGRATE, MigrateRequest
+from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
 from tests.server.conftest import WORDS_ONLY, Caller, Era, HttpServer, text_of
 
@@ -107,31 +110,31 @@ def test_private_mode_is_refused_where_nothing_tells_clients_apart(
 def test_the_setting_keeps_a_whole_process_from_writing(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path, private_mode=True)) as memory:
         with pytest.raises(AccessDenied, match="private mode"):
-            memory.commit(SECRET)
+            memory.commit(CommitRequest(SECRET))
         with pytest.raises(AccessDenied):
-            memory.migrate()
+            memory.run(MIGRATE, MigrateRequest())
         assert memory.store.ledger.newest_seq() == 0
 
 
 def test_a_view_that_only_reads_says_so_and_counts_nothing(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
-        uri = memory.commit(BEFORE).changed_uris[0]
+        uri = memory.commit(CommitRequest(BEFORE)).changed_uris[0]
         reader = memory.view(access=Access.READ_ONLY)
         with pytest.raises(AccessDenied, match="may only read"):
-            reader.commit("Dogs.")
-        assert reader.find("cat").hits
-        reader.read(uri)
+            reader.commit(CommitRequest("Dogs."))
+        assert reader.find(FindRequest("cat")).hits
+        reader.read(ReadRequest(uri))
         memory.store.usage.flush()
-        assert memory.trail() == []
+        assert memory.run(TRAIL, TrailRequest()) == []
         assert memory.store.ledger.usage([uri]) == {}
 
 
 def test_views_of_other_spaces_do_not_see_each_other(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
         lin = memory.view("lin", "lin")
-        lin.commit("林的猫叫麻薯。")
-        memory.commit(BEFORE)
-        assert [hit.abstract for hit in lin.find("猫 cat").hits] == ["林的猫叫麻薯。"]
-        assert [hit.abstract for hit in memory.find("猫 cat").hits] == [BEFORE]
+        lin.commit(CommitRequest("林的猫叫麻薯。"))
+        memory.commit(CommitRequest(BEFORE))
+        assert [hit.abstract for hit in lin.find(FindRequest("猫 cat")).hits] == ["林的猫叫麻薯。"]
+        assert [hit.abstract for hit in memory.find(FindRequest("猫 cat")).hits] == [BEFORE]
         lin.close()  # a view closes nothing
-        assert memory.find("cat").hits
+        assert memory.find(FindRequest("cat")).hits

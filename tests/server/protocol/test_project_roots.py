@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, CreateMessageResult, ErrorData, ListRootsResult, Root, TextContent
 
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.trailer import split
 from tests.fork_server import starter
 from tests.server.conftest import PATIENCE_SECONDS, WORDS_ONLY, HttpServer, command, environment
 
@@ -64,7 +64,7 @@ class Caller:
         fields = {"case_name": name, "content": "部署 deploy"}
         (result,) = self.facts("commit_memory", memory_type="cases", fields=fields, **arguments)["results"]
         text = self.facts("read", uri=result["uri"])["content"]
-        project: str | None = (parse(text).trailer or {}).get("project")
+        project: str | None = (split(text).trailer or {}).get("project")
         return project
 
 
@@ -208,7 +208,7 @@ def test_a_client_that_gives_roots_and_its_model_gets_both_asked(connected: Any,
         facts = caller.facts("commit_memory", messages=messages, session_id="s")
         assert facts["status"] == "committed"
         text = caller.facts("read", uri="viking://agent/default/memories/cases/Stuck → Fixed.md")["content"]
-        assert (parse(text).trailer or {})["project"] == "one"
+        assert (split(text).trailer or {})["project"] == "one"
         assert (
             json.loads(caller.facts("read", uri="viking://session/default/s/messages.jsonl")["content"])["project"]
             == "one"

@@ -44,7 +44,8 @@ from memory_core.core.errors import ModelFailed, RunebookError
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, Turn
 from server.protocol import sampling
 from server.protocol.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
-from server.protocol.stdio_transport import scrub_results, serve_stdio
+from server.protocol.stdio_pipes import standard_pipes
+from server.protocol.stdio_transport import scrub_results, serve_pipe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -114,7 +115,7 @@ def build_probe(evidence: Path) -> MCPServer[None]:
 def serve_probe(evidence: Path, port: str | None) -> None:
     server = build_probe(evidence)
     if port is None:
-        anyio.run(serve_stdio, server)
+        anyio.run(serve_pipe, server, standard_pipes())
         return
     from server.http.http_server import serve
 
@@ -154,7 +155,7 @@ class Probe:
     def _connect(self, era: Era, stack: ExitStack, callback: Any) -> Client:
         if self.url is None:
             log = stack.enter_context(self.errors.open("a", encoding="utf-8", newline="\n"))
-            program = StdioServerParameters(command=sys.executable, args=arguments(self.evidence))
+            program = StdioServerParameters(command=sys.executable, args=arguments(self.evidence), env=dict(os.environ))
             server: Any = stdio_client(program, errlog=log)
         else:
             server = sse_client(self.url) if self.url.endswith("/sse") else self.url

@@ -121,7 +121,7 @@ def test_operations_are_fully_typed(listed: list[dict[str, Any]]) -> None:
     assert set(schema["$defs"]) == {
         "WriteOp",
         "MemoryData",
-        "Link",
+        "GivenLink",
         "EditOp",
         "SearchReplace",
         "DeleteOp",

@@ -21,6 +21,7 @@ import pytest
 from mcp.types import TextContent
 
 from memory_core.core.config import load
+from memory_core.core.memory.requests import TreeRequest
 from memory_core.runebook import Runebook, open_memory
 from server.protocol.session import MemorySession
 
@@ -335,7 +336,7 @@ def test_store_is_shared_by_its_users_and_not_opened_for_one_who_has_left(tmp_pa
     memory = session.memory()
     session.release()
     assert session.memory() is memory
-    assert memory.tree().entries == ()
+    assert memory.tree(TreeRequest()).entries == ()
     session.release()
     session.release()
     assert opened == [memory]

@@ -7,14 +7,16 @@ import os
 import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memory_core.core.config import load
 from server.local.channel import FOLDER_NAME, announced
+from server.local.shared_server import Place, place_of
 from tests.fork_server import starter
 from tests.server.conftest import Caller, HttpServer, RawClient, environment
 from tests.server.local.conftest import SHARED, Host, await_end, kept_clean, kill_server, lives, servers
@@ -84,17 +86,11 @@ def test_private_mode_of_one_host_does_not_reach_the_other(pair: tuple[Path, Cal
     assert one.facts("commit_memory", memory_content="Kept again. 又记下了。")["status"] == "committed"
 
 
-def test_a_host_that_leaves_takes_nobody_with_it(host: Host, pair: tuple[Path, Caller, Caller], tmp_path: Path) -> None:
+def test_a_host_gets_an_answer_to_every_line_and_takes_nobody_with_it_when_it_leaves(
+    pair: tuple[Path, Caller, Caller],
+) -> None:
     home, one, _ = pair
     before = servers(home)
-    with host.connected(home, tmp_path, "legacy") as third:
-        third.facts("ls", uri="viking://")
-    assert one.facts("ls", uri="viking://")
-    assert servers(home) == before
-
-
-def test_a_damaged_line_and_one_too_long_are_answered_through_the_bridge(pair: tuple[Path, Caller, Caller]) -> None:
-    home, _, _ = pair
     with raw(home) as client:
         client.write(b"{nonsense \xe6\xb8")
         assert client.answer()["error"]["code"] == -32700
@@ -102,18 +98,14 @@ def test_a_damaged_line_and_one_too_long_are_answered_through_the_bridge(pair: t
         refused = client.answer()
         assert refused["id"] == 77
         assert "Split the content" in refused["error"]["message"]
-        assert client.call("find", query="渡轮")
-
-
-def test_the_last_answers_come_before_a_bridge_ends_with_its_input(pair: tuple[Path, Caller, Caller]) -> None:
-    home, _, _ = pair
-    with raw(home) as client:
         for number in (11, 12, 13):
             client.write({"jsonrpc": "2.0", "id": number, "method": "ping"})
         assert client.process.stdin is not None
         client.process.stdin.close()
         assert [client.answer()["id"] for _ in range(3)] == [11, 12, 13]
         assert client.process.wait(30) == 0
+    assert one.facts("ls", uri="viking://")
+    assert servers(home) == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
@@ -260,3 +252,66 @@ def test_a_server_of_another_version_is_not_attached_to(host: Host, home: Path) 
             assert len(servers(home)) == 2
         assert caller.facts("ls", uri="viking://")
     assert lives(old)
+
+
+def place(home: Path, *flags: str, **environment: str) -> Place:
+    return place_of(str(home), None, flags, environment)
+
+
+def test_the_same_wishes_mean_the_same_server_however_they_are_written_and_others_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "家"
+    home.mkdir()
+    same = [
+        place(home),
+        place(Path("家")),
+        place_of(None, None, (), {"RUNEBOOK_HOME": str(home)}),
+        place_of(None, None, (f"home={home}",), {"PATH": "/elsewhere"}),
+    ]
+    others = [
+        place(home, "private_mode=true"),
+        place(home, RUNEBOOK_USER_SPACE="other"),
+        place(home, ANTHROPIC_API_KEY="another"),
+        place(tmp_path / "elsewhere"),
+    ]
+    (home / "config.json").write_text('{"user_space": "other"}', encoding="utf-8")
+    others.append(place(home))
+    assert len({each.settings for each in same}) == 1
+    assert len({each.settings for each in (same[0], *others)}) == 1 + len(others)
+
+
+def test_folders_named_from_the_working_directory_mean_a_server_that_works_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, configured = tmp_path / "plain", tmp_path / "configured"
+    configured.mkdir()
+    (configured / "config.json").write_text('{"schema_dirs": ["types"]}', encoding="utf-8")
+    ways: list[Callable[[], Place]] = [
+        lambda: place(plain, "schema_dirs=types"),
+        lambda: place(plain, RUNEBOOK_SCHEMA_DIRS="types"),
+        lambda: place(configured),
+    ]
+    for asked in ways:
+        found = set()
+        for name in ("one", "two"):
+            (tmp_path / name / "types").mkdir(parents=True, exist_ok=True)
+            monkeypatch.chdir(tmp_path / name)
+            assert asked().folder == tmp_path / name
+            found.add(asked().settings)
+        assert len(found) == 2
+
+
+def test_the_options_lead_another_process_to_the_same_store_and_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.json").write_text('{"user_space": "lin"}', encoding="utf-8")
+    asked = place_of("store", "mine.json", ("embedding.provider=none",), {})
+    monkeypatch.chdir(os.sep)
+    options = dict(zip(asked.options[::2], asked.options[1::2], strict=True))
+    name, _, value = options["--set"].partition("=")
+    config = load(Path(options["--config"]), {}, {"home": options["--home"], name: value})
+    assert (config.root, config.user_space, config.embedding.provider) == (tmp_path / "store", "lin", "none")
+    assert place_of(options["--home"], options["--config"], (options["--set"],), {}).settings == asked.settings

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from memory_core.core.index.tokenizer import ENGLISH_STOP_WORDS, index_tokens
-from memory_core.core.search.fusion import FILLER_ROWS, filler_texts
+from memory_core.core.text.analysis import FILLER_ROWS, english_stop_words, filler_texts, index_tokens
 
 
 def rows_with(word: str) -> int:
@@ -19,17 +16,10 @@ def test_as_many_rows_as_are_counted_each_about_as_long_as_a_memory() -> None:
     assert max(lengths) <= 32
 
 
-@pytest.mark.parametrize(
-    ("word", "share"),
-    [("user", 0.75), ("用户", 0.75), ("name", 0.25), ("喜欢", 0.25), ("project", 0.125), ("朋友", 0.125)],
-)
-def test_a_word_stands_in_its_share_of_rows(word: str, share: float) -> None:
-    assert rows_with(word) == share * FILLER_ROWS
-
-
-@pytest.mark.parametrize("word", ["penicillin", "过敏", "database", "数据"])
-def test_what_memories_are_about_is_not_everyday(word: str) -> None:
-    assert rows_with(word) == 0
+def test_a_word_stands_in_its_share_of_rows_and_what_memories_are_about_in_none() -> None:
+    shares = {"user": 0.75, "用户": 0.75, "name": 0.25, "喜欢": 0.25, "project": 0.125, "朋友": 0.125}
+    assert {word: rows_with(word) / FILLER_ROWS for word in shares} == shares
+    assert not any(rows_with(word) for word in ("penicillin", "过敏", "database", "数据"))
 
 
 def test_no_word_stands_twice_in_a_row() -> None:
@@ -41,4 +31,4 @@ def test_no_word_stands_twice_in_a_row() -> None:
 def test_words_are_terms_as_documents_store_and_questions_ask_for_them() -> None:
     for word in {word for text in filler_texts() for word in text.split()}:
         assert index_tokens(word).split()[0] == word
-        assert word not in ENGLISH_STOP_WORDS
+        assert word not in english_stop_words()

@@ -1,0 +1,137 @@
+r"""The trailer: the JSON object at the end of a file, in an HTML comment that begins with ``MEMORY_FIELDS``.
+
+``split`` and ``join`` are inverse on every text that ``join`` wrote, byte for byte::
+
+    body\n\n<!-- MEMORY_FIELDS\n{ …JSON… }\n-->\n
+
+``<`` and ``>`` inside the JSON are written ``\u003c`` ``\u003e``, so nothing stored can end the comment early or
+pose as a second trailer. A text without a trailer is a hand-written file and stays as it is.
+
+Older programs wrote the trailer on one line, or its fields in a nested object ``fields``; both are read, the latter
+as if its members stood beside the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+_OPEN = "<!-- MEMORY_FIELDS\n"
+
+#: As an editor (carriage returns) or an older program (one line) may have left it.
+_OPENING = re.compile(r"^<!--[ \t]*MEMORY_FIELDS(?:[ \t]*\r?\n|[ \t]*(?=\{))", re.MULTILINE)
+
+_NESTED = "fields"
+
+_CLOSE = "\n-->"
+
+_DEPTH_LIMIT = 100
+
+_GAP = "\n\n"
+
+
+class Parts(NamedTuple):
+    """A text, taken apart.
+
+    Attributes:
+        body: The Markdown above the trailer, exactly as stored.
+        trailer: The trailer's JSON object in file order, or None when there is none.
+        damage: Why a trailer that is there could not be read, or None. The whole text is then the body.
+    """
+
+    body: str
+    trailer: Mapping[str, Any] | None = None
+    damage: str | None = None
+
+    @property
+    def type_name(self) -> str | None:
+        """The memory type that the trailer names, or None."""
+        named = (self.trailer or {}).get("memory_type")
+        return named if isinstance(named, str) else None
+
+
+def split(text: str) -> Parts:
+    """Take a text apart; never fails: what is not a sound trailer belongs to the body."""
+    openings = list(_OPENING.finditer(text))
+    if not openings:
+        return Parts(text)
+    opening = openings[-1]
+    block = text[opening.end() :].rstrip()
+    if not block.endswith(_CLOSE.strip()):
+        return Parts(text, damage=_buried(block))
+    try:
+        trailer = json.loads(block.removesuffix(_CLOSE.strip()))
+    except (ValueError, RecursionError) as error:
+        return Parts(text, damage=f"the MEMORY_FIELDS trailer is not valid JSON: {error}")
+    if not isinstance(trailer, dict):
+        return Parts(text, damage="the MEMORY_FIELDS trailer is not a JSON object")
+    if not _can_be_dumped(trailer):
+        return Parts(
+            text, damage="the MEMORY_FIELDS trailer holds what no file can: half a character, NaN, deep nesting"
+        )
+    trailer = _flat(trailer)
+    body = text[: opening.start()]
+    for gap in (_GAP, "\r\n\r\n", "\r\n", "\n"):
+        if body.endswith(gap):
+            return Parts(body.removesuffix(gap), trailer)
+    return Parts(body, trailer)
+
+
+def _flat(trailer: dict[str, Any]) -> dict[str, Any]:
+    """The trailer with the members of a nested ``fields`` beside the others; what clashes stays nested."""
+    while isinstance(nested := trailer.get(_NESTED), dict):
+        rest = {name: value for name, value in trailer.items() if name != _NESTED}
+        clashing = {name: value for name, value in nested.items() if name in rest and rest[name] != value}
+        trailer = {name: value for name, value in nested.items() if name not in rest} | rest
+        if clashing:
+            return trailer | {_NESTED: clashing}
+    return trailer
+
+
+def _buried(block: str) -> str | None:
+    """Damage, when a real trailer is followed by text that somebody added at the end of the file."""
+    head, closed, _ = block.partition(_CLOSE)
+    try:
+        trailer = json.loads(head) if closed else None
+    except (ValueError, RecursionError):
+        return None  # an example of a trailer, not one
+    if isinstance(trailer, dict) and "memory_type" in trailer:
+        return "there is text below the MEMORY_FIELDS trailer, which must come last"
+    return None
+
+
+def _can_be_dumped(trailer: Mapping[str, Any]) -> bool:
+    try:
+        json.dumps(trailer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (ValueError, RecursionError):
+        return False
+    # ``join`` indents, which json does by recursion.
+    layer: list[Any] = [trailer]
+    for _ in range(_DEPTH_LIMIT):
+        layer = [item for value in layer for item in _items(value)]
+        if not layer:
+            return True
+    return False
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def join(body: str, trailer: Mapping[str, Any] | None) -> str:
+    """The text with this trailer; without one, the body unchanged."""
+    if trailer is None:
+        return body
+    block = json.dumps(trailer, ensure_ascii=False, indent=2, allow_nan=False)
+    block = block.replace("<", "\\u003c").replace(">", "\\u003e")
+    return f"{body}{_GAP}{_OPEN}{block}{_CLOSE}\n"
+
+
+def body_digest(body: str) -> str:
+    """Sixteen hexadecimal digits that tell whether a rendered body was touched."""
+    return hashlib.sha256(body.encode("utf-8")).hexdigest()[:16]

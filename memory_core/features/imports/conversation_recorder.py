@@ -1,0 +1,134 @@
+"""Conversations of other programs on their way into the store: what is new of each, in parts that a commit can take.
+
+Used by imports and by hooks. A part is one commit under a name made of what it says, so that a repeated import finds it
+done; one that its owner edited or deleted stays as it was left, one that was undone comes again. Asks no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from memory_core.core.errors import InvalidUri, RunebookError
+from memory_core.core.memory.message import dump_lines, parse_lines
+from memory_core.core.memory.message_shapes import parse_messages
+from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.results import Action
+from memory_core.core.store.local import REPEATED
+from memory_core.features.imports.items import ConversationItem, LeftOut, digest_of
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+_SHARE = 2  # of a commit's limit that messages may take; what they teach needs room too
+_GENERATIONS = 100
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What became of one conversation."""
+
+    session_id: str
+    action: Action = Action.UNCHANGED
+    messages: int = 0
+    commits: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class ConversationRecorder:
+    """Records conversations into one store.
+
+    Args:
+        memory: The store.
+        scope: Format and spaces, which an id means the same in.
+    """
+
+    def __init__(self, memory: Runebook, scope: tuple[str, ...]) -> None:
+        self._memory = memory
+        self._scope = scope
+        self._part_bytes = memory.config.limits.commit_bytes // _SHARE
+
+    def record(self, item: ConversationItem, belonging: Belonging, now: datetime, *, dry_run: bool = False) -> Recorded:
+        """Record what is new of a conversation; a message that cannot be taken is left out alone."""
+        done = Recorded(self._session(item.session_id))
+        for part in self._parts(item, done):
+            try:
+                self._record(part, item, belonging, now, done, dry_run=dry_run)
+            except RunebookError as error:
+                done.left_out.append(LeftOut(f"{item.place}, from message {part[0].get('id')}", error.message))
+        return done
+
+    def _session(self, imported: str) -> str:
+        """The session of a conversation; where a hook keeps it under the program's own name of it, that one."""
+        own = imported.removeprefix(f"{self._scope[0]}-")
+        files, log = self._memory.store.files, self._memory.commits.session_uri
+        try:
+            kept = own != imported and files.is_dir(log(own).parent) and not files.is_dir(log(imported).parent)
+        except InvalidUri:  # nothing can be kept under such a name
+            return imported
+        return own if kept else imported
+
+    def _parts(self, item: ConversationItem, done: Recorded) -> Iterator[list[Mapping[str, Any]]]:
+        part: list[Mapping[str, Any]] = []
+        size = 0
+        for index, message in enumerate(item.messages):
+            try:
+                parsed = parse_messages([message])
+            except RunebookError as error:
+                reason = error.message.replace("messages[0]", "it")
+                done.left_out.append(LeftOut(f"{item.place}, message {message.get('id') or index}", reason))
+                continue
+            message_bytes = len(dump_lines(parsed).encode("utf-8"))
+            if part and size + message_bytes > self._part_bytes:
+                yield part
+                part, size = [], 0
+            part += [message] if parsed else []
+            size += message_bytes
+        if part:
+            yield part
+
+    def _record(
+        self,
+        part: Sequence[Mapping[str, Any]],
+        item: ConversationItem,
+        belonging: Belonging,
+        now: datetime,
+        done: Recorded,
+        *,
+        dry_run: bool,
+    ) -> None:
+        request_id = self._request(item, part)
+        if request_id is None:
+            return
+        log = self._memory.commits.session_uri(done.session_id)
+        stored, _ = parse_lines(self._memory.store.text(log) or "")
+        ids = {message.message_id for message in stored if message.message_id is not None}
+        fresh = [message for message in part if message.get("id") not in ids]
+        if not fresh:
+            return
+        receipt = self._memory.recorder.record(
+            fresh, session_id=done.session_id, request_id=request_id, dry_run=dry_run, now=now, belonging=belonging
+        )
+        taken = next((result.action for result in receipt.results if result.op == "messages"), Action.UNCHANGED)
+        if REPEATED in receipt.notes or taken is Action.UNCHANGED:
+            return
+        done.action = taken if done.action is Action.UNCHANGED else done.action
+        done.messages += (receipt.usage or {}).get("messages_new", len(fresh))
+        done.commits += [receipt.commit_id] if receipt.commit_id else []
+        done.notes += [f"{item.place}: {note}" for note in receipt.notes]
+
+    def _request(self, item: ConversationItem, part: Sequence[Mapping[str, Any]]) -> str | None:
+        """What this part is called as a request; None where it is in the store, or was and its owner let it go."""
+        ledger = self._memory.store.ledger
+        said = digest_of([[message.get("id"), str(message.get("content"))] for message in part])
+        for generation in range(1, _GENERATIONS):
+            name = f"import/{digest_of([*self._scope, item.item_id])}/{said}/{generation}"
+            first = ledger.receipt_for(name)
+            if first is None:
+                return name
+            if not ledger.past.undone_by(str(first["commit_id"])):
+                return None
+        return None
