@@ -22,7 +22,7 @@ from memory_core.core.extract.read_actions import ActionRunner
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.vector_index import open_vectors
+from memory_core.core.index.vectors import open_vectors
 from memory_core.core.llm.client import Closeable, LLMClient, open_client
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.operations import MemoryOperations

@@ -223,18 +223,21 @@ class Retriever:
         try:
             if self._indexer.embed_waiting(deadline):  # how many wait is not said: some are other users'
                 notes.append("not everything is searched by meaning yet, the rest by words; ask again in a moment")
-            return tuple(self._vector(way, embedder) for way in (text, other_person(text)) if way is not None)
+            return self._vectors_of([way for way in (text, other_person(text)) if way is not None], embedder)
         except EmbeddingFailed as error:
             notes.append(f"searched by words only: {error.message}")
             return ()
 
-    def _vector(self, text: str, embedder: Embedder) -> Vectors:
-        key = (embedder.fingerprint, text)
-        vector = self._vectors.get(key)
-        if vector is None:
-            vector = embedder.embed_query(text)
-            self._vectors.put(key, vector)
-        return vector
+    def _vectors_of(self, texts: Sequence[str], embedder: Embedder) -> tuple[Vectors, ...]:
+        """The vector of each text, to search with; those of before are remembered."""
+        keys = [(embedder.fingerprint, text) for text in texts]
+        found = {key: self._vectors.get(key) for key in keys}
+        missing = [key for key, vector in found.items() if vector is None]
+        if missing:
+            for key, vector in zip(missing, embedder.embed([text for _, text in missing], query=True), strict=True):
+                found[key] = vector
+                self._vectors.put(key, vector)
+        return tuple(vector for key in keys if (vector := found[key]) is not None)
 
     def _judge(self, query: str, notes: list[str]) -> Judge | None:
         """The cross-encoder's opinion, if there is one and it is loaded."""
