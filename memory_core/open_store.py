@@ -18,6 +18,7 @@ from memory_core.core.extract.operation_checks import Neighbours
 from memory_core.core.extract.prefetch import Glance, Prefetcher, newest_in
 from memory_core.core.extract.prompts import MemoryView, PromptLibrary, TypeGuide
 from memory_core.core.extract.read_actions import ActionRunner
+from memory_core.core.feature import Features
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import Indexer
@@ -29,12 +30,11 @@ from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import CommitReceipt, FindResult
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.browse import Browser, is_elsewhere
+from memory_core.core.search.browse import Browser
 from memory_core.core.search.find import Retriever
 from memory_core.core.store.delivery import Step
 from memory_core.core.store.files import INDEX_NAME
 from memory_core.core.store.local import Store
-from memory_core.features.migrate import file_problems
 
 _log = logging.getLogger(__name__)
 #: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
@@ -50,6 +50,7 @@ class OpenedStore:
     Args:
         config: Settings; those that name a user or an agent do not matter here.
         registry: The memory types.
+        features: What it can beside committing, finding and reading.
         step: Observes the steps of each commit, for crash tests.
         llm: The language model to use instead of the one that ``config`` names.
 
@@ -62,6 +63,7 @@ class OpenedStore:
         self,
         config: Config,
         registry: MemoryTypeRegistry,
+        features: Features,
         *,
         step: Step = lambda _name: None,
         llm: LLMClient | None = None,
@@ -70,13 +72,15 @@ class OpenedStore:
         self.store = Store(
             config.root,
             partial(identify, registry),
-            examine=partial(file_problems, registry),
+            examine=lambda uri, text: tuple(
+                problem for problems in features.members("problems") for problem in problems(registry, uri, text)
+            ),
             step=step,
         )
         state = self.store.files.state
         vectors = open_vectors(config.index, state)
         self.indexer = Indexer(
-            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors
+            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors, features
         )
         self.store.adoption.recorded = self.indexer.wake
         self._watches = config.watch == "auto"
@@ -214,7 +218,7 @@ def build_extractor(
         briefs,
         whole.actions.view,
         within=within,
-        sessions=SessionReader(store, ProjectChoice(config.project), config.extraction.language),
+        sessions=SessionReader(store, ProjectChoice(config.project), config.extraction.language, commits.features),
     )
 
 
@@ -243,7 +247,7 @@ def _sight(
     def text(uri: str) -> str | None:
         place = seen.visible(MemoryUri.parse(uri))
         found = store.text(place)
-        return None if found is None or is_elsewhere(place, found, scope.current) else found
+        return None if found is None or seen.is_elsewhere(place, found) else found
 
     def find_memories(query: str, limit: int) -> FindResult:
         return retriever.find(FindRequest(query, limit=limit, filter=_MEMORIES), scope)

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.names import summary_line
@@ -135,3 +137,15 @@ def _answered(messages: Sequence[Message], index: int) -> str | None:
         return None
     calls = ", ".join(call.name for call in turn.tool_calls)
     return summary_line(turn.text if turn.text.strip() else f"[{calls}]", _ABOUT_LIMIT_CHARS)
+
+
+def _learned(growing: Growing) -> Learned:
+    """Rules, unless a model sees the corrections itself."""
+    if growing.is_extracted:
+        return Learned()
+    whole = [*growing.stored, *growing.fresh]
+    found = [each for each in find_corrections(whole) if each.index >= len(growing.stored)]
+    return Learned(correction_writes(found, whole, growing.context.registry))
+
+
+FEATURE = Feature(learner=_learned, hints=lambda messages: hints(find_corrections(messages)))

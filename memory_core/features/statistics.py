@@ -24,9 +24,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTypeRegistry, MergeOp, OperationMode
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.operations import MemoryData, WriteOp
+from memory_core.core.memory.results import Action, OperationResult
 
 #: Stored fields of the memory of a type with these key fields, or None where there is none.
 Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]
@@ -389,3 +392,28 @@ def _loads(call: ToolCall) -> bool:
         return True
     values = call.arguments.values() if isinstance(call.arguments, Mapping) else ()
     return any(isinstance(value, str) and value.endswith(_INSTRUCTIONS) for value in values)
+
+
+def grown(growing: Growing) -> Growth:
+    """What the new messages of a conversation add."""
+    keys = call_keys([*growing.stored, *growing.fresh])
+    known = growing.counted(keys) - call_keys(growing.stored)
+    return growth(growing.stored, growing.fresh, known, growing.context.registry, growing.existing)
+
+
+def _learned(growing: Growing) -> Learned:
+    """The counts; a call counts unless the memory of its tool refused it."""
+    added = growing.once(grown)
+
+    def counted(results: Sequence[OperationResult]) -> frozenset[str]:
+        refused = {
+            write.memory_data.fields.get("tool_name")
+            for write, result in zip(added.writes, results, strict=False)
+            if result.action is Action.REJECTED
+        }
+        return frozenset(call.key for call in added.calls if call.key is not None and call.name not in refused)
+
+    return Learned(added.writes, are_facts=True, counted=counted)
+
+
+FEATURE = Feature(learner=_learned)

@@ -22,6 +22,7 @@ from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.operation_checks import without_counts
 from memory_core.core.extract.prompts import Conversation, MemoryView, Outcome, split
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
+from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
 from memory_core.core.memory.exchange import exchanges
@@ -36,8 +37,6 @@ from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 from memory_core.core.store.usage import ModelCalls
 from memory_core.core.text.language import language_of
-from memory_core.features.corrections import find_corrections, hints
-from memory_core.features.tiers.stored import analysed_lines
 
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6
@@ -59,10 +58,12 @@ class SessionReader:
         store: Holds the logs.
         choice: The rules of projects.
         language: Language of memories; ``auto`` follows the user's messages.
+        features: They know what was extracted out of its order, and give hints.
     """
 
-    def __init__(self, store: Store, choice: ProjectChoice, language: str) -> None:
+    def __init__(self, store: Store, choice: ProjectChoice, language: str, features: Features = NO_FEATURES) -> None:
         self._store = store
+        self._features = features
         self._choice = choice
         self._language = language
 
@@ -121,8 +122,9 @@ class SessionReader:
         return Part(span, self.conversation(messages, start, last, row.log), self.belonging(messages[start:last]))
 
     def analysed(self, log: MemoryUri) -> frozenset[int]:
-        """Places of the messages that promotions made memories of."""
-        lines = analysed_lines(self._store, log)
+        """Places of the messages that memories were made of out of their order."""
+        each = (lines(self._store, log) for lines in self._features.members("extracted_lines"))
+        lines: frozenset[int] = frozenset().union(*each)
         if not lines:
             return frozenset()
         return frozenset(at for at, line in enumerate(self.lines(log)) if line in lines)
@@ -163,7 +165,7 @@ class SessionReader:
             messages=taken,
             earlier=tuple(message for message in before if scope.sees(message.project, private=message.private)),
             language=language_of(messages) if self._language == "auto" else self._language,
-            hints=hints(find_corrections(taken)),
+            hints=tuple(hint for hints in self._features.members("hints") for hint in hints(taken)),
         )
 
 

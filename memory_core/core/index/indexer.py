@@ -20,29 +20,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
+from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index import archived_rows
 from memory_core.core.index.catalog import Catalog, Position
-from memory_core.core.index.documents import (
-    is_searchable,
-    is_session_log,
-    log_documents,
-    memory_document,
-    session_growth,
-)
+from memory_core.core.index.documents import documents_of, is_searchable, is_session_log, session_growth
 from memory_core.core.index.embedding import PassageEmbedding, Progress
 from memory_core.core.index.embedding_queue import await_missing, dead_vectors, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vector_index import VectorIndex
 from memory_core.core.index.vectors import count, prune, unsound
-from memory_core.core.memory.memory import Types, parse
+from memory_core.core.memory.memory import Types
 from memory_core.core.memory.message import Message, parse_lines
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
 from memory_core.core.store.locks import StoreLock, await_quiet
 from memory_core.core.store.sqlite import DatabaseDamaged
-from memory_core.features.log_entries import log_day
-from memory_core.features.tiers.segment import is_archived_segment
 
 if TYPE_CHECKING:
     import sqlite3
@@ -94,9 +87,19 @@ class Follower:
         locks: Folder of lock files.
         types: Tell a file's memory type.
         closing: Set when the store is closed: work ends after the slice at hand.
+        features: Their kinds of records are searched in ways of their own.
     """
 
-    def __init__(self, ledger: Ledger, catalog: Catalog, locks: Path, types: Types, closing: threading.Event) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        locks: Path,
+        types: Types,
+        closing: threading.Event,
+        features: Features = NO_FEATURES,
+    ) -> None:
+        self._features = features
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
@@ -231,13 +234,12 @@ class Follower:
             self._files.popleft()
 
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
-        if is_archived_segment(row.uri):
-            archived_rows.put(connection, row.uri, row.after)
-        if not is_searchable(row.uri):
+        self._put_at_rest(connection, row.uri, row.after)
+        if not is_searchable(row.uri, self._features):
             return
-        if row.appended and (filling or log_day(row.uri) is not None):
+        if row.appended and (filling or not is_session_log(row.uri)):
             self._put(connection, row.uri, self._ledger.text_at(row.uri, row.seq))
-        elif row.appended and row.before_sha256 is not None and is_session_log(row.uri):
+        elif row.appended and row.before_sha256 is not None:
             before = self._ledger.text_at(row.uri, row.seq - 1) or ""
             self._grow(connection, row.uri, row.after or "", before.count("\n"), self._catalog.last_turns(row.uri))
         else:
@@ -245,10 +247,17 @@ class Follower:
 
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
-        if is_archived_segment(uri):
-            archived_rows.put(connection, uri, self._ledger.text_at(uri, seq))
-        if is_searchable(uri):
+        if uri.scope is Scope.ARCHIVE:
+            self._put_at_rest(connection, uri, self._ledger.text_at(uri, seq))
+        if is_searchable(uri, self._features):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
+
+    def _put_at_rest(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
+        """Note which lines of a log are at rest with an archived file; None is a file that left the archive."""
+        kind = self._features.kind_of(uri) if uri.scope is Scope.ARCHIVE else None
+        found = None if kind is None else kind.at_rest(uri, text or "")
+        if found is not None:
+            archived_rows.put(connection, uri, *found)
 
     def _put(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Index a file's whole text in place of what is indexed of it."""
@@ -257,11 +266,9 @@ class Follower:
             return
         if is_session_log(uri):
             self._grow(connection, uri, text, 0, [])
-        elif log_day(uri) is not None:
-            for document in log_documents(uri, text):
-                self._catalog.put(connection, document)
         else:
-            self._catalog.put(connection, memory_document(parse(uri, text, self._types)))
+            for document in documents_of(uri, text, self._types, self._features):
+                self._catalog.put(connection, document)
 
     def _grow(
         self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
@@ -308,17 +315,24 @@ class Indexer:
         types: Tell a file's memory type.
         embedder: None means search by words only.
         vectors: Nearest-neighbour search over the catalog's vectors.
+        features: Their kinds of records are searched in ways of their own.
     """
 
     def __init__(
-        self, ledger: Ledger, path: Path, types: Types, embedder: Embedder | None, vectors: VectorIndex
+        self,
+        ledger: Ledger,
+        path: Path,
+        types: Types,
+        embedder: Embedder | None,
+        vectors: VectorIndex,
+        features: Features = NO_FEATURES,
     ) -> None:
         self.catalog = Catalog(path)
         self.vectors = vectors
         self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing)
+        self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing, features)
         self._told = ""
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()

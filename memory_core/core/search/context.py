@@ -33,11 +33,11 @@ from memory_core.core.search.context_formats import (
 )
 from memory_core.core.search.context_sources import Find, PieceReader, Spaces, procedural, recall, tools, tools_named
 from memory_core.core.search.find import Retriever
+from memory_core.core.search.recalls import Recalls
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.usage import InjectionTable
 from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
-from memory_core.features.recall_trail import Insight
 
 FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 
@@ -245,8 +245,9 @@ class ContextBuilder:
             return gathered
         first = _RECALLED not in seen if request.session_id is not None else request.query is None
         if first:
-            gathered.add([reader.rolling_summary(request.now)], told=False)
-            gathered.add(reader.daily_logs(request.now.date(), self._config.daily_log_days))
+            for opening in self._browser.features.members("opening"):
+                for piece, told in opening(reader, request.now, self._config):
+                    gathered.add([piece], told=told)
         if request.questions(self._config.query_messages):
             self._recall(request, reader, find, gathered, first)
         else:
@@ -382,7 +383,7 @@ class ContextEngine:
         registry: Memory types.
         browser: Reads files.
         retriever: Searches.
-        insight: Keeps the trail, and knows the memories used most.
+        recalls: Notes the retrieval, and knows the memories used most.
         traces: Whether it is kept what sessions are given.
     """
 
@@ -393,13 +394,13 @@ class ContextEngine:
         registry: MemoryTypeRegistry,
         browser: Browser,
         retriever: Retriever,
-        insight: Insight,
+        recalls: Recalls,
         *,
         traces: bool = True,
     ) -> None:
         self._config = config
         self._retriever = retriever
-        self._insight = insight
+        self._recalls = recalls
         spaces = Spaces(config.user_space, config.agent_space)
         self._sessions = spaces.sessions
         self._builder = ContextBuilder(
@@ -442,13 +443,13 @@ class ContextEngine:
             return self._retriever.find(FindRequest(query, limit=limit, filter=filter, now=now), project)
 
         def hot(limit: int) -> list[str]:
-            return [memory.uri for memory in self._insight.hot(None, project)][:limit]
+            return [memory.uri for memory in self._recalls.hot(None, project)][:limit]
 
         def holding(limit: int) -> list[str]:
-            return self._insight.standing(limit, project, now)
+            return self._recalls.standing(limit, project, now)
 
         pack = self._builder.build(request, find, hot, holding, fit)
-        self._insight.note(
+        self._recalls.note(
             "retrieve",
             next(iter(request.questions(self._config.retrieve.query_messages)), ""),
             [(item.uri, item.score or 0.0) for part in pack.parts if part.kind != "directory" for item in part.items],
@@ -463,7 +464,7 @@ class ContextEngine:
         """The session's folder name."""
         if "/" in session_id or not session_id.strip():
             raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
-        self._insight.check_name("session_id", session_id)
+        self._recalls.check_name("session_id", session_id)
         return MemoryUri.parse(f"{self._sessions}/{session_id}").name
 
 

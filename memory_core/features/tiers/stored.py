@@ -17,7 +17,6 @@ from datetime import datetime
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from memory_core.core.commit.append import SessionLog
 from memory_core.core.config import TiersConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.metadata import read_moment
@@ -30,6 +29,7 @@ from memory_core.features.tiers.segment import (
     HeatWeights,
     Segment,
     SegmentPage,
+    SessionLog,
     heat,
     is_segment,
     log_of,
@@ -38,7 +38,7 @@ from memory_core.features.tiers.segment import (
     segments_of,
     spans_of,
 )
-from memory_core.features.upkeep.archiving import archived_uri
+from memory_core.features.upkeep.archive import archived_uri
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,20 +27,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from memory_core.core.commit.directory_pages import refresh
-from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.config import Config
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
 from memory_core.core.index.filter import utc
-from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
-from memory_core.core.store.local import Snapshot, Store
+from memory_core.core.store.local import Snapshot
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Usage
-from memory_core.features.upkeep.archiving import archive
+from memory_core.features.upkeep.archive import put_away
 
 #: Kinds of the commits that bring something back.
 _RETURNS = ("undo", "restore")
@@ -52,109 +49,95 @@ BATCH_FILES = 200
 Due = Callable[[Memory], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """Access to one user's memories for the passes of maintenance.
+def rows(memory: Runebook, condition: str, *parameters: Any) -> list[MemoryUri]:
+    """Memories whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
+    memory.indexer.follow()
+    found = memory.indexer.catalog.connection().execute(
+        "SELECT d.uri FROM documents d WHERE d.space IN (?, ?) AND d.part = 0 AND d.context_type <> 'resource' "
+        f"AND {condition} ORDER BY d.uri",
+        (*memory.spaces[:2], *parameters),
+    )
+    return [MemoryUri.parse(uri) for (uri,) in found.fetchall()]
 
-    Attributes:
-        context: What a plan at a moment is told.
-        indexed: Brings the index up to date after a commit.
+
+def usage(memory: Runebook, uris: Sequence[MemoryUri]) -> dict[str, Usage]:
+    """How often memories were used, those that were."""
+    memory.store.usage.flush()
+    return memory.store.ledger.usage_table.usage(map(str, uris))
+
+
+def stored(memory: Runebook, uri: MemoryUri, text: str | None) -> Memory | None:
+    """The memory in a text; None where there is none, or its trailer is damaged."""
+    if text is None or uri.is_summary:
+        return None
+    found = parse(uri, text, memory.registry)
+    return None if found.type is None or found.damage is not None else found
+
+
+def brought_back(memory: Runebook, now: datetime) -> frozenset[str]:
+    """URIs of what somebody restored, or took a change of back, and nothing happened to since.
+
+    For ``maintenance.compression_days`` it is not sent away again.
     """
+    since = now - timedelta(days=memory.config.maintenance.compression_days)
+    newest = memory.store.ledger.last_changed_by(_RETURNS)
+    return frozenset(uri for uri, at in newest.items() if datetime.fromisoformat(at) > since)
 
-    config: Config
-    store: Store
-    registry: MemoryTypeRegistry
-    indexer: Indexer
-    context: Callable[[datetime], PlanContext]
-    indexed: Callable[[CommitReceipt], CommitReceipt]
 
-    @property
-    def spaces(self) -> tuple[str, str]:
-        """``scope/space`` of the user's and the agent's memories."""
-        return f"user/{self.config.user_space}", f"agent/{self.config.agent_space}"
+def archive_due(
+    memory: Runebook, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
+) -> Iterator[CommitReceipt]:
+    """Move the memories that are due into the archive, in commits of bounded size.
 
-    def rows(self, condition: str, *parameters: Any) -> list[MemoryUri]:
-        """Memories whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
-        self.indexer.follow()
-        rows = self.indexer.catalog.connection().execute(
-            "SELECT d.uri FROM documents d WHERE d.space IN (?, ?) AND d.part = 0 AND d.context_type <> 'resource' "
-            f"AND {condition} ORDER BY d.uri",
-            (*self.spaces, *parameters),
-        )
-        return [MemoryUri.parse(uri) for (uri,) in rows.fetchall()]
+    Args:
+        memory: The store.
+        kind: Of the commits.
+        uris: Candidates.
+        due: Judges each under the lock.
+        now: The moment.
+        dry_run: Plan only.
+    """
+    context = memory.plan_context(now)
 
-    def usage(self, uris: Sequence[MemoryUri]) -> dict[str, Usage]:
-        """How often memories were used, those that were."""
-        self.store.usage.flush()
-        return self.store.ledger.usage_table.usage(map(str, uris))
-
-    def stored(self, uri: MemoryUri, text: str | None) -> Memory | None:
-        """The memory in a text; None where there is none, or its trailer is damaged."""
-        if text is None or uri.is_summary:
-            return None
-        memory = parse(uri, text, self.registry)
-        return None if memory.type is None or memory.damage is not None else memory
-
-    def brought_back(self, now: datetime) -> frozenset[str]:
-        """URIs of what somebody restored, or took a change of back, and nothing happened to since.
-
-        For ``maintenance.compression_days`` it is not sent away again.
-        """
-        since = now - timedelta(days=self.config.maintenance.compression_days)
-        newest = self.store.ledger.last_changed_by(_RETURNS)
-        return frozenset(uri for uri, at in newest.items() if datetime.fromisoformat(at) > since)
-
-    def archive(
-        self, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
-    ) -> Iterator[CommitReceipt]:
-        """Move the memories that are due into the archive, in commits of bounded size.
-
-        Args:
-            kind: Of the commits.
-            uris: Candidates.
-            due: Judges each under the lock.
-            now: The moment.
-            dry_run: Plan only.
-        """
-        context = self.context(now)
-        for start in range(0, len(uris), BATCH_FILES):
-            batch = uris[start : start + BATCH_FILES]
-
-            def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
-                draft = WorkingCopy(snapshot, context)
-                held = self.brought_back(now)
-                going = (self._archived(draft, uri, due) for uri in batch if str(uri) not in held)
-                results = [result for result in going if result is not None]
-                return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
-
-            receipt = self.commit(kind, planned, now, dry_run=dry_run)
-            if receipt is not None:
-                yield receipt
-
-    def commit(
-        self, kind: str, plan: Callable[[Snapshot], ChangeSet], now: datetime, *, dry_run: bool
-    ) -> CommitReceipt | None:
-        """Commit a plan of maintenance; None where it changes nothing.
-
-        Raises:
-            StoreBusy: If another writer held the store too long.
-            StorageFailed: If the ledger could not be written.
-        """
-        receipt = self.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
-        if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
-            return None
-        return receipt if dry_run else self.indexed(receipt)
-
-    def _archived(self, draft: WorkingCopy, uri: MemoryUri, due: Due) -> OperationResult | None:
+    def archived(draft: WorkingCopy, uri: MemoryUri) -> OperationResult | None:
         try:
-            found = self.stored(uri, draft.text(uri))
+            found = stored(memory, uri, draft.text(uri))
             why = None if found is None else due(found)
             if why is None:
                 return None
-            target = archive(draft, uri, why)
+            target = put_away(draft, uri, why)
         except RunebookError as error:
             return OperationResult("archive", str(uri), Action.REJECTED, error.message, error.hint)
         return OperationResult("archive", str(uri), Action.DELETED, note=f"{why}; now {target}")
+
+    for start in range(0, len(uris), BATCH_FILES):
+        batch = uris[start : start + BATCH_FILES]
+
+        def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
+            draft = WorkingCopy(snapshot, context)
+            held = brought_back(memory, now)
+            going = (archived(draft, uri) for uri in batch if str(uri) not in held)
+            results = [result for result in going if result is not None]
+            return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+
+        receipt = commit(memory, kind, planned, now, dry_run=dry_run)
+        if receipt is not None:
+            yield receipt
+
+
+def commit(
+    memory: Runebook, kind: str, plan: Callable[[Snapshot], ChangeSet], now: datetime, *, dry_run: bool
+) -> CommitReceipt | None:
+    """Commit a plan of maintenance; None where it changes nothing.
+
+    Raises:
+        StoreBusy: If another writer held the store too long.
+        StorageFailed: If the ledger could not be written.
+    """
+    receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
+    if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
+        return None
+    return receipt if dry_run else memory.indexed(receipt)
 
 
 TASKS = "tasks"
@@ -166,7 +149,7 @@ _ENDED = frozenset({"done", "cancelled", "canceled", "completed", "finished", "å
 class Expiry:
     """Archives what is past ``expires_at``. Search leaves it out from that moment on, whenever this runs."""
 
-    upkeep: Upkeep
+    memory: Runebook
     name: ClassVar[str] = "expiry"
     light: ClassVar[bool] = True
 
@@ -176,21 +159,21 @@ class Expiry:
         def due(memory: Memory) -> str | None:
             return "expired" if memory.metadata.is_expired(now) else None
 
-        expired = self.upkeep.rows("d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
-        return self.upkeep.archive(self.name, expired, due, now, dry_run=dry_run)
+        expired = rows(self.memory, "d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
+        return archive_due(self.memory, self.name, expired, due, now, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedTasks:
     """Archives tasks that were done or cancelled ``maintenance.finished_tasks_days`` ago, unless they are pinned."""
 
-    upkeep: Upkeep
+    memory: Runebook
     name: ClassVar[str] = "tasks"
     light: ClassVar[bool] = True
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Archive what is due; see ``Pass.run``."""
-        before = now - timedelta(days=self.upkeep.config.maintenance.finished_tasks_days)
+        before = now - timedelta(days=self.memory.config.maintenance.finished_tasks_days)
 
         def due(memory: Memory) -> str | None:
             state = str(memory.fields.get(_STATE, "")).strip().casefold()
@@ -199,10 +182,13 @@ class FinishedTasks:
                 return None
             return f"{state} since {changed.date()}"
 
-        old = self.upkeep.rows(
-            "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?", TASKS, utc(before.isoformat())
+        old = rows(
+            self.memory,
+            "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?",
+            TASKS,
+            utc(before.isoformat()),
         )
-        return self.upkeep.archive(self.name, old, due, now, dry_run=dry_run)
+        return archive_due(self.memory, self.name, old, due, now, dry_run=dry_run)
 
 
 BOUNDED_TYPES = ("facts", "assistant_knowledge")
@@ -214,7 +200,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 class KnowledgeCapacity:
     """Keeps facts and assistant knowledge within ``tiers.long_term_knowledge_capacity`` each."""
 
-    upkeep: Upkeep
+    memory: Runebook
     name: ClassVar[str] = "capacity"
     light: ClassVar[bool] = True
 
@@ -226,17 +212,17 @@ class KnowledgeCapacity:
             def due(memory: Memory) -> str | None:
                 return "used least of the knowledge beyond its capacity" if _counts(memory) else None
 
-            yield from self.upkeep.archive(self.name, beyond, due, now, dry_run=dry_run)
+            yield from archive_due(self.memory, self.name, beyond, due, now, dry_run=dry_run)
 
     def _beyond(self, memory_type: str) -> Sequence[MemoryUri]:
         """Those over the capacity: used least often, then longest ago, then the least important, then the oldest."""
-        capacity = self.upkeep.config.tiers.long_term_knowledge_capacity
-        uris = self.upkeep.rows("d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
+        capacity = self.memory.config.tiers.long_term_knowledge_capacity
+        uris = rows(self.memory, "d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
         if len(uris) <= capacity:
             return []
-        read = (self.upkeep.stored(uri, self.upkeep.store.text(uri)) for uri in uris)
+        read = (stored(self.memory, uri, self.memory.store.text(uri)) for uri in uris)
         counted = [memory for memory in read if memory is not None and _counts(memory)]
-        used = self.upkeep.usage([memory.uri for memory in counted])
+        used = usage(self.memory, [memory.uri for memory in counted])
 
         def worth(memory: Memory) -> tuple[Any, ...]:
             usage = used.get(str(memory.uri))
@@ -317,7 +303,7 @@ class MaintainRequest:
 
 def passes(memory: Runebook) -> tuple[Pass, ...]:
     """What there is to do, in the order in which it is done."""
-    return tuple(each for hook in memory.features.hooks("passes") for each in hook(memory))
+    return tuple(each for passes in memory.features.members("passes") for each in passes(memory))
 
 
 def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
@@ -341,12 +327,9 @@ def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
 MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
 
 
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    upkeep = memory.upkeep
-    return Expiry(upkeep), FinishedTasks(upkeep), KnowledgeCapacity(upkeep)
-
-
-FEATURE = Feature(commands=(MAINTAIN,), hooks={"passes": _passes})
+FEATURE = Feature(
+    commands=(MAINTAIN,), passes=lambda memory: (Expiry(memory), FinishedTasks(memory), KnowledgeCapacity(memory))
+)
 
 
 def _run(chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:

@@ -400,7 +400,7 @@ def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path:
 def test_the_promoter_offers_nothing_that_a_client_was_briefed_about(tmp_path: Path) -> None:
     with opened(tmp_path, **small(mid_term_heat_threshold=3.5)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
-        promoter: Promoter = memory.tiers.promoter
+        promoter = Promoter(memory)
         assert len(promoter.everywhere(NOW)) == 1
         memory.extractor.brief("s1")
         assert promoter.everywhere(NOW) == []

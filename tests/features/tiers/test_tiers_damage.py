@@ -21,7 +21,8 @@ from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.tiers import stored
+from memory_core.features import FEATURES
+from memory_core.features.tiers import overflow, stored
 from memory_core.features.tiers.segment import Segment, SegmentPage, dump_segment
 from memory_core.features.tiers.stored import analysed_lines, segments_in, session_segments
 from memory_core.features.undo import UNDO, UndoRequest
@@ -114,7 +115,7 @@ def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorte
 ) -> None:
     with opened(tmp_path) as memory:
         with monkeypatch.context() as patched:
-            patched.setattr(type(memory.tiers.overflow), "after", lambda *_: None)
+            patched.setattr(overflow.Overflow, "after", lambda *_: None)
             say(memory, *TEMPLES, *PAYMENTS, session="old")
         say(memory, *TEMPLES, *PAYMENTS)
         damaged = file(memory, 0)
@@ -191,7 +192,7 @@ def test_a_session_that_grew_under_a_clock_in_the_future_has_ended(tmp_path: Pat
     with opened(tmp_path) as memory:
         say(memory, BYE, now=NOW + timedelta(days=26_000))
         say(memory, BYE, session="s2", now=NOW + timedelta(minutes=2))
-        trigger = memory.tiers.trigger
+        trigger = memory.trigger
         assert trigger.is_idle(log(), NOW)
         assert not trigger.is_idle(log("s2"), NOW)  # clocks differ a little
         assert trigger.is_idle(log("s2"), NOW + timedelta(minutes=33))
@@ -228,6 +229,10 @@ def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
         connection.executescript(f"CREATE TABLE documents (uri TEXT, part INTEGER, active INTEGER);{archived_rows.DDL}")
         rows = [(str(log()), line, 1) for line in range(6)]
         connection.executemany("INSERT INTO documents VALUES (?, ?, ?)", rows)
-        archived_rows.put(connection, uri, text.replace('"pages": [', '"pages": [,'))
+        kind = FEATURES.kind_of(uri)
+        assert kind is not None
+        resting = kind.at_rest(uri, text.replace('"pages": [', '"pages": [,'))
+        assert resting is not None
+        archived_rows.put(connection, uri, *resting)
         active = connection.execute("SELECT part FROM documents WHERE active ORDER BY part").fetchall()
         assert active == [(4,), (5,)]
