@@ -21,15 +21,20 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, Typ
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import NO_FEATURES, Features
-from memory_core.core.index import archived_rows
+from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
-from memory_core.core.index.documents import documents_of, is_searchable, is_session_log, session_growth
+from memory_core.core.index.documents import (
+    is_searchable,
+    is_session_log,
+    memory_document,
+    session_growth,
+)
 from memory_core.core.index.embedding import PassageEmbedding, Progress
 from memory_core.core.index.embedding_queue import await_missing, dead_vectors, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vector_index import VectorIndex
 from memory_core.core.index.vectors import count, prune, unsound
-from memory_core.core.memory.memory import Types
+from memory_core.core.memory.memory import Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
@@ -235,6 +240,8 @@ class Follower:
 
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
         self._put_at_rest(connection, row.uri, row.after)
+        if row.uri.is_summary and page_rows.has_page(row.uri):
+            page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri, self._features):
             return
         if row.appended and (filling or not is_session_log(row.uri)):
@@ -263,11 +270,18 @@ class Follower:
         """Index a file's whole text in place of what is indexed of it."""
         self._catalog.remove(connection, uri)
         if text is None:
+            page_rows.remove(connection, uri)
             return
         if is_session_log(uri):
             self._grow(connection, uri, text, 0, [])
         else:
-            for document in documents_of(uri, text, self._types, self._features):
+            kind = self._features.kind_of(uri)
+            if kind is None:
+                memory = parse(uri, text, self._types)
+                self._catalog.put(connection, memory_document(memory))
+                page_rows.put(connection, memory, self._ledger.origin(uri))
+                return
+            for document in kind.documents(uri, text):
                 self._catalog.put(connection, document)
 
     def _grow(
@@ -334,6 +348,8 @@ class Indexer:
         self._closing = threading.Event()
         self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing, features)
         self._told = ""
+        #: Called in the background once the catalog has followed the ledger.
+        self.followed: Callable[[], None] = lambda: None
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()
         self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
@@ -515,6 +531,7 @@ class Indexer:
                 return
             try:
                 self._follow_all()
+                self.followed()
                 self._embedding.in_background(self._closing)
                 self._seal()
                 self._told = ""

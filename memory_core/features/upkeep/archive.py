@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature
@@ -222,8 +221,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
     def planned(snapshot: Snapshot) -> ChangeSet:
         draft = WorkingCopy(snapshot, context)
         results = [moved(uri, draft) for uri in request.uris]
-        decided = refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
-        return memory.features.completed(decided, snapshot, context)
+        return memory.features.completed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
     receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
     return receipt if request.dry_run else memory.indexed(receipt)

@@ -26,7 +26,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
 from memory_core.core.index.filter import utc
@@ -118,7 +117,7 @@ def archive_due(
             held = brought_back(memory, now)
             going = (archived(draft, uri) for uri in batch if str(uri) not in held)
             results = [result for result in going if result is not None]
-            return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+            return ChangeSet(draft.changes(), tuple(results))
 
         receipt = commit(memory, kind, planned, now, dry_run=dry_run)
         if receipt is not None:
