@@ -78,7 +78,6 @@ def test_a_heavy_dependency_is_imported_by_one_file_only(package: str, owner: st
     assert found == {owner}
 
 
-@pytest.mark.xfail(strict=True, reason="values and engines are not parted yet")
 def test_opening_the_server_imports_nothing_heavy() -> None:
     script = (
         "import sys; import server.cli, server.protocol.app, server.protocol.stdio_transport; "

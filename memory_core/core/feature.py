@@ -203,6 +203,7 @@ class Feature:
         turn_groups: Given the reader of a context: the group of a turn, by its log and line.
         pages: Pages that can be read and are no files.
         passes: Given the store: its passes of upkeep.
+        background: Starts what the feature does by itself while a server has the store open, given the store.
         problems: Given the memory types, a URI and a text: what is wrong with a file.
     """
 
@@ -221,6 +222,7 @@ class Feature:
     turn_groups: Callable[[PieceReader], Callable[[str, int], tuple[str, str] | None]] | None = None
     pages: Any = None
     passes: Callable[[Any], Sequence[Any]] | None = None
+    background: Callable[[Any], None] | None = None
     problems: Callable[..., Sequence[Any]] | None = None
 
 
@@ -250,22 +252,22 @@ class Features:
     """
 
     def __init__(self, slices: Sequence[Slice] = ()) -> None:
-        self._slices = tuple(slices)
+        self.slices = tuple(slices)
         self._members: dict[str, tuple[Any, ...]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Which features there are."""
-        return tuple(each.name for each in self._slices)
+        return tuple(each.name for each in self.slices)
 
     def without(self, name: str) -> Features:
         """All but one."""
-        return Features([each for each in self._slices if each.name != name])
+        return Features([each for each in self.slices if each.name != name])
 
     def members(self, name: str) -> tuple[Any, ...]:
         """What the features have in a member of ``Feature``, in their order."""
         if name not in self._members:
-            modules = (each for each in self._slices if name in each.adds)
+            modules = (each for each in self.slices if name in each.adds)
             self._members[name] = tuple(getattr(_feature(each), name) for each in modules)
         return self._members[name]
 
@@ -302,7 +304,7 @@ class Features:
     @property
     def commit_arguments(self) -> tuple[Argument, ...]:
         """Arguments of a commit that features answer."""
-        return tuple(argument for each in self._slices for argument in each.arguments)
+        return tuple(argument for each in self.slices for argument in each.arguments)
 
     def answer(self, memory: Any, commit: Any, name: str, value: Any) -> Any:
         """What a feature makes of an argument of a commit.
@@ -310,14 +312,14 @@ class Features:
         Raises:
             InvalidInput: If there is no such argument.
         """
-        for each in self._slices:
+        for each in self.slices:
             if any(argument.name == name for argument in each.arguments):
                 return _feature(each).commit_arguments[name](memory, commit, value)
         raise InvalidInput(f"'{name}' is not an argument.", hint="Leave it out.")
 
     def commands(self, word: str | None = None) -> Iterator[Command[Any, Any]]:
         """Commands that begin with a word; all of them without one."""
-        for each in self._slices:
+        for each in self.slices:
             if each.words and (word is None or word in each.words):
                 for command in _feature(each).commands:
                     if word is None or command.name.split()[0] == word:

@@ -40,7 +40,7 @@ FEATURES = Features(
             "memory_core.features.tiers.promotion",
             adds=("record_kinds", "turn_groups", "extracted_lines", "after_commit", "follow_up", "passes"),
         ),
-        Slice("upkeep", "memory_core.features.upkeep.passes", ("maintain",), ("passes",)),
+        Slice("upkeep", "memory_core.features.upkeep.passes", ("maintain",), ("passes", "background")),
         Slice("log archive", "memory_core.features.upkeep.log_archive", adds=("passes",)),
         Slice("core memories", "memory_core.features.upkeep.core_memories", adds=("passes",)),
         Slice("rolling passes", "memory_core.features.upkeep.rolling_pass", adds=("passes",)),

@@ -326,8 +326,16 @@ def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
 MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
 
 
+def _background(memory: Runebook) -> None:
+    automatic = automatic_maintenance(memory)
+    if automatic is not None:
+        automatic.start()
+
+
 FEATURE = Feature(
-    commands=(MAINTAIN,), passes=lambda memory: (Expiry(memory), FinishedTasks(memory), KnowledgeCapacity(memory))
+    commands=(MAINTAIN,),
+    passes=lambda memory: (Expiry(memory), FinishedTasks(memory), KnowledgeCapacity(memory)),
+    background=_background,
 )
 
 
