@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client
@@ -32,13 +33,17 @@ from server.protocol.app import build_server
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
-CALL = {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "web_search", "arguments": {"q": "x"}}]}
-FAILED = {
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c1", "name": "web_search", "arguments": {"q": "x"}}],
+}
+FAILED: dict[str, Any] = {
     "role": "tool",
     "content": "TimeoutError: no answer",
     "tool_results": [{"call_id": "c1", "name": "web_search", "content": "TimeoutError: no answer", "status": "error"}],
 }
-TALK = [
+TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Which temples in Kyoto have a garden?"},
     {"role": "assistant", "content": "Ryoanji has a temple garden in Kyoto."},
     {"role": "user", "content": "From now on always answer in metric units."},
