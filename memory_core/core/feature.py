@@ -202,7 +202,7 @@ class Feature:
         opening: Pieces that a session's first context begins with, given the reader, the moment and the settings.
         turn_groups: Given the reader of a context: the group of a turn, by its log and line.
         pages: Pages that can be read and are no files.
-        passes: Given the store: its passes of upkeep.
+        passes: Of upkeep.
         background: Starts what the feature does by itself while a server has the store open, given the store.
         problems: Given the memory types, a URI and a text: what is wrong with a file.
     """
@@ -221,7 +221,7 @@ class Feature:
     opening: Callable[[PieceReader, datetime, Any], Iterable[tuple[Piece | None, bool]]] | None = None
     turn_groups: Callable[[PieceReader], Callable[[str, int], tuple[str, str] | None]] | None = None
     pages: Any = None
-    passes: Callable[[Any], Sequence[Any]] | None = None
+    passes: tuple[Any, ...] = ()
     background: Callable[[Any], None] | None = None
     problems: Callable[..., Sequence[Any]] | None = None
 

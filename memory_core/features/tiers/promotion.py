@@ -6,17 +6,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_core.core.commit.commits import Span
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
-from memory_core.core.extract.extractor import PROMOTION, Extractor, Part, SessionReader
+from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
 from memory_core.core.extract.intake import FollowUp
-from memory_core.core.extract.trigger import ExtractionTrigger
 from memory_core.core.feature import Feature
-from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
+from memory_core.core.llm.client import Completion, LLMRequest, drive
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.project import ProjectScope
@@ -266,192 +265,136 @@ class Promoted:
 T = TypeVar("T")
 
 _ALL_LOGS = 1_000_000
+_SUMMARIES, _EVICTION = "summaries", "eviction"
 #: What is wrong with one session and keeps nobody from the others; a store that is busy or full does.
 _OF_ONE_SESSION = (InvalidInput, InvalidUri, TooLarge)
 
 
-@dataclass(frozen=True, slots=True)
-class Segmenting:
-    """Sorts pages that overflowed while nobody sorted them, and mends segments of messages that changed."""
-
-    memory: Runebook
-    overflow: Overflow
-    name: ClassVar[str] = "segments"
-    light: ClassVar[bool] = True
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Sort what is due, and name what cannot be read; see ``Pass.run``."""
-        unread: list[OperationResult] = []
-        for log in self.memory.store.ledger.directories.newest_logs(self.overflow.sessions, _ALL_LOGS):
-            uri = MemoryUri.parse(log)
-            try:
-                unread += self.overflow.damaged(uri)
-                if not dry_run:
-                    yield from self.overflow.settled(uri, now, mend=True)
-                elif (receipt := self.overflow.settle(uri, now, mend=True, dry_run=True)) is not None:
-                    yield receipt
-            except _OF_ONE_SESSION as error:
-                unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
-        if unread:
-            yield CommitReceipt("", Status.DRY_RUN if dry_run else overall(tuple(unread)), tuple(unread))
+def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Sort pages that overflowed while nobody sorted them, mend segments of changed messages, name damaged ones."""
+    unread: list[OperationResult] = []
+    overflow = memory.part(Overflow)
+    for log in memory.store.ledger.directories.newest_logs(overflow.sessions, _ALL_LOGS):
+        uri = MemoryUri.parse(log)
+        try:
+            unread += overflow.damaged(uri)
+            if not dry_run:
+                yield from overflow.settled(uri, now, mend=True)
+            elif (receipt := overflow.settle(uri, now, mend=True, dry_run=True)) is not None:
+                yield receipt
+        except _OF_ONE_SESSION as error:
+            unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
+    if unread:
+        yield CommitReceipt("", Status.DRY_RUN if dry_run else overall(tuple(unread)), tuple(unread))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRuns:
-    """Runs the update loop over what is due with the configured model, until something of it has to wait."""
+def _run_each(
+    memory: Runebook,
+    due: Sequence[T],
+    loop: Callable[[T], Generator[LLMRequest, Completion, CommitReceipt]],
+    would: Callable[[T], OperationResult],
+    *,
+    dry_run: bool,
+) -> Iterator[CommitReceipt]:
+    """Run the update loop over what is due with the configured model, until something of it has to wait.
 
-    client: Callable[[], LLMClient | None]
-    indexed: Callable[[CommitReceipt], CommitReceipt]
-    deadline_seconds: float
-
-    def over(
-        self,
-        due: Sequence[T],
-        loop: Callable[[T], Generator[LLMRequest, Completion, CommitReceipt]],
-        would: Callable[[T], OperationResult],
-        *,
-        dry_run: bool,
-    ) -> Iterator[CommitReceipt]:
-        """A receipt for each; a dry run says of each what ``would`` be, and asks nothing."""
-        client = self.client() if due else None
-        if client is None:
+    A dry run says of each what ``would`` be, and asks nothing.
+    """
+    client = memory.model() if due else None
+    if client is None:
+        return
+    for each in due:
+        if dry_run:
+            yield CommitReceipt("", Status.DRY_RUN, (would(each),))
+            continue
+        receipt = drive(loop(each), client, memory.config.llm.deadline_seconds)
+        yield memory.indexed(receipt)
+        if still_waits(receipt):
             return
-        for each in due:
-            if dry_run:
-                yield CommitReceipt("", Status.DRY_RUN, (would(each),))
-                continue
-            receipt = drive(loop(each), client, self.deadline_seconds)
-            yield self.indexed(receipt)
-            if still_waits(receipt):
-                return
 
 
-@dataclass(frozen=True, slots=True)
-class EndedSessions:
-    """Extracts what waits of sessions that ended; where there is no model, they wait for a client's."""
+def _extract_ended(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Extract what waits of sessions that ended; where there is no model, they wait for a client's."""
+    at = now.astimezone(UTC).isoformat(timespec="seconds")
+    due = [row for row in memory.extractor.waiting(_ALL_LOGS, at) if memory.trigger.takes_other(row, now)]
 
-    extractor: Extractor
-    trigger: ExtractionTrigger
-    runs: ModelRuns
-    name: ClassVar[str] = "sessions"
-    light: ClassVar[bool] = False
+    def would(row: Extraction) -> OperationResult:
+        note = f"{row.waiting} messages would be extracted"
+        return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Extract what is due; see ``Pass.run``."""
-        at = now.astimezone(UTC).isoformat(timespec="seconds")
-        due = [row for row in self.extractor.waiting(_ALL_LOGS, at) if self.trigger.takes_other(row, now)]
-
-        def would(row: Extraction) -> OperationResult:
-            note = f"{row.waiting} messages would be extracted"
-            return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note)
-
-        return self.runs.over(due, lambda row: self.extractor.extraction(row.log, now), would, dry_run=dry_run)
+    return _run_each(memory, due, lambda row: memory.extractor.extraction(row.log, now), would, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class Promotion:
-    """Makes memories of the unread exchanges of hot segments."""
+def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Make memories of the unread exchanges of hot segments."""
+    promoter = Promoter(memory)
 
-    promoter: Promoter
-    runs: ModelRuns
-    name: ClassVar[str] = PROMOTION
-    light: ClassVar[bool] = False
+    def would(hot: Hot) -> OperationResult:
+        note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
+        return changed(hot.stored.uri, created=False, note=note)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Promote what is due; see ``Pass.run``."""
-
-        def would(hot: Hot) -> OperationResult:
-            note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
-            return changed(hot.stored.uri, created=False, note=note)
-
-        hot = self.promoter.everywhere(now)
-        return self.runs.over(hot, lambda each: self.promoter.promotion(each, now), would, dry_run=dry_run)
+    hot = promoter.everywhere(now)
+    return _run_each(memory, hot, lambda each: promoter.promotion(each, now), would, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSummaries:
-    """Has a model write better summaries of segments, in one call; a person's are never touched."""
+def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Have a model write better summaries of segments, in one call; a person's are never touched."""
+    due = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
+    due = sorted(due, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
+    asked = [(each, texts) for each in due if (texts := _texts(memory, each))]
+    if dry_run or not asked:
+        return
+    writer = SummaryWriter(memory.config, memory.model)
+    written = writer.write([SummaryRequest(texts, SUMMARY_CHARS) for _, texts in asked])
+    better = {each.uri: item for (each, _), item in zip(asked, written.items, strict=True) if item is not None}
+    read = {each.uri: each for each, _ in asked}
 
-    memory: Runebook
-    writer: SummaryWriter
-    sessions: MemoryUri
-    name: ClassVar[str] = "summaries"
-    light: ClassVar[bool] = False
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        draft = WorkingCopy(snapshot, memory.plan_context(now))
+        results = [
+            changed(uri, created=False, note="summarised by the model")
+            for uri, item in better.items()
+            if _put(draft, read[uri], item)
+        ]
+        return ChangeSet(draft.changes(), tuple(results), written.notes)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Summarise what is due; see ``Pass.run``."""
-        due = [each for each in all_segments(self.memory.store, self.sessions) if _is_outdated(each)]
-        due = sorted(due, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
-        asked = [(each, texts) for each in due if (texts := self._texts(each))]
-        if dry_run or not asked:
-            return
-        written = self.writer.write([SummaryRequest(texts, SUMMARY_CHARS) for _, texts in asked])
-        better = {each.uri: item for (each, _), item in zip(asked, written.items, strict=True) if item is not None}
-        read = {each.uri: each for each, _ in asked}
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = WorkingCopy(snapshot, self.memory.plan_context(now))
-            results = [
-                changed(uri, created=False, note="summarised by the model")
-                for uri, item in better.items()
-                if _put(draft, read[uri], item)
-            ]
-            return ChangeSet(draft.changes(), tuple(results), written.notes)
-
-        receipt = commit(self.memory, self.name, planned, now, dry_run=False) if better else None
-        if receipt is not None:
-            yield receipt
-        else:
-            yield from written.without_effect()
-
-    def _texts(self, stored: StoredSegment) -> tuple[str, ...]:
-        log = SessionLog(self.memory.store.text(stored.log) or "")
-        pages = (log.page(page.first, page.last) for page in stored.segment.pages)
-        return tuple(page.text for page in pages if page is not None)
+    done = commit(memory, _SUMMARIES, planned, now, dry_run=False) if better else ()
+    yield from done or written.without_effect()
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """Archives the least frequently used segments beyond ``tiers.mid_term_capacity``.
+def _texts(memory: Runebook, stored: StoredSegment) -> tuple[str, ...]:
+    log = SessionLog(memory.store.text(stored.log) or "")
+    pages = (log.page(page.first, page.last) for page in stored.segment.pages)
+    return tuple(page.text for page in pages if page is not None)
+
+
+def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Archive the least frequently used segments beyond ``tiers.mid_term_capacity``.
 
     Their messages stay in the log and are no longer found or recalled unless they are asked for, until the segment is
     restored. Pinned segments stay.
     """
+    store, tiers = memory.store, memory.config.tiers
+    stored = list(all_segments(store, memory.part(Overflow).sessions))
+    beyond = len(stored) - tiers.mid_term_capacity
+    if beyond <= 0:
+        return
+    store.usage.flush()
+    held = brought_back(memory, now)
+    free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
+    visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
+    worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
+    leaving = [(each.uri, count) for each, count in worth[:beyond]]
+    context = memory.plan_context(now)
+    for start in range(0, len(leaving), BATCH_FILES):
+        batch = leaving[start : start + BATCH_FILES]
 
-    memory: Runebook
-    sessions: MemoryUri
-    name: ClassVar[str] = "eviction"
-    light: ClassVar[bool] = True
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-        store, tiers = self.memory.store, self.memory.config.tiers
-        stored = list(all_segments(store, self.sessions))
-        beyond = len(stored) - tiers.mid_term_capacity
-        if beyond <= 0:
-            return
-        store.usage.flush()
-        held = brought_back(self.memory, now)
-        free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
-        visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
-        worth = sorted(
-            zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri)
-        )
-        leaving = [(each.uri, count) for each, count in worth[:beyond]]
-        for start in range(0, len(leaving), BATCH_FILES):
-            receipt = self._archived(leaving[start : start + BATCH_FILES], now, dry_run)
-            if receipt is not None:
-                yield receipt
-
-    def _archived(self, leaving: Sequence[tuple[MemoryUri, int]], now: datetime, dry_run: bool) -> CommitReceipt | None:
-        context = self.memory.plan_context(now)
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
+        def planned(snapshot: Snapshot, batch: Sequence[tuple[MemoryUri, int]] = batch) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
-            results = [_left(draft, uri, visits) for uri, visits in leaving if draft.text(uri) is not None]
+            results = [_left(draft, uri, count) for uri, count in batch if draft.text(uri) is not None]
             return ChangeSet(draft.changes(), tuple(results))
 
-        return commit(self.memory, self.name, planned, now, dry_run=dry_run)
+        yield from commit(memory, _EVICTION, planned, now, dry_run=dry_run)
 
 
 def _left(draft: WorkingCopy, uri: MemoryUri, visits: int) -> OperationResult:
@@ -476,17 +419,6 @@ def _put(draft: WorkingCopy, read: StoredSegment, summary: Summary) -> bool:
         return False
     draft.put(read.uri, dump_segment(replace(now.summed_up(summary.text, MODEL), updated_at=draft.context.now)))
     return True
-
-
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    overflow, runs = memory.part(Overflow), ModelRuns(memory.model, memory.indexed, memory.config.llm.deadline_seconds)
-    return (
-        Segmenting(memory, overflow),
-        EndedSessions(memory.extractor, memory.trigger, runs),
-        Promotion(Promoter(memory), runs),
-        SegmentSummaries(memory, SummaryWriter(memory.config, memory.model), overflow.sessions),
-        Eviction(memory, overflow.sessions),
-    )
 
 
 def _follow_up(memory: Runebook) -> FollowUp:
@@ -517,5 +449,11 @@ FEATURE = Feature(
     extracted_lines=analysed_lines,
     after_commit=_after_commit,
     follow_up=_follow_up,
-    passes=_passes,
+    passes=(
+        Pass("segments", _sort),
+        Pass("sessions", _extract_ended, light=False),
+        Pass(PROMOTION, _promote, light=False),
+        Pass(_SUMMARIES, _summarise, light=False),
+        Pass(_EVICTION, _evict),
+    ),
 )

@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.analysis import distinct_words
 from memory_core.features.upkeep.archive import archived_uri, put_away
-from memory_core.features.upkeep.passes import BATCH_FILES, brought_back, commit, rows, stored, usage
+from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit, rows, stored, usage
 from memory_core.features.upkeep.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
 
 #: ``source.kind`` of a core, and why its originals are archived.
@@ -435,8 +435,6 @@ class Compression:
 
     memory: Runebook
     writer: SummaryWriter
-    name: ClassVar[str] = "compression"
-    light: ClassVar[bool] = False
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Condense what is due; see ``Pass.run``. A dry run asks no model: it shows what becomes of what."""
@@ -454,10 +452,8 @@ class Compression:
         notes, usage = ((), TokenUsage()) if written is None else (written.notes, written.usage)
         notes = (choice.note, *notes)
         for part in _commits(cores):
-            receipt = commit(self.memory, self.name, self._plan(part, now, notes, usage), now, dry_run=dry_run)
+            yield from commit(self.memory, _NAME, self._plan(part, now, notes, usage), now, dry_run=dry_run)
             notes, usage = (), TokenUsage()
-            if receipt is not None:
-                yield receipt
 
     def _groups(self, now: datetime) -> Iterator[list[Original]]:
         """Memories that are due, of one type, directory and project each."""
@@ -649,4 +645,9 @@ def _is_older(original: Original, moment: datetime) -> bool:
     return changed is not None and changed <= moment
 
 
-FEATURE = Feature(passes=lambda memory: (Compression(memory, SummaryWriter(memory.config, memory.model)),))
+def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    return Compression(memory, SummaryWriter(memory.config, memory.model)).run(now, dry_run=dry_run)
+
+
+_NAME = "compression"
+FEATURE = Feature(passes=(Pass(_NAME, _run, light=False),))

@@ -27,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
@@ -42,7 +42,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.daily_logs import LogEntry, entries, log_day, log_uri
 from memory_core.features.upkeep.archive import archived_uri, put_away
-from memory_core.features.upkeep.passes import commit
+from memory_core.features.upkeep.passes import Pass, commit
 
 OVERVIEW_CHARS = 1_500
 _FOLDER = ("logs", "summaries")
@@ -320,22 +320,15 @@ class LogArchive:
     """Summarises logs older than ``maintenance.archive_days`` and moves away those older than ``delete_days``."""
 
     memory: Runebook
-    name: ClassVar[str] = "logs"
-    light: ClassVar[bool] = True
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Summarise, promote and move what is due; see ``Pass.run``."""
         for month, days in self._due(now, self.memory.config.maintenance.archive_days).items():
             for belonging in self._belongings(days):
-                receipt = commit(
-                    self.memory, self.name, self._summarising(month, days, belonging, now), now, dry_run=dry_run
-                )
-                if receipt is not None:
-                    yield receipt
+                planned = self._summarising(month, days, belonging, now)
+                yield from commit(self.memory, _LOGS, planned, now, dry_run=dry_run)
         for month, days in self._due(now, self.memory.config.maintenance.delete_days).items():
-            receipt = commit(self.memory, self.name, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
-            if receipt is not None:
-                yield receipt
+            yield from commit(self.memory, _LOGS, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
 
     @property
     def _space(self) -> str:
@@ -762,4 +755,9 @@ def _bounded(group: _Group) -> tuple[str, int]:
     return " ".join(joined(condensed.chosen[0]).split()), condensed.left_out
 
 
-FEATURE = Feature(passes=lambda memory: (LogArchive(memory),))
+def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    return LogArchive(memory).run(now, dry_run=dry_run)
+
+
+_LOGS = "logs"
+FEATURE = Feature(passes=(Pass(_LOGS, _run),))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
@@ -119,15 +119,13 @@ def archive_due(
             results = [result for result in going if result is not None]
             return ChangeSet(draft.changes(), tuple(results))
 
-        receipt = commit(memory, kind, planned, now, dry_run=dry_run)
-        if receipt is not None:
-            yield receipt
+        yield from commit(memory, kind, planned, now, dry_run=dry_run)
 
 
 def commit(
     memory: Runebook, kind: str, plan: Callable[[Snapshot], ChangeSet], now: datetime, *, dry_run: bool
-) -> CommitReceipt | None:
-    """Commit a plan of maintenance; None where it changes nothing.
+) -> tuple[CommitReceipt, ...]:
+    """Commit a plan of maintenance; no receipt where it changes nothing.
 
     Raises:
         StoreBusy: If another writer held the store too long.
@@ -135,59 +133,39 @@ def commit(
     """
     receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
     if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
-        return None
-    return receipt if dry_run else memory.indexed(receipt)
+        return ()
+    return (receipt if dry_run else memory.indexed(receipt),)
 
 
-TASKS = "tasks"
+_EXPIRY, TASKS, _CAPACITY = "expiry", "tasks", "capacity"
 _STATE = "state"
 _ENDED = frozenset({"done", "cancelled", "canceled", "completed", "finished", "完成", "已完成", "取消", "已取消"})
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
-    """Archives what is past ``expires_at``. Search leaves it out from that moment on, whenever this runs."""
+def expire(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Archive what is past ``expires_at``. Search leaves it out from that moment on, whenever this runs."""
 
-    memory: Runebook
-    name: ClassVar[str] = "expiry"
-    light: ClassVar[bool] = True
+    def due(found: Memory) -> str | None:
+        return "expired" if found.metadata.is_expired(now) else None
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-
-        def due(memory: Memory) -> str | None:
-            return "expired" if memory.metadata.is_expired(now) else None
-
-        expired = rows(self.memory, "d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
-        return archive_due(self.memory, self.name, expired, due, now, dry_run=dry_run)
+    expired = rows(memory, "d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
+    return archive_due(memory, _EXPIRY, expired, due, now, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedTasks:
-    """Archives tasks that were done or cancelled ``maintenance.finished_tasks_days`` ago, unless they are pinned."""
+def finish_tasks(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Archive tasks that were done or cancelled ``maintenance.finished_tasks_days`` ago, unless they are pinned."""
+    before = now - timedelta(days=memory.config.maintenance.finished_tasks_days)
 
-    memory: Runebook
-    name: ClassVar[str] = "tasks"
-    light: ClassVar[bool] = True
+    def due(found: Memory) -> str | None:
+        state = str(found.fields.get(_STATE, "")).strip().casefold()
+        changed = found.metadata.changed_at
+        if state not in _ENDED or found.metadata.is_pinned or changed is None or changed > before:
+            return None
+        return f"{state} since {changed.date()}"
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-        before = now - timedelta(days=self.memory.config.maintenance.finished_tasks_days)
-
-        def due(memory: Memory) -> str | None:
-            state = str(memory.fields.get(_STATE, "")).strip().casefold()
-            changed = memory.metadata.changed_at
-            if state not in _ENDED or memory.metadata.is_pinned or changed is None or changed > before:
-                return None
-            return f"{state} since {changed.date()}"
-
-        old = rows(
-            self.memory,
-            "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?",
-            TASKS,
-            utc(before.isoformat()),
-        )
-        return archive_due(self.memory, self.name, old, due, now, dry_run=dry_run)
+    condition = "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?"
+    old = rows(memory, condition, TASKS, utc(before.isoformat()))
+    return archive_due(memory, TASKS, old, due, now, dry_run=dry_run)
 
 
 BOUNDED_TYPES = ("facts", "assistant_knowledge")
@@ -195,40 +173,32 @@ _AUTOMATIC = "auto_reflection"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class KnowledgeCapacity:
-    """Keeps facts and assistant knowledge within ``tiers.long_term_knowledge_capacity`` each."""
+def keep_capacity(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Keep facts and assistant knowledge within ``tiers.long_term_knowledge_capacity`` each."""
 
-    memory: Runebook
-    name: ClassVar[str] = "capacity"
-    light: ClassVar[bool] = True
+    def due(found: Memory) -> str | None:
+        return "used least of the knowledge beyond its capacity" if _counts(found) else None
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-        for memory_type in BOUNDED_TYPES:
-            beyond = self._beyond(memory_type)
+    for memory_type in BOUNDED_TYPES:
+        yield from archive_due(memory, _CAPACITY, _beyond(memory, memory_type), due, now, dry_run=dry_run)
 
-            def due(memory: Memory) -> str | None:
-                return "used least of the knowledge beyond its capacity" if _counts(memory) else None
 
-            yield from archive_due(self.memory, self.name, beyond, due, now, dry_run=dry_run)
+def _beyond(memory: Runebook, memory_type: str) -> Sequence[MemoryUri]:
+    """Those over the capacity: used least often, then longest ago, then the least important, then the oldest."""
+    capacity = memory.config.tiers.long_term_knowledge_capacity
+    uris = rows(memory, "d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
+    if len(uris) <= capacity:
+        return []
+    read = (stored(memory, uri, memory.store.text(uri)) for uri in uris)
+    counted = [found for found in read if found is not None and _counts(found)]
+    used = usage(memory, [found.uri for found in counted])
 
-    def _beyond(self, memory_type: str) -> Sequence[MemoryUri]:
-        """Those over the capacity: used least often, then longest ago, then the least important, then the oldest."""
-        capacity = self.memory.config.tiers.long_term_knowledge_capacity
-        uris = rows(self.memory, "d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
-        if len(uris) <= capacity:
-            return []
-        read = (stored(self.memory, uri, self.memory.store.text(uri)) for uri in uris)
-        counted = [memory for memory in read if memory is not None and _counts(memory)]
-        used = usage(self.memory, [memory.uri for memory in counted])
+    def worth(found: Memory) -> tuple[Any, ...]:
+        own = used.get(str(found.uri))
+        times = (0, _NEVER) if own is None else (own.access_count, own.last_accessed_at)
+        return (*times, found.salience, str(found.metadata.get("created_at", "")), found.uri)
 
-        def worth(memory: Memory) -> tuple[Any, ...]:
-            usage = used.get(str(memory.uri))
-            times = (0, _NEVER) if usage is None else (usage.access_count, usage.last_accessed_at)
-            return (*times, memory.salience, str(memory.metadata.get("created_at", "")), memory.uri)
-
-        return [memory.uri for memory in sorted(counted, key=worth)[: max(0, len(counted) - capacity)]]
+    return [found.uri for found in sorted(counted, key=worth)[: max(0, len(counted) - capacity)]]
 
 
 def _counts(memory: Memory) -> bool:
@@ -239,30 +209,32 @@ def _counts(memory: Memory) -> bool:
 _log = logging.getLogger(__name__)
 
 
-class Pass(Protocol):
-    """One kind of maintenance."""
+class Run(Protocol):
+    """Does what is due."""
 
-    @property
-    def name(self) -> str:
-        """Names it in settings, on the command line, and as the kind of its commits in history."""
-        ...
-
-    @property
-    def light(self) -> bool:
-        """Whether a running server does it by itself: quick, and without a model."""
-        ...
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Do what is due.
+    def __call__(self, memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+        """Yield a receipt for each commit; nothing to do yields nothing.
 
         Args:
+            memory: The store.
             now: The moment, aware.
             dry_run: Plan only.
-
-        Yields:
-            A receipt for each commit; nothing to do yields nothing.
         """
         ...
+
+
+class Pass(NamedTuple):
+    """One kind of maintenance.
+
+    Attributes:
+        name: In settings, on the command line, and as the kind of its commits in history.
+        run: Does it.
+        light: Whether a running server does it by itself: quick, and without a model.
+    """
+
+    name: str
+    run: Run
+    light: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +274,7 @@ class MaintainRequest:
 
 def passes(memory: Runebook) -> tuple[Pass, ...]:
     """What there is to do, in the order in which it is done."""
-    return tuple(each for passes in memory.features.members("passes") for each in passes(memory))
+    return tuple(each for passes in memory.features.members("passes") for each in passes)
 
 
 def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
@@ -320,7 +292,7 @@ def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
             f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(names)}."
         )
     chosen = [each for each in known if each.name in (request.only or names) and (each.light or not request.light)]
-    return _run(chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
+    return _run(memory, chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
 
 
 MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
@@ -334,16 +306,16 @@ def _background(memory: Runebook) -> None:
 
 FEATURE = Feature(
     commands=(MAINTAIN,),
-    passes=lambda memory: (Expiry(memory), FinishedTasks(memory), KnowledgeCapacity(memory)),
+    passes=(Pass(_EXPIRY, expire), Pass(TASKS, finish_tasks), Pass(_CAPACITY, keep_capacity)),
     background=_background,
 )
 
 
-def _run(chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
+def _run(memory: Runebook, chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
     for each in chosen:
         receipts: list[CommitReceipt] = []
         try:
-            receipts.extend(each.run(now, dry_run=dry_run))
+            receipts.extend(each.run(memory, now, dry_run=dry_run))
         except RunebookError as error:
             _log.warning("maintenance %s stopped: %s", each.name, error.message)
             yield Done(each.name, tuple(receipts), error)

@@ -1,6 +1,6 @@
 """The rolling summary made of what is stored, and what a model adds to it and to the summaries of logs.
 
-``RollingPass`` makes the page word for word of the profile, preferences, the memories used most and the newest
+``make_page`` makes the page word for word of the profile, preferences, the memories used most and the newest
 summaries of logs, all but what belongs to one project. ``SummaryImprovement`` asks the model, by one call, for the page
 and for an overview of each month that is complete. What a person wrote is left alone by both.
 """
@@ -22,7 +22,6 @@ from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import ClassVar
 
 from memory_core.core.errors import NotFound
 from memory_core.core.index.filter import in_use
@@ -67,38 +66,29 @@ _SHARED = "d.project IS NULL AND NOT d.private"
 _NAMED = re.compile(r"\*\*(?P<name>[^*\n]+)\*\*(?P<mark>[:：])\s*")
 
 #: The lines of a page, part by part.
+_PAGE, _OVERVIEWS = "rolling_summary", "overviews"
 _UNMADE = "nothing of what it was made of is there any more"
 Parts = tuple[tuple[Line, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RollingPass:
-    """Makes the rolling summary anew where what it is made of changed."""
+def make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Make the rolling summary anew where what it is made of changed."""
+    parts = sources(memory, now)
+    text, lines = _text(parts), _all(parts)
+    digest = sources_digest(lines)
+    uri = rolling_summary_uri(memory.config.user_space)
 
-    memory: Runebook
-    name: ClassVar[str] = "rolling_summary"
-    light: ClassVar[bool] = True
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        before = snapshot.text(uri)
+        page = read_rolling_summary(before)
+        if page is not None and (page.authored or page.sources == digest):
+            return ChangeSet()
+        if not text:
+            return ChangeSet() if page is None else removal(uri, before or "", _UNMADE)
+        made = RollingSummary(text, False, digest, None if page is None else page.created_at, lines)
+        return _change(uri, before, made, "extract", memory, now)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Write it if it is due; see ``Pass.run``."""
-        parts = sources(self.memory, now)
-        text, lines = _text(parts), _all(parts)
-        digest = sources_digest(lines)
-        uri = rolling_summary_uri(self.memory.config.user_space)
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            before = snapshot.text(uri)
-            stored = read_rolling_summary(before)
-            if stored is not None and (stored.authored or stored.sources == digest):
-                return ChangeSet()
-            if not text:
-                return ChangeSet() if stored is None else removal(uri, before or "", _UNMADE)
-            made = RollingSummary(text, False, digest, None if stored is None else stored.created_at, lines)
-            return _change(uri, before, made, "extract", self.memory, now)
-
-        receipt = commit(self.memory, self.name, planned, now, dry_run=dry_run)
-        if receipt is not None:
-            yield receipt
+    yield from commit(memory, _PAGE, planned, now, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +97,6 @@ class SummaryImprovement:
 
     memory: Runebook
     writer: SummaryWriter
-    name: ClassVar[str] = "overviews"
-    light: ClassVar[bool] = False
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Ask once, and write what came of it in one commit; see ``Pass.run``. A dry run asks nothing."""
@@ -131,9 +119,7 @@ class SummaryImprovement:
             decided = changes(snapshot)
             return replace(decided, notes=written.notes, usage=written.usage.as_dict())
 
-        receipt = commit(self.memory, self.name, planned, now, dry_run=False)
-        if receipt is not None:
-            yield receipt
+        yield from commit(self.memory, _OVERVIEWS, planned, now, dry_run=False)
 
     def _months(self, now: datetime) -> Iterator[tuple[MemoryUri, MonthSummary]]:
         """Summaries of months that are complete and have no overview of all their days."""
@@ -325,8 +311,8 @@ def _change(
     return ChangeSet((FileChange(uri, before, text),), (OperationResult("summary", str(uri), action, note=note),))
 
 
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    return RollingPass(memory), SummaryImprovement(memory, SummaryWriter(memory.config, memory.model))
+def _improve(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    return SummaryImprovement(memory, SummaryWriter(memory.config, memory.model)).run(now, dry_run=dry_run)
 
 
-FEATURE = Feature(passes=_passes)
+FEATURE = Feature(passes=(Pass(_PAGE, make_page), Pass(_OVERVIEWS, _improve, light=False)))
