@@ -232,11 +232,6 @@ def is_segment(uri: MemoryUri) -> bool:
     return place and parts[4].endswith(".md") and not uri.is_summary
 
 
-def is_archived_segment(uri: MemoryUri) -> bool:
-    """Whether a file is a segment that left for the archive."""
-    return uri.scope is Scope.ARCHIVE and is_segment(uri)
-
-
 def log_of(uri: MemoryUri) -> MemoryUri:
     """The log that a segment points at, wherever the segment is."""
     parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts

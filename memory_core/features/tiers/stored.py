@@ -242,18 +242,6 @@ def segments_in(store: Store, log: MemoryUri) -> SessionSegments:
     return reader.session(store, log)
 
 
-def session_segments(store: Store, log: MemoryUri, *, archived: bool = False) -> list[StoredSegment]:
-    """The segments of one session that can be read, in the order in which they begin; see ``segments_in``.
-
-    Args:
-        store: Where they are read.
-        log: Of the session.
-        archived: Those in the archive instead of those in use.
-    """
-    found = segments_in(store, log)
-    return list(found.archived if archived else found.used)
-
-
 def all_segments(store: Store, sessions: MemoryUri) -> Iterator[StoredSegment]:
     """Every segment in use below the directory of a user's sessions; those that cannot be read are left out."""
     if not store.files.is_dir(sessions):

@@ -24,7 +24,7 @@ from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
-from memory_core.features.tiers.stored import StoredSegment, session_segments, warmth
+from memory_core.features.tiers.stored import StoredSegment, segments_in, warmth
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, Done, MaintainRequest
@@ -97,7 +97,8 @@ def say(memory: Runebook, *exchanges: tuple[str, str], now: datetime = NOW, **mo
 
 
 def segments(memory: Runebook, *, archived: bool = False) -> list[StoredSegment]:
-    return session_segments(memory.store, LOG, archived=archived)
+    found = segments_in(memory.store, LOG)
+    return list(found.archived if archived else found.used)
 
 
 def firsts(memory: Runebook) -> list[list[int]]:

@@ -24,7 +24,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import FEATURES
 from memory_core.features.tiers import overflow, stored
 from memory_core.features.tiers.segment import Segment, SegmentPage, dump_segment
-from memory_core.features.tiers.stored import analysed_lines, segments_in, session_segments
+from memory_core.features.tiers.stored import analysed_lines, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
@@ -69,7 +69,7 @@ def log(session: str = "s1") -> MemoryUri:
 
 
 def file(memory: Runebook, at: int, session: str = "s1") -> Path:
-    return memory.store.files.path_for(session_segments(memory.store, log(session))[at].uri)
+    return memory.store.files.path_for(segments_in(memory.store, log(session)).used[at].uri)
 
 
 def edit(path: Path, pattern: str, new: str) -> None:
@@ -83,7 +83,7 @@ def damage(path: Path) -> None:
 
 
 def firsts(memory: Runebook, session: str = "s1") -> list[list[int]]:
-    return [[page.first for page in each.segment.pages] for each in session_segments(memory.store, log(session))]
+    return [[page.first for page in each.segment.pages] for each in segments_in(memory.store, log(session)).used]
 
 
 def sort(memory: Runebook) -> list[CommitReceipt]:
@@ -158,7 +158,7 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         assert firsts(memory) == [[6, 8]]
         sort(memory)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
-        pages = session_segments(memory.store, log())[0].segment.pages
+        pages = segments_in(memory.store, log()).used[0].segment.pages
         assert [(page.previous, page.next) for page in pages] == [(None, 2), (0, 4), (2, None)]
         assert sort(memory) == []
 
@@ -170,7 +170,7 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         file(memory, 0).unlink()
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
         sort(memory)
-        temples = session_segments(memory.store, log())[0].segment
+        temples = segments_in(memory.store, log()).used[0].segment
         assert [page.analysed for page in temples.pages] == [True] * 3
         assert temples.interactions == 0
         list(memory.extract_waiting())
