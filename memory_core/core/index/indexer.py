@@ -422,10 +422,6 @@ class Indexer:
             self.wake()
         return behind
 
-    def _is_memory(self, uri: MemoryUri) -> bool:
-        searched = is_searchable(uri, self._features)
-        return searched and not is_session_log(uri) and self._features.kind_of(uri) is None
-
     def unseen(self, commits: int) -> dict[MemoryUri, Memory]:
         """The memories of the last commits, where few are not indexed yet; indexes them where there are more.
 
