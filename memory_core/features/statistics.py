@@ -146,7 +146,7 @@ def finished_calls(messages: Sequence[Message]) -> tuple[FinishedCall, ...]:
 
 
 def call_keys(messages: Sequence[Message]) -> frozenset[str]:
-    """Keys of the finished calls of a session: what to ask the ledger for before ``growth``."""
+    """Keys of the finished calls of a session."""
     return frozenset(call.key for call in finished_calls(messages) if call.key is not None)
 
 
@@ -158,7 +158,7 @@ def tally(messages: Sequence[Message]) -> Tally:
 def growth(
     stored: Sequence[Message],
     fresh: Sequence[Message],
-    known_calls: frozenset[str],
+    counted: Callable[[frozenset[str]], frozenset[str]],
     registry: MemoryTypeRegistry,
     existing: Existing,
 ) -> Growth:
@@ -167,7 +167,7 @@ def growth(
     Args:
         stored: The session's messages so far; their calls are counted already.
         fresh: The messages that follow them.
-        known_calls: Keys of calls that were counted in other sessions.
+        counted: Which calls were counted in other sessions, by their keys.
         registry: A type that is absent, disabled or has other fields is left out.
         existing: Fields of a stored memory; decides whether a skill has a recommended flow.
 
@@ -175,9 +175,10 @@ def growth(
         Writes of increments, so that a log committed in any number of parts gives the counts of the whole.
     """
     calls = finished_calls([*stored, *fresh])
-    before = [call for call in calls if call.finished_at < len(stored) or call.key in known_calls]
-    counted = {id(call) for call in before}
-    new = tuple(call for call in calls if id(call) not in counted)
+    fresh_keys = frozenset(call.key for call in calls if call.finished_at >= len(stored) and call.key is not None)
+    known = counted(fresh_keys) if fresh_keys else fresh_keys
+    before = [call for call in calls if call.finished_at < len(stored) or call.key in known]
+    new = tuple(call for call in calls if not (call.finished_at < len(stored) or call.key in known))
     writes: list[WriteOp] = []
     tools, skills = _countable(registry, "tools", "tool_name"), _countable(registry, "skills", "skill_name")
     if tools is not None:
@@ -396,9 +397,8 @@ def _loads(call: ToolCall) -> bool:
 
 def grown(growing: Growing) -> Growth:
     """What the new messages of a conversation add."""
-    keys = call_keys([*growing.stored, *growing.fresh])
-    known = growing.counted(keys) - call_keys(growing.stored)
-    return growth(growing.stored, growing.fresh, known, growing.context.registry, growing.existing)
+    registry = growing.context.registry
+    return growth(growing.stored, growing.fresh, growing.counted, registry, growing.existing)
 
 
 def _learned(growing: Growing) -> Learned:

@@ -78,7 +78,7 @@ def sums(writes: Sequence[WriteOp]) -> Counter[tuple[str, str, str]]:
 
 
 def added(registry: MemoryTypeRegistry, stored: Sequence[Message], fresh: Sequence[Message]) -> Growth:
-    return growth(stored, fresh, frozenset(), registry, nothing)
+    return growth(stored, fresh, frozenset().intersection, registry, nothing)
 
 
 def test_the_golden_case_adds_up_from_records() -> None:
@@ -166,14 +166,14 @@ def test_the_same_conversation_under_another_session_counts_nothing(registry: Me
     log = [user(), *used("call_1"), *used("call_2", status="error", skill="clean")]
     first = added(registry, [], log)
     assert first.call_keys == call_keys(log)
-    again = growth([], log, first.call_keys, registry, nothing)
+    again = growth([], log, first.call_keys.intersection, registry, nothing)
     assert (again.writes, again.call_keys, again.calls) == ([], frozenset(), ())
 
 
 def test_a_session_that_continues_another_adds_only_what_is_new(registry: MemoryTypeRegistry) -> None:
     log, more = used("c1", skill="clean"), used("c2", status="error", skill="clean")
     first = added(registry, [], log)
-    grown = growth([], [*log, *more], first.call_keys, registry, with_flow)
+    grown = growth([], [*log, *more], first.call_keys.intersection, registry, with_flow)
     assert sums(first.writes + grown.writes) == sums(added(registry, [], [*log, *more]).writes)
 
 
@@ -220,7 +220,7 @@ def test_calls_after_loading_a_skill_belong_to_it() -> None:
 
 def test_a_run_that_goes_on_in_a_later_commit_is_corrected_not_added(registry: MemoryTypeRegistry) -> None:
     first, more = [user(), *used("1", "a", skill="S")], used("2", "b", "error", "S")
-    grown = growth(first, more, frozenset(), registry, with_flow)
+    grown = growth(first, more, frozenset().intersection, registry, with_flow)
     skill = next(write.memory_data.fields for write in grown.writes if write.memory_data.memory_type == "skills")
     assert skill == {"skill_name": "S", "total_executions": 0, "success_count": -1, "fail_count": 1}
 
@@ -245,13 +245,13 @@ def test_the_first_successful_execution_leaves_its_flow(registry: MemoryTypeRegi
 
 def test_a_stored_flow_stays(registry: MemoryTypeRegistry) -> None:
     log = used("1", "read", skill="S")
-    grown = growth([], log, frozenset(), registry, lambda _kind, _fields: {FLOW: "1. think"})
+    grown = growth([], log, frozenset().intersection, registry, lambda _kind, _fields: {FLOW: "1. think"})
     assert flow_of(grown) == (None, None)
 
 
 def test_a_flow_grows_with_its_run(registry: MemoryTypeRegistry) -> None:
     first, more = used("1", "read", skill="S"), used("2", "write", skill="S")
-    grown = growth(first, more, frozenset(), registry, lambda _kind, _fields: {FLOW: "1. read"})
+    grown = growth(first, more, frozenset().intersection, registry, lambda _kind, _fields: {FLOW: "1. read"})
     assert flow_of(grown) == ("1. read → 2. write", None)
 
 
@@ -313,7 +313,7 @@ def test_a_log_in_any_parts_adds_up_to_the_whole(
         def existing(_kind: str, fields: Mapping[str, str], known: set[str] = stored) -> Mapping[str, Any] | None:
             return {FLOW: "x"} if fields.get("skill_name") in known else None
 
-        grown = growth(log[:start], log[start:end], frozenset(), registry, existing)
+        grown = growth(log[:start], log[start:end], frozenset().intersection, registry, existing)
         assert not keys & grown.call_keys
         keys |= grown.call_keys
         written += grown.writes
@@ -337,7 +337,7 @@ def test_overlapping_resends_count_every_call_once(
         start = data.draw(st.integers(0, len(stored)))
         end = data.draw(st.integers(len(stored) + 1, len(named)))
         fresh = unseen(stored, named[start:end])
-        written += growth(stored, fresh, frozenset(), registry, with_flow).writes
+        written += growth(stored, fresh, frozenset().intersection, registry, with_flow).writes
         stored += fresh
     assert sums(written) == sums(added(registry, [], named).writes)
 
@@ -346,7 +346,7 @@ def test_overlapping_resends_count_every_call_once(
 def test_what_is_counted_elsewhere_is_never_counted_again(registry: MemoryTypeRegistry, log: list[Message]) -> None:
     identified = [message for message in log if "" not in ids_of(message)]
     first = added(registry, [], identified)
-    assert growth([], identified, first.call_keys, registry, nothing).writes == []
+    assert growth([], identified, first.call_keys.intersection, registry, nothing).writes == []
 
 
 def test_a_log_of_ten_thousand_messages_is_read_in_seconds(registry: MemoryTypeRegistry) -> None:
