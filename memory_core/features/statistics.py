@@ -145,16 +145,6 @@ def finished_calls(messages: Sequence[Message]) -> tuple[FinishedCall, ...]:
     return tuple(slot.answer for slot in reader.slots if slot.answer is not None)
 
 
-def call_keys(messages: Sequence[Message]) -> frozenset[str]:
-    """Keys of the finished calls of a session."""
-    return frozenset(call.key for call in finished_calls(messages) if call.key is not None)
-
-
-def tally(messages: Sequence[Message]) -> Tally:
-    """What the finished calls of a whole session add up to."""
-    return _tally(finished_calls(messages))
-
-
 def growth(
     stored: Sequence[Message],
     fresh: Sequence[Message],
@@ -182,7 +172,7 @@ def growth(
     writes: list[WriteOp] = []
     tools, skills = _countable(registry, "tools", "tool_name"), _countable(registry, "skills", "skill_name")
     if tools is not None:
-        for name, counts in _tally(new).tools.items():
+        for name, counts in tally(new).tools.items():
             writes += _write(tools, {"tool_name": name}, asdict(counts))
     if skills is not None:
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
@@ -198,7 +188,7 @@ def _skill_write(
     existing: Existing,
 ) -> list[WriteOp]:
     """The increments of one skill, and its flow with the first execution that succeeded."""
-    added = _less(_tally(calls).skills[name], _tally(before).skills.get(name, SkillCounts()))
+    added = _less(tally(calls).skills[name], tally(before).skills.get(name, SkillCounts()))
     known = existing(skills.name, {"skill_name": name})
     if known is None and min(added.success_count, added.fail_count) < 0:
         # The memory was removed meanwhile: there is nothing left to take away from.
@@ -248,7 +238,8 @@ def _runs(calls: Iterable[FinishedCall]) -> dict[int, list[FinishedCall]]:
     return runs
 
 
-def _tally(calls: Sequence[FinishedCall]) -> Tally:
+def tally(calls: Sequence[FinishedCall]) -> Tally:
+    """What finished calls add up to."""
     tools: dict[str, ToolCounts] = {}
     for call in calls:
         old = tools.get(call.name, ToolCounts())
