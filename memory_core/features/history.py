@@ -25,7 +25,7 @@ from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.extract.prompts import fenced
 from memory_core.core.memory.results import Action, Listing, OperationResult, ReadResult, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri, Scope
-from memory_core.core.search.browse import Browser, page_of
+from memory_core.core.search.browse import Browser, is_elsewhere, page_of
 from memory_core.core.store.history_rows import PastCommit
 from memory_core.core.store.ledger import ChangeRow
 from memory_core.core.store.local import Store
@@ -329,7 +329,9 @@ class History:
         if str(row.uri) in purged:
             return _PURGED
         texts = [text for text in (row.before, row.after) if text is not None]
-        if not row.uri.is_summary and any(self._browser.is_elsewhere(row.uri, text) for text in texts):
+        if not row.uri.is_summary and any(
+            is_elsewhere(row.uri, text, self._project, self._browser.features) for text in texts
+        ):
             return _PRIVATE
         return None
 
