@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -147,17 +147,7 @@ class SegmentPage:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form without empty members."""
-        members: dict[str, Any] = {
-            "first": self.first,
-            "last": self.last,
-            "keywords": list(self.keywords),
-            "digest": self.digest,
-            "date": self.date,
-            "chain": self.chain,
-            "previous": self.previous,
-            "next": self.next,
-            "analysed": self.analysed or None,
-        }
+        members = {**asdict(self), "keywords": list(self.keywords), "analysed": self.analysed or None}
         return {name: value for name, value in members.items() if value is not None}
 
 
@@ -316,18 +306,11 @@ def dump_segment(segment: Segment) -> str:
     """The file of a segment."""
     members: dict[str, Any] = {
         "memory_type": MEMORY_TYPE,
-        "title": segment.title,
-        "summary": segment.summary,
-        "summary_by": segment.summary_by,
-        "summarised": segment.summarised,
+        **_members(segment, "title", "summary", "summary_by", "summarised"),
         "keywords": list(segment.keywords),
         "pages": [page.as_dict() for page in segment.pages],
         "chains": {str(chain): told for chain, told in sorted(segment.chains.items())},
-        "interactions": segment.interactions,
-        "visits_counted": segment.visits_counted,
-        "last_visit_at": segment.last_visit_at,
-        "created_at": segment.created_at,
-        "updated_at": segment.updated_at,
+        **_members(segment, "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at"),
         "source": {"kind": "auto_reflection", "session_id": segment.session_id},
         "project": segment.project,
         "private": True if segment.private and segment.project is not None else None,
@@ -337,6 +320,10 @@ def dump_segment(segment: Segment) -> str:
     pages = [_shown(page) for page in segment.pages]
     body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *_below(segment.notes)])
     return join(body, trailer)
+
+
+def _members(segment: Segment, *names: str) -> dict[str, Any]:
+    return {name: getattr(segment, name) for name in names}
 
 
 def _below(notes: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ files are not searched; they are read, listed, edited and restored like any othe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,13 +128,7 @@ class Archived:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {
-            "uri": self.uri,
-            "original": self.original,
-            "at": self.at,
-            "reason": self.reason,
-            "abstract": self.abstract,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
