@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from memory_core.core.commit.append import Growing, Learned
@@ -148,12 +148,13 @@ def _answered(messages: Sequence[Message], index: int) -> str | None:
 
 
 def _learned(growing: Growing) -> Learned:
-    """Rules, unless a model sees the corrections itself."""
-    if growing.is_extracted:
+    """Rules, unless a model sees the corrections itself; only new messages are looked at."""
+    found = () if growing.is_extracted else find_corrections(growing.fresh)
+    if not found:
         return Learned()
-    whole = [*growing.stored, *growing.fresh]
-    found = [each for each in find_corrections(whole) if each.index >= len(growing.stored)]
-    return Learned(correction_writes(found, whole, growing.context.registry))
+    begin = len(growing.stored)
+    placed = [replace(each, index=begin + each.index) for each in found]
+    return Learned(correction_writes(placed, [*growing.stored, *growing.fresh], growing.context.registry))
 
 
 FEATURE = Feature(learner=_learned, hints=lambda messages: hints(find_corrections(messages)))
