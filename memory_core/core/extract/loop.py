@@ -7,14 +7,12 @@ writes. Never more than ``max_iterations + 2`` requests; similarity alone never 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TypeAlias
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelFailed, ModelRefused
 from memory_core.core.extract.model_calls import Exchange, Frame, fixed_tokens
 from memory_core.core.extract.operation_checks import (
-    Neighbours,
     Operation,
     Verdict,
     assembled,
@@ -43,15 +41,14 @@ from memory_core.core.extract.prompts import (
     language_line,
     transcript,
 )
-from memory_core.core.extract.read_actions import ActionRunner, Reading
+from memory_core.core.extract.read_actions import Reading, run, show
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import LINK_RELATIONS, DeleteOp, MemoryOperations, ReasoningAction, WriteOp
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
 from memory_core.core.text.tokens import count_tokens
 
-#: A dry run: what operations would do now, whether or not the model saw the files. Nothing is written.
-Preview = Callable[[MemoryOperations], CommitReceipt]
 Asking: TypeAlias = Generator[LLMRequest, Completion, ReasoningAction]
 
 #: Failures of an answer; a model that cannot be reached leaves the whole conversation waiting instead.
@@ -71,30 +68,15 @@ class Deliberation:
     Args:
         exchange: With its first turn.
         prompts: The templates.
-        actions: Runs read actions.
-        preview: Dry run of operations.
-        neighbours: Finds existing memories near to new texts.
-        neighbour_from: Score from which they count.
+        view: The store.
         rounds: Rounds of reading.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        *,
-        prompts: PromptLibrary,
-        actions: ActionRunner,
-        preview: Preview,
-        neighbours: Neighbours,
-        neighbour_from: float,
-        rounds: int,
-    ) -> None:
+    def __init__(self, exchange: Exchange, prompts: PromptLibrary, view: StoreView, rounds: int) -> None:
         self._exchange = exchange
         self._prompts = prompts
-        self._actions = actions
-        self._preview = preview
-        self._neighbours = neighbours
-        self._neighbour_from = neighbour_from
+        self._view = view
+        self._near_from = view.near_from
         self._rounds = rounds
         self._near: dict[str, list[tuple[str, float]]] = {}
 
@@ -107,7 +89,7 @@ class Deliberation:
         answer = yield from self._exchange.ask(self._problem)
         while answer.actions and self._may_read():
             self._rounds -= 1
-            readings, notes = self._actions.run(answer.actions, self._reading_room(), self._exchange.answered())
+            readings, notes = run(self._view, answer.actions, self._reading_room(), self._exchange.answered())
             self._exchange.note(*notes)
             purpose = " ".join([_ASKED, *(f"({note}.)" for note in notes)])
             self._exchange.reply(answer, self._reading_frame(purpose), readings)
@@ -128,7 +110,7 @@ class Deliberation:
         offered: set[str] = set()
         while self._may_read():
             wanted = [uri for uri in self._unread(verdicts) if uri not in offered]
-            readings = self._actions.show(wanted, self._reading_room())
+            readings = show(self._view, wanted, self._reading_room())
             if not readings:
                 break
             offered.update(wanted)
@@ -178,7 +160,7 @@ class Deliberation:
         problems = self._problems(bad, int(self._exchange.room * _PROBLEM_SHARE))
         empty = self._prompts.render("repair", {"problems": problems})
         uris = dict.fromkeys(uri for verdict in bad for uri in targets(verdict))
-        files = self._actions.show(list(uris), self._exchange.room - count_tokens(empty))
+        files = show(self._view, list(uris), self._exchange.room - count_tokens(empty))
         short = ReasoningAction(reasoning=answer.reasoning, memory_changes=answer.memory_changes)
         self._exchange.reply(
             short, lambda text: self._prompts.render("repair", {"problems": problems, "files": text}), files
@@ -197,16 +179,16 @@ class Deliberation:
 
     def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
         """Try operations out, without what the system counts by itself."""
-        cleaned, notes = without_counts(operations or MemoryOperations(), self._actions.view)
+        cleaned, notes = without_counts(operations or MemoryOperations(), self._view)
         self._exchange.note(*notes)
         if not len(cleaned):
             return []
         try:
-            receipt = self._preview(cleaned)
+            receipt = self._view.preview(cleaned)
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
             return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
-        return judge(cleaned, receipt, self._exchange.expected(), self._actions.view)
+        return judge(cleaned, receipt, self._exchange.expected(), self._view)
 
     def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Those that touch no file unread; the others are reported."""
@@ -265,11 +247,11 @@ class Deliberation:
         new = [item.operation for item in verdicts if isinstance(item.operation, WriteOp) and item.creates]
         texts = list(dict.fromkeys(text for text in map(new_text, new) if text.strip() and text not in self._near))
         if texts:
-            for text, pairs in zip(texts, self._neighbours(texts), strict=True):
+            for text, pairs in zip(texts, self._view.neighbours(texts), strict=True):
                 self._near[text] = list(pairs)
 
     def _strong(self, write: WriteOp) -> list[tuple[str, float]]:
-        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self._neighbour_from]
+        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self._near_from]
 
     def _problems(self, verdicts: Sequence[Verdict], budget: int) -> str:
         each = max(0, budget) // max(1, len(verdicts))
@@ -310,38 +292,24 @@ class MemoryReActOrchestrator:
     Args:
         prompts: The templates.
         guide: Describes the memory types.
-        prefetcher: Gathers what is stored.
-        actions: Runs read actions.
-        preview: Dry run of operations.
-        neighbours: Finds existing memories near to new texts.
         max_iterations: Rounds of reading.
         prompt_tokens: Most tokens of a request, the schema of the answer included.
         max_tokens: Most tokens of an answer.
-        neighbour_from: Tells the score from which a neighbour is near enough to be shown, and linked.
         single_pass: One request, no reading, no repair.
     """
 
     def __init__(
         self,
-        *,
         prompts: PromptLibrary,
         guide: TypeGuide,
-        prefetcher: Prefetcher,
-        actions: ActionRunner,
-        preview: Preview,
-        neighbours: Neighbours,
+        *,
         max_iterations: int,
         prompt_tokens: int,
         max_tokens: int,
-        neighbour_from: Callable[[], float] = lambda: 0.8,
         single_pass: bool = False,
     ) -> None:
         self._prompts = prompts
-        self._prefetcher = prefetcher
-        self._actions = actions
-        self._preview = preview
-        self._neighbours = neighbours
-        self._neighbour_from = neighbour_from
+        self._guide = guide
         self._rounds = 0 if single_pass else max_iterations
         self._most_requests = 1 if single_pass else max_iterations + 2
         self._prompt_tokens = prompt_tokens
@@ -353,30 +321,25 @@ class MemoryReActOrchestrator:
         frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS
         self._available = max(0, prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
 
-    def reading(
-        self, prefetcher: Prefetcher, actions: ActionRunner, preview: Preview, neighbours: Neighbours
-    ) -> MemoryReActOrchestrator:
-        """The same loop over what these show: the store as one project sees it."""
-        loop = copy.copy(self)
-        loop._prefetcher, loop._actions = prefetcher, actions
-        loop._preview, loop._neighbours = preview, neighbours
-        return loop
-
     @property
     def conversation_tokens(self) -> int:
         """Tokens of messages that one extraction takes: the budget for ``split``."""
         return conversation_budget(self._available)
 
-    def extract(self, conversation: Conversation) -> Generator[LLMRequest, Completion, Outcome]:
+    def extract(self, conversation: Conversation, view: StoreView) -> Generator[LLMRequest, Completion, Outcome]:
         """Find out what a conversation changes.
 
         Yields requests and is sent completions; whoever drives it may throw a ``ModelFailed`` in.
 
+        Args:
+            conversation: What to extract from.
+            view: The store as the conversation's project sees it.
+
         Raises:
             ModelFailed: If no usable answer came within the requests allowed.
         """
-        exchange = self._open(conversation, self._most_requests)
-        loop = self._deliberation(exchange, self._rounds)
+        exchange = self._open(conversation, self._most_requests, view)
+        loop = Deliberation(exchange, self._prompts, view, self._rounds)
         answer = yield from loop.decide()
         if self._single_pass:
             return self._outcome(exchange, answer, loop, loop.readable(loop.judged(answer.operations)))
@@ -385,7 +348,7 @@ class MemoryReActOrchestrator:
         return self._outcome(exchange, answer, loop, verdicts)
 
     def mend(
-        self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt
+        self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt, view: StoreView
     ) -> Generator[LLMRequest, Completion, Outcome | None]:
         """After the commit: correct operations that were refused because a file changed while the model thought.
 
@@ -393,6 +356,7 @@ class MemoryReActOrchestrator:
             conversation: As given to ``extract``.
             outcome: What ``extract`` returned.
             receipt: Of the commit of ``outcome.operations``.
+            view: As given to ``extract``.
 
         Returns:
             The corrected operations alone, with the usage of this request alone; None if there is nothing to
@@ -403,8 +367,8 @@ class MemoryReActOrchestrator:
         conflicts = any(result.conflict for told in results for result in told)
         if not conflicts or outcome.usage.requests >= self._most_requests:
             return None
-        exchange = self._open(conversation, 1, Prefetched())
-        loop = self._deliberation(exchange, 0)
+        exchange = self._open(conversation, 1, None)
+        loop = Deliberation(exchange, self._prompts, view, 0)
         stale = loop.stale(items, results)
         answer = ReasoningAction(reasoning=outcome.reasoning)
         verdicts: list[Verdict] = []
@@ -415,27 +379,15 @@ class MemoryReActOrchestrator:
             exchange.note(f"the refused operations were not corrected: {error.message}")
         return self._outcome(exchange, answer, loop, verdicts)
 
-    def _deliberation(self, exchange: Exchange, rounds: int) -> Deliberation:
-        return Deliberation(
-            exchange,
-            prompts=self._prompts,
-            actions=self._actions,
-            preview=self._preview,
-            neighbours=self._neighbours,
-            neighbour_from=self._neighbour_from(),
-            rounds=rounds,
-        )
-
-    def _open(self, conversation: Conversation, requests: int, prefetched: Prefetched | None = None) -> Exchange:
-        """The exchange with its first turn."""
+    def _open(self, conversation: Conversation, requests: int, view: StoreView | None) -> Exchange:
+        """The exchange with its first turn, which shows what is stored in the view."""
         messages, left_out = transcript(conversation.messages, self.conversation_tokens)
         before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
-        found = prefetched
-        if found is None:
-            most = int(self.conversation_tokens * (1 + EARLIER_SHARE))
-            spare = max(0, most - count_tokens(messages) - count_tokens(before))
-            budget = int(self._available * _CONTEXT_SHARE + spare * _SPARE_SHARE)
-            found = self._prefetcher.gather(conversation.messages, budget)
+        found = Prefetched()
+        if view is not None:
+            spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
+            budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
+            found = Prefetcher(self._guide, view).gather(conversation.messages, budget)
         values = {
             "context": found.text,
             "conversation": messages,

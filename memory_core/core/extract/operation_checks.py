@@ -7,11 +7,12 @@ but for the view of files it is given; decides nothing for the model, and never 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memory_core.core.extract.prompts import MemoryView, canonical, counted_fields
+from memory_core.core.extract.prompts import canonical, counted_fields
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.directory_page import is_generated, parse_page
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.operations import DeleteOp, EditOp, GivenLink, MemoryOperations, OverviewOp, WriteOp
@@ -19,9 +20,6 @@ from memory_core.core.memory.results import Action, CommitReceipt, OperationResu
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 
 Operation: TypeAlias = WriteOp | EditOp | DeleteOp | OverviewOp
-
-#: Near existing memories for each new text: URI and score in [0, 1], nearest first.
-Neighbours = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, float]]]]
 
 _LINKS = 3
 _CHANGING = frozenset({Action.UPDATED, Action.DELETED, Action.REJECTED})
@@ -91,7 +89,7 @@ def results_of(items: Sequence[Operation], receipt: CommitReceipt) -> list[tuple
 
 
 def judge(
-    operations: MemoryOperations, receipt: CommitReceipt, expected: Mapping[str, str], view: MemoryView
+    operations: MemoryOperations, receipt: CommitReceipt, expected: Mapping[str, str], view: StoreView
 ) -> list[Verdict]:
     """One verdict for each operation.
 
@@ -110,7 +108,7 @@ def judge(
     return verdicts
 
 
-def without_counts(operations: MemoryOperations, view: MemoryView) -> tuple[MemoryOperations, list[str]]:
+def without_counts(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOperations, list[str]]:
     """The operations without fields that the system counts, and a note for each operation that lost any.
 
     An operation that held nothing else is left out.
@@ -181,7 +179,7 @@ def targets(verdict: Verdict) -> list[str]:
     return list(dict.fromkeys((*verdict.unread, *found)))
 
 
-def _touched(item: Operation, result: OperationResult, view: MemoryView) -> list[str]:
+def _touched(item: Operation, result: OperationResult, view: StoreView) -> list[str]:
     """Existing files that this result changes, or would have."""
     if result.action not in _CHANGING:
         return []
@@ -211,7 +209,7 @@ def _only_adds(item: Operation, memory_type: MemoryType | None) -> bool:
     return bool(fields) and all(field is not None and field.merge_op is MergeOp.SUM for field in fields)
 
 
-def _cleaned(item: Operation, view: MemoryView) -> tuple[Operation | None, list[str]]:
+def _cleaned(item: Operation, view: StoreView) -> tuple[Operation | None, list[str]]:
     if isinstance(item, WriteOp):
         known = [kind for kind in view.registry.list_all() if kind.name == item.memory_data.memory_type]
         lost = [name for name in item.memory_data.fields if known and name in counted_fields(known[0])]

@@ -512,7 +512,7 @@ class PieceReader:
 
     def _log(self, uri: str) -> ConversationLog:
         if uri not in self._logs:
-            self._logs[uri] = ConversationLog(self._text(uri).split("\n"), self._shows)
+            self._logs[uri] = ConversationLog(self._text(uri).removesuffix("\n").split("\n"), self._shows)
         return self._logs[uri]
 
     def _shows(self, message: Message) -> bool:
@@ -542,7 +542,7 @@ class PieceReader:
 
     def _text(self, uri: str) -> str:
         try:
-            return self._browser.read(uri).content
+            return self._browser.read(uri).content if "#" in uri else self._browser.text(MemoryUri.parse(uri)) or ""
         except (NotFound, InvalidInput):
             return ""
 

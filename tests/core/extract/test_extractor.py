@@ -14,6 +14,7 @@ from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig
 from memory_core.core.errors import ModelFailed, ModelUnavailable, NotFound
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
@@ -275,8 +276,8 @@ class Interrupted(MemoryReActOrchestrator):
 
     interruption: Callable[[], None]
 
-    def extract(self, conversation: Conversation) -> Generator[LLMRequest, Completion, Outcome]:
-        outcome = yield from super().extract(conversation)
+    def extract(self, conversation: Conversation, view: StoreView) -> Generator[LLMRequest, Completion, Outcome]:
+        outcome = yield from super().extract(conversation, view)
         self.interruption()
         return outcome
 

@@ -15,6 +15,7 @@ from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
@@ -51,9 +52,9 @@ def test_a_hundred_exchanges_one_by_one_cost_at_most_twenty_calls_and_each_messa
     read: list[str] = []
     extract = MemoryReActOrchestrator.extract
 
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
         read.extend(message.text for message in conversation.messages)
-        return extract(self, conversation)
+        return extract(self, conversation, view)
 
     monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
     with opened(tmp_path, [NOTHING] * 100) as (memory, llm):
