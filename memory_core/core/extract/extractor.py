@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
@@ -366,7 +367,7 @@ class Extractor:
             if failures == _FAILURES_IN_A_ROW:
                 return
 
-    def _requeued(self, session_id: str, now: datetime | None = None) -> MemoryUri:
+    def _requeued(self, session_id: str) -> MemoryUri:
         """Put a whole stored session into the queue again.
 
         Raises:
@@ -378,7 +379,7 @@ class Extractor:
             raise NotFound(
                 f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
             )
-        self.queue.restart(log, len(messages), (now or datetime.now(UTC)).isoformat(timespec="milliseconds"))
+        self.queue.restart(log, len(messages), datetime.now(UTC).isoformat(timespec="milliseconds"))
         return log
 
     def briefed(self, recorded: CommitReceipt) -> CommitReceipt:
@@ -451,17 +452,12 @@ class Extractor:
         Raises:
             InvalidInput: If there is neither an operation nor a reason.
         """
+        apply = partial(
+            self._commits.apply_operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
+        )
         row = None if session_id is None else self.queue.get(self._commits.session_uri(session_id))
         if row is None:
-            return self._commits.apply_operations(
-                operations,
-                source_kind="user_explicit",
-                session_id=session_id,
-                request_id=request_id,
-                dry_run=dry_run,
-                now=now,
-                belonging=belonging,
-            )
+            return apply(operations, source_kind="user_explicit", belonging=belonging)
         parsed, dropped = parse_operations(operations)
         parsed, notes = without_counts(parsed, self._view)
         is_open = row.briefed > row.extracted
@@ -470,13 +466,9 @@ class Extractor:
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         messages = self.sessions.messages(row.log)
         own = self.sessions.belonging(messages[row.extracted : row.briefed] if is_open else messages[-1:])
-        receipt = self._commits.apply_operations(
+        receipt = apply(
             parsed,
             dropped=dropped,
-            session_id=session_id,
-            request_id=request_id,
-            dry_run=dry_run,
-            now=now,
             expected=row.seen,
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,

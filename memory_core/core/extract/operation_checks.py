@@ -155,11 +155,10 @@ def subject(item: Operation) -> str:
     return f"{'edit' if isinstance(item, EditOp) else 'delete'} {item.uri}"
 
 
-def problem_text(verdict: Verdict, refused: Sequence[OperationResult] | None = None) -> str:
+def problem_text(verdict: Verdict) -> str:
     """What is wrong with an operation, for the model: the operation, the reasons and what to do."""
     reasons = [
-        f"- refused: {result.reason}" + (f" Hint: {result.hint}" if result.hint else "")
-        for result in (verdict.refused if refused is None else refused)
+        f"- refused: {result.reason}" + (f" Hint: {result.hint}" if result.hint else "") for result in verdict.refused
     ]
     reasons += [f"- {uri} was not read whole; its text is below." for uri in verdict.unread]
     shown = json.dumps(verdict.operation.model_dump(exclude_none=True, exclude_defaults=True), ensure_ascii=False)
@@ -210,20 +209,21 @@ def _only_adds(item: Operation, memory_type: MemoryType | None) -> bool:
 
 
 def _cleaned(item: Operation, view: StoreView) -> tuple[Operation | None, list[str]]:
+    """The operation without what the system counts, None where nothing is left of it; and the names that it lost."""
+    given: Mapping[str, object]
     if isinstance(item, WriteOp):
-        known = [kind for kind in view.registry.list_all() if kind.name == item.memory_data.memory_type]
-        lost = [name for name in item.memory_data.fields if known and name in counted_fields(known[0])]
-        if not lost:
-            return item, []
-        fields = {name: value for name, value in item.memory_data.fields.items() if name not in lost}
-        told = any(name not in known[0].key_fields and value not in (None, "") for name, value in fields.items())
-        data = item.memory_data.model_copy(update={"fields": fields})
-        return (item.model_copy(update={"memory_data": data}) if told else None), lost
+        given, data = item.memory_data.fields, item.memory_data
+        kind = next((known for known in view.registry.list_all() if known.name == data.memory_type), None)
+    elif isinstance(item, EditOp):
+        given, kind = item.patches, view.type_of(item.uri)
+    else:
+        return item, []
+    lost = [name for name in given if kind is not None and name in counted_fields(kind)]
+    if kind is None or not lost:
+        return item, []
+    kept = {name: value for name, value in given.items() if name not in lost}
     if isinstance(item, EditOp):
-        memory_type = view.type_of(item.uri)
-        lost = [name for name in item.patches if memory_type is not None and name in counted_fields(memory_type)]
-        if not lost:
-            return item, []
-        patches = {name: patch for name, patch in item.patches.items() if name not in lost}
-        return (item.model_copy(update={"patches": patches}) if patches or item.links else None), lost
-    return item, []
+        return (item.model_copy(update={"patches": kept}) if kept or item.links else None), lost
+    if not any(name not in kind.key_fields and value not in (None, "") for name, value in kept.items()):
+        return None, lost
+    return item.model_copy(update={"memory_data": data.model_copy(update={"fields": kept})}), lost

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from memory_core.core.errors import InvalidUri, NotFound, SchemaInvalid
 from memory_core.core.memory.metadata import RESERVED_KEYS
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.word_table import word_table
 
 
 class ProjectMode(StrEnum):
@@ -193,27 +194,6 @@ _UNSAFE_IN_NAME = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
 _DIRECTORY = re.compile(r"viking://(?:user/\{user_space\}|agent/\{agent_space\})/memories(?:/[^{}]*)?")
 _MEND = "Correct that line; until then the file is left out."
 
-#: Category names, folded and singly spaced, to the type that holds such memories here.
-_CATEGORIES = {
-    category: memory_type
-    for memory_type, categories in {
-        "profile": "profile|user profile|画像|用户画像|个人资料",
-        "preferences": "preference|preferences|偏好|用户偏好",
-        "facts": "fact|facts|user knowledge|事实|用户知识",
-        "tasks": "task|tasks|任务|待办",
-        "reflections": "reflection|reflections|反思",
-        "patterns": "procedural|procedure|procedures|pattern|patterns|程序|经验|模式",
-        "skills": "skill|skills|技能",
-        "tools": "tool|tools|工具",
-        "notes": "general|note|notes|通用|笔记",
-        "entities": "entity|entities|实体",
-        "events": "event|events|事件",
-        "cases": "case|cases|案例",
-        "assistant_knowledge": "knowledge|assistant knowledge|知识|助手知识",
-    }.items()
-    for category in categories.split("|")
-}
-
 _Location: TypeAlias = tuple[str | int, ...]
 
 
@@ -235,7 +215,9 @@ def resolve_category(name: str) -> str | None:
         The type's name, or None where no type corresponds.
     """
     folded = unicodedata.normalize("NFKC", name).casefold()
-    return _CATEGORIES.get(" ".join(re.split(r"[\s_-]+", folded)).strip())
+    category = " ".join(re.split(r"[\s_-]+", folded)).strip()
+    known = word_table(__file__)["categories"]
+    return next((memory_type for memory_type, categories in known.items() if category in categories), None)
 
 
 class MemoryTypeRegistry:

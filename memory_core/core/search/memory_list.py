@@ -168,7 +168,7 @@ class EntryPage:
     total: int
 
 
-class Catalogue:
+class MemoryList:
     """The memories of one user and agent as a list.
 
     Args:
