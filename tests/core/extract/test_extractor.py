@@ -384,9 +384,7 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
 
 def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in_view(tmp_path: Path) -> None:
     new = answer(write("facts", topic="Server B", content="Server B has 16 GB of memory."))
-    llm = ScriptedLLM([new, new])
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=60.0), extraction=ExtractionConfig())
-    with open_memory(config, llm=llm) as memory:
+    with opened(tmp_path, [new, new]) as (memory, llm):
         memory.commit(CommitRequest("Server A has 16 GB of memory.", memory_type="facts", fields={"topic": "Server A"}))
         receipt = memory.commit(CommitRequest(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1"))
         assert receipt.status is Status.COMMITTED

@@ -46,7 +46,7 @@ def told(receipt: CommitReceipt) -> str:
     return " ".join(result.note or "" for result in receipt.results if result.op == "extraction")
 
 
-def test_a_hundred_exchanges_one_by_one_cost_at_most_twenty_calls_and_each_message_is_extracted_once(
+def test_forty_exchanges_one_by_one_cost_at_most_eight_calls_and_each_message_is_extracted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -57,13 +57,13 @@ def test_a_hundred_exchanges_one_by_one_cost_at_most_twenty_calls_and_each_messa
         return extract(self, conversation, view)
 
     monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
-    with opened(tmp_path, [NOTHING] * 100) as (memory, llm):
-        for number in range(100):
+    with opened(tmp_path, [NOTHING] * 40) as (memory, llm):
+        for number in range(40):
             say(memory, number, minutes=number)
         list(memory.extract_waiting())
-        assert len(llm.requests) <= 20
+        assert len(llm.requests) <= 8
         assert memory.extractor.waiting() == []
-    said = [text for number in range(100) for text in (f"Question {number} 关于花园?", f"Answer {number}.")]
+    said = [text for number in range(40) for text in (f"Question {number} 关于花园?", f"Answer {number}.")]
     assert read == said
 
 

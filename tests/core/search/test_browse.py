@@ -234,6 +234,7 @@ def test_an_argument_out_of_range_is_refused(filled: Runebook, arguments: dict[s
 
 
 def test_looking_never_changes_a_file(filled: Runebook, tmp_path: Path) -> None:
+    filled.opened.current_pages()
     before = files(tmp_path)
     filled.tree(TreeRequest(level_limit=9))
     filled.ls(ListRequest(USER, show_all_hidden=True))

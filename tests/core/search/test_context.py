@@ -637,6 +637,7 @@ def test_retrieving_writes_no_file(filled: Runebook, tmp_path: Path) -> None:
         found = (path for path in tmp_path.rglob("*") if ".state" not in path.parts and path.is_file())
         return sorted((path, path.stat().st_mtime_ns) for path in found)
 
+    filled.opened.current_pages()
     before = files()
     filled.retrieve(RetrieveRequest("zebra", session_id="new", tool="zebra_cam", skill="x"))
     assert files() == before
