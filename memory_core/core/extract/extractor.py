@@ -261,7 +261,7 @@ class Extractor:
         self._commits = commits
         self.orchestrator = orchestrator
         self._briefs = briefs
-        self._view = view
+        self.view = view
         self.sessions = sessions
         self._locks: dict[MemoryUri, StoreLock] = {}
         self._guard = threading.Lock()
@@ -391,7 +391,7 @@ class Extractor:
         messages = self.sessions.messages(log)
         conversation = self.sessions.excerpt(messages, range(row.extracted, row.stored), log)
         belonging = self.sessions.belonging(messages[row.extracted : row.stored])
-        brief = self._briefs.write(_for_client(conversation), self._view.within(belonging))
+        brief = self._briefs.write(_for_client(conversation), self.view.within(belonging))
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
@@ -415,7 +415,7 @@ class Extractor:
             offered = (row for row in whole if self.sessions.is_seen(row.log, project))
             row = None if focus else next(offered, None)
             if row is None:
-                return self._briefs.write_unstored(self._view.within(Belonging(project)), focus).text
+                return self._briefs.write_unstored(self.view.within(Belonging(project)), focus).text
         else:
             row = self.queue.get(self._commits.session_uri(session_id))
             if row is None or not row.waiting:
@@ -424,7 +424,7 @@ class Extractor:
                     hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
                 )
         part = self.sessions.part(row, self._briefs.conversation_tokens)
-        view = self._view.within(part.belonging)
+        view = self.view.within(part.belonging)
         brief = self._briefs.write(_for_client(part.conversation), view, include_messages=True)
         if noted:
             self.queue.briefed(row.log, part.span.end, brief.seen)
@@ -459,7 +459,7 @@ class Extractor:
         if row is None:
             return apply(operations, source_kind="user_explicit", belonging=belonging)
         parsed, dropped = parse_operations(operations)
-        parsed, notes = without_counts(parsed, self._view)
+        parsed, notes = without_counts(parsed, self.view)
         is_open = row.briefed > row.extracted
         if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
             note = "nothing of this conversation waits for an answer"
@@ -504,7 +504,7 @@ class Extractor:
                 if not part.conversation.messages:
                     receipts.append(self._passed_over(part.span, now))
                     continue
-                loop, view = self.orchestrator, self._view.within(part.belonging)
+                loop, view = self.orchestrator, self.view.within(part.belonging)
                 outcome = yield from meter.read(loop.extract(part.conversation, view))
                 receipt = self._commit(outcome, part, settlement, now)
                 receipts.append(receipt)

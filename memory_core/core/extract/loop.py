@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import TypeAlias
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelFailed, ModelRefused
-from memory_core.core.extract.model_calls import Exchange, Frame, fixed_tokens
+from memory_core.core.extract.model_calls import Dialogue, Frame, fixed_tokens
 from memory_core.core.extract.operation_checks import (
     Operation,
     Verdict,
@@ -63,17 +63,17 @@ _UNREAD = (
 
 
 class Deliberation:
-    """The loop over one exchange.
+    """The loop over one dialogue.
 
     Args:
-        exchange: With its first turn.
+        dialogue: With its first turn.
         prompts: The templates.
         view: The store.
         rounds: Rounds of reading.
     """
 
-    def __init__(self, exchange: Exchange, prompts: PromptLibrary, view: StoreView, rounds: int) -> None:
-        self._exchange = exchange
+    def __init__(self, dialogue: Dialogue, prompts: PromptLibrary, view: StoreView, rounds: int) -> None:
+        self._dialogue = dialogue
         self._prompts = prompts
         self._view = view
         self._near_from = view.near_from
@@ -86,16 +86,16 @@ class Deliberation:
         Raises:
             ModelFailed: If no usable answer came.
         """
-        answer = yield from self._exchange.ask(self._problem)
+        answer = yield from self._dialogue.ask(self._problem)
         while answer.actions and self._may_read():
             self._rounds -= 1
-            readings, notes = run(self._view, answer.actions, self._reading_room(), self._exchange.answered())
-            self._exchange.note(*notes)
+            readings, notes = run(self._view, answer.actions, self._reading_room(), self._dialogue.answered())
+            self._dialogue.note(*notes)
             purpose = " ".join([_ASKED, *(f"({note}.)" for note in notes)])
-            self._exchange.reply(answer, self._reading_frame(purpose), readings)
-            answer = yield from self._exchange.ask(self._problem)
+            self._dialogue.reply(answer, self._reading_frame(purpose), readings)
+            answer = yield from self._dialogue.ask(self._problem)
         if answer.actions:
-            self._exchange.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
+            self._dialogue.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
         return answer
 
     def review(
@@ -118,11 +118,11 @@ class Deliberation:
             refused = [verdict for verdict in verdicts if verdict.refused]
             problems = self._problems(refused, self._reading_room() - _cost(readings))
             purpose = _UNREAD + (f"\n\nRefused so far:\n{problems}" if problems else "")
-            self._exchange.reply(answer, self._reading_frame(purpose), readings)
+            self._dialogue.reply(answer, self._reading_frame(purpose), readings)
             try:
                 answer = yield from self.decide()
             except _UNUSABLE as error:
-                self._exchange.note(f"the operations were not reconsidered: {error.message}")
+                self._dialogue.note(f"the operations were not reconsidered: {error.message}")
                 break
             verdicts = self.judged(answer.operations)
         return verdicts, answer
@@ -138,16 +138,16 @@ class Deliberation:
         """
         bad = [verdict for verdict in verdicts if not verdict.sound]
         good = [verdict.operation for verdict in verdicts if verdict.sound]
-        if bad and self._exchange.requests_left:
+        if bad and self._dialogue.requests_left:
             try:
                 repaired = yield from self.repair(bad, answer)
             except _UNUSABLE as error:
-                self._exchange.note(f"the refused operations were not corrected: {error.message}")
+                self._dialogue.note(f"the refused operations were not corrected: {error.message}")
             else:
                 fresh = [item for item in listed(repaired.operations or MemoryOperations()) if item not in good]
                 again = {subject(item) for item in fresh}
                 gone = [subject(verdict.operation) for verdict in bad]
-                self._exchange.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
+                self._dialogue.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
                 verdicts = self.judged(assembled([*good, *fresh]))
         return self.readable(verdicts)
 
@@ -157,16 +157,16 @@ class Deliberation:
         Raises:
             ModelFailed: If no usable answer came.
         """
-        problems = self._problems(bad, int(self._exchange.room * _PROBLEM_SHARE))
+        problems = self._problems(bad, int(self._dialogue.room * _PROBLEM_SHARE))
         empty = self._prompts.render("repair", {"problems": problems})
         uris = dict.fromkeys(uri for verdict in bad for uri in targets(verdict))
-        files = show(self._view, list(uris), self._exchange.room - count_tokens(empty))
+        files = show(self._view, list(uris), self._dialogue.room - count_tokens(empty))
         short = ReasoningAction(reasoning=answer.reasoning, memory_changes=answer.memory_changes)
-        self._exchange.reply(
+        self._dialogue.reply(
             short, lambda text: self._prompts.render("repair", {"problems": problems, "files": text}), files
         )
         self._rounds = 0
-        return (yield from self._exchange.ask(_repair_problem))
+        return (yield from self._dialogue.ask(_repair_problem))
 
     def stale(self, items: Sequence[Operation], results: Sequence[Sequence[OperationResult]]) -> list[Verdict]:
         """Operations that a commit refused because a file had changed, with the files they concern."""
@@ -180,7 +180,7 @@ class Deliberation:
     def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
         """Try operations out, without what the system counts by itself."""
         cleaned, notes = without_counts(operations or MemoryOperations(), self._view)
-        self._exchange.note(*notes)
+        self._dialogue.note(*notes)
         if not len(cleaned):
             return []
         try:
@@ -188,12 +188,12 @@ class Deliberation:
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
             return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
-        return judge(cleaned, receipt, self._exchange.expected(), self._view)
+        return judge(cleaned, receipt, self._dialogue.expected(), self._view)
 
     def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Those that touch no file unread; the others are reported."""
         unread = [verdict for verdict in verdicts if verdict.unread]
-        self._exchange.note(
+        self._dialogue.note(
             *(f"{subject(item.operation)}: left out, {item.unread[0]} was not read whole" for item in unread)
         )
         return [verdict for verdict in verdicts if not verdict.unread]
@@ -211,7 +211,7 @@ class Deliberation:
         return assembled(operations, reasoning or None)
 
     def _may_read(self) -> bool:
-        return self._rounds > 0 and self._exchange.requests_left > 0
+        return self._rounds > 0 and self._dialogue.requests_left > 0
 
     def _problem(self, answer: ReasoningAction) -> str | None:
         """What is wrong with an answer; a request to read is fine while reading is possible."""
@@ -230,7 +230,7 @@ class Deliberation:
 
     def _unread(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Files to show: those that operations touch, then strong neighbours of new memories."""
-        known = self._exchange.expected()
+        known = self._dialogue.expected()
         self._meet(verdicts)
         touched = [uri for verdict in verdicts for uri in verdict.unread]
         near = [
@@ -259,7 +259,7 @@ class Deliberation:
 
     def _reading_room(self) -> int:
         frame = self._reading_frame(_UNREAD)("")
-        return max(0, self._exchange.room - count_tokens(frame) - count_tokens(self._prompts.render("final")))
+        return max(0, self._dialogue.room - count_tokens(frame) - count_tokens(self._prompts.render("final")))
 
     def _reading_frame(self, purpose: str) -> Frame:
         closing = "" if self._rounds > 0 else f"\n\n{self._prompts.render('final')}"
@@ -338,14 +338,14 @@ class MemoryReActOrchestrator:
         Raises:
             ModelFailed: If no usable answer came within the requests allowed.
         """
-        exchange = self._open(conversation, self._most_requests, view)
-        loop = Deliberation(exchange, self._prompts, view, self._rounds)
+        dialogue = self._open(conversation, self._most_requests, view)
+        loop = Deliberation(dialogue, self._prompts, view, self._rounds)
         answer = yield from loop.decide()
         if self._single_pass:
-            return self._outcome(exchange, answer, loop, loop.readable(loop.judged(answer.operations)))
+            return self._outcome(dialogue, answer, loop, loop.readable(loop.judged(answer.operations)))
         verdicts, answer = yield from loop.review(answer)
         verdicts = yield from loop.settle(verdicts, answer)
-        return self._outcome(exchange, answer, loop, verdicts)
+        return self._outcome(dialogue, answer, loop, verdicts)
 
     def mend(
         self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt, view: StoreView
@@ -367,8 +367,8 @@ class MemoryReActOrchestrator:
         conflicts = any(result.conflict for told in results for result in told)
         if not conflicts or outcome.usage.requests >= self._most_requests:
             return None
-        exchange = self._open(conversation, 1, None)
-        loop = Deliberation(exchange, self._prompts, view, 0)
+        dialogue = self._open(conversation, 1, None)
+        loop = Deliberation(dialogue, self._prompts, view, 0)
         stale = loop.stale(items, results)
         answer = ReasoningAction(reasoning=outcome.reasoning)
         verdicts: list[Verdict] = []
@@ -376,11 +376,11 @@ class MemoryReActOrchestrator:
             answer = yield from loop.repair(stale, answer)
             verdicts = loop.readable(loop.judged(answer.operations))
         except ModelFailed as error:
-            exchange.note(f"the refused operations were not corrected: {error.message}")
-        return self._outcome(exchange, answer, loop, verdicts)
+            dialogue.note(f"the refused operations were not corrected: {error.message}")
+        return self._outcome(dialogue, answer, loop, verdicts)
 
-    def _open(self, conversation: Conversation, requests: int, view: StoreView | None) -> Exchange:
-        """The exchange with its first turn, which shows what is stored in the view."""
+    def _open(self, conversation: Conversation, requests: int, view: StoreView | None) -> Dialogue:
+        """The dialogue with its first turn, which shows what is stored in the view."""
         messages, left_out = transcript(conversation.messages, self.conversation_tokens)
         before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
         found = Prefetched()
@@ -398,7 +398,7 @@ class MemoryReActOrchestrator:
         step = self._prompts.render("step", values)
         if self._rounds == 0:
             step = f"{step}\n\n{self._prompts.render('final')}"
-        exchange = Exchange(
+        dialogue = Dialogue(
             adapter=self._adapter,
             system=self.system,
             step=step,
@@ -410,20 +410,20 @@ class MemoryReActOrchestrator:
             may_retry=requests > 1,
         )
         if left_out:
-            exchange.note(f"the first {left_out} messages did not fit into the prompt")
-        return exchange
+            dialogue.note(f"the first {left_out} messages did not fit into the prompt")
+        return dialogue
 
     def _outcome(
-        self, exchange: Exchange, answer: ReasoningAction, loop: Deliberation, verdicts: list[Verdict]
+        self, dialogue: Dialogue, answer: ReasoningAction, loop: Deliberation, verdicts: list[Verdict]
     ) -> Outcome:
         reasoning = answer.reasoning or (answer.operations.reasoning if answer.operations else None) or ""
         return Outcome(
             operations=loop.linked(verdicts, reasoning),
-            expected=exchange.expected(),
+            expected=dialogue.expected(),
             reasoning=reasoning,
             summary=answer.summary,
-            usage=exchange.usage,
-            dropped=tuple(exchange.dropped),
+            usage=dialogue.usage,
+            dropped=tuple(dialogue.dropped),
             decisions=tuple(answer.memory_changes),
         )
 

@@ -15,7 +15,15 @@ from memory_core.core.extract.prompts import canonical, counted_fields
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.directory_page import is_generated, parse_page
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
-from memory_core.core.memory.operations import DeleteOp, EditOp, GivenLink, MemoryOperations, OverviewOp, WriteOp
+from memory_core.core.memory.operations import (
+    GROUPS,
+    DeleteOp,
+    EditOp,
+    GivenLink,
+    MemoryOperations,
+    OverviewOp,
+    WriteOp,
+)
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 
@@ -58,12 +66,7 @@ class Verdict:
 
 def listed(operations: MemoryOperations) -> list[Operation]:
     """All operations in the order of a receipt's results."""
-    return [
-        *operations.write_operations,
-        *operations.edit_operations,
-        *operations.delete_operations,
-        *operations.overview_operations,
-    ]
+    return [item for group in GROUPS for item in getattr(operations, group)]
 
 
 def assembled(items: Sequence[Operation], reasoning: str | None = None) -> MemoryOperations:

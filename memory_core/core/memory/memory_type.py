@@ -388,7 +388,7 @@ def _parse(path: Path, text: str) -> _Document:
         raise _broken(path, line, f"holds the control character {control.group()!r}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _EventReader(path, yaml.parse(text, Loader=loader)).document()
+        return _EventReader(path, yaml, yaml.parse(text, Loader=loader)).document()
     except yaml.MarkedYAMLError as error:
         line = next((m.line + 1 for m in (error.problem_mark, error.context_mark) if m is not None), 1)
         parts = [part for part in (error.context, error.problem) if part]
@@ -400,18 +400,17 @@ class _EventReader:
     """Builds plain values from YAML events, noting lines; see the module's docstring for why not ``load``."""
 
     path: Path
+    yaml: Any
     events: Iterator[Any]
     lines: dict[_Location, int] = field(default_factory=dict)
     anchors: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> _Document:
         """Read the one document that the file may hold."""
-        import yaml
-
         value: Any = None
         documents = 0
         for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if isinstance(event, self.yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise self._fault(event, "a file holds one memory type, and this is a second document")
@@ -422,10 +421,8 @@ class _EventReader:
         return _Document(self.path, value, self.lines)
 
     def _value(self, event: Any, location: _Location) -> Any:
-        import yaml
-
         self.lines.setdefault(location, event.start_mark.line + 1)
-        if isinstance(event, yaml.AliasEvent):
+        if isinstance(event, self.yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise self._fault(event, f"the alias *{event.anchor} has no anchor before it")
             return self.anchors[event.anchor]
@@ -434,9 +431,9 @@ class _EventReader:
         if len(location) > _DEPTH_LIMIT:
             raise self._fault(event, f"nested deeper than {_DEPTH_LIMIT} levels")
         value: Any
-        if isinstance(event, yaml.ScalarEvent):
+        if isinstance(event, self.yaml.ScalarEvent):
             value = None if not event.style and event.value in _NULLS else event.value
-        elif isinstance(event, yaml.SequenceStartEvent):
+        elif isinstance(event, self.yaml.SequenceStartEvent):
             value = self._sequence(location)
         else:
             value = self._mapping(location)
@@ -445,20 +442,16 @@ class _EventReader:
         return value
 
     def _sequence(self, location: _Location) -> list[Any]:
-        import yaml
-
         items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+        while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
             items.append(self._value(event, (*location, len(items))))
         return items
 
     def _mapping(self, location: _Location) -> dict[str, Any]:
-        import yaml
-
         entries: dict[str, Any] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+        while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             line = event.start_mark.line + 1
-            if not isinstance(event, yaml.ScalarEvent):
+            if not isinstance(event, self.yaml.ScalarEvent):
                 raise self._fault(event, "a key must be plain text")
             key = event.value
             if key in entries:

@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from memory_core.core.text.tokens import count_tokens
+from memory_core.core.text.word_table import word_table
 
 #: A text of more characters for each token that it may cost is too long, and is not counted to know it.
 _MOST_CHARS_PER_TOKEN = 16
@@ -217,34 +218,15 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HEADING = re.compile(r"^(\s{0,3})(#{1,6}(?=\s|$)|=+(?=\s*$)|-{2,}(?=\s*$))", re.MULTILINE)
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
-_TITLES: Mapping[str, str] = {
-    "profile": "Who the user is",
-    "summary": "Summary of what is known",
-    "directory": "What is stored",
-    "constraints": "Active constraints",
-    "memories": "Memories",
-    "tools": "Tools at hand",
-    "skill": "Skills",
-    "session": "From earlier conversations",
-    "recent": "Where the last conversation ended",
-    "log": "Log of these days",
-}
-#: Headings of a system prompt, in order, and the parts or memory types below them.
-_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "User Profile": ("profile",),
-    "Summary": ("summary",),
-    "User Preferences": ("preferences",),
-    "Known Facts": (),
-    "User Patterns": ("patterns",),
-    "Proven Skills": ("skill", "skills"),
-    "Solved Problems": ("cases",),
-    "Tool Experience": ("tools",),
-    "Earlier Conversations": ("session",),
-    "Last Conversation": ("recent",),
-    "Recent Log": ("log",),
-    "What Is Stored": ("directory",),
-}
-_GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
+
+def _groups() -> Mapping[str, Sequence[str]]:
+    """Headings of a system prompt, in order, and the parts or memory types below them."""
+    groups: Mapping[str, Sequence[str]] = word_table(__file__)["groups"]
+    return groups
+
+
+def _group_of(kind: str) -> str | None:
+    return next((group for group, kinds in _groups().items() if kind in kinds), None)
 
 
 class Format(ABC):
@@ -352,7 +334,7 @@ class Markdown(Format):
 
     def opening(self, frame: str) -> str:
         """The heading."""
-        return f"## {_TITLES[frame]}" if frame else f"Long-term memory ({_NOTE}):"
+        return f"## {word_table(__file__)['titles'][frame]}" if frame else f"Long-term memory ({_NOTE}):"
 
 
 class SystemPrompt(Markdown):
@@ -360,8 +342,8 @@ class SystemPrompt(Markdown):
 
     def frames(self, piece: Piece) -> Sequence[str]:
         """The heading of the memory's type, else of its part."""
-        of_type = _GROUP_OF.get(piece.memory_type) if piece.kind in ("constraints", "memories") else None
-        return ("", of_type or _GROUP_OF.get(piece.kind, "Known Facts"))
+        of_type = _group_of(piece.memory_type) if piece.kind in ("constraints", "memories") else None
+        return ("", of_type or _group_of(piece.kind) or "Known Facts")
 
     def opening(self, frame: str) -> str:
         """The heading; at the top how to read all this."""
@@ -369,7 +351,7 @@ class SystemPrompt(Markdown):
 
     def text(self, pieces: Sequence[Piece]) -> str:
         """Groups in their order, whatever part a memory came with."""
-        order = list(_GROUPS)
+        order = list(_groups())
         return super().text(sorted(pieces, key=lambda piece: order.index(self.frames(piece)[1])))
 
 

@@ -258,14 +258,8 @@ class MemoryList:
 
     def _condition(self, wanted: EntryFilter, now: datetime) -> Condition:
         marks = ",".join("?" * len(self._spaces))
-        simple = {
-            "memory_type": wanted.memory_type,
-            "context_type": wanted.context_type,
-            "category": wanted.category,
-            "project": wanted.project,
-            "pinned": wanted.pinned,
-        }
-        tree: dict[str, Any] = {name: value for name, value in simple.items() if value is not None}
+        simple = ("memory_type", "context_type", "category", "project", "pinned")
+        tree: dict[str, Any] = {name: value for name in simple if (value := getattr(wanted, name)) is not None}
         salience = {"gte": wanted.importance_min, "lte": wanted.importance_max}
         updated = {"gte": wanted.updated_after, "lte": wanted.updated_before}
         for name, tests in (("salience", salience), ("updated_at", updated)):
