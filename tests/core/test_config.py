@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from memory_core.core import config
 from memory_core.core.config import CONFIG_NAME, Config, environment_name, example, load, settings
 from memory_core.core.errors import ConfigInvalid
 
@@ -262,3 +263,4 @@ def test_example_holds_every_setting_at_its_default(tmp_path: Path) -> None:
         for part in dotted.split("."):
             node = node[part]
         assert description.endswith(".")
+    assert list(word_table(config.__file__)) == [dotted for dotted, _, _ in settings()]
