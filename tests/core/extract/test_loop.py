@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.errors import AnswerCut, AnswerUnusable, ModelRefused, ModelUnavailable
+from memory_core.core.errors import AnswerUnusable, ModelUnavailable
 from memory_core.core.extract.prompts import Conversation, Outcome
-from memory_core.core.llm.client import Completion, StopReason
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook
@@ -69,12 +68,6 @@ def test_a_conversation_in_any_language_becomes_memories(
     assert f"[1] [2024-03-05 10:00] user: {texts[0]}" in stage.said()
     receipt = stage.commit(outcome)
     assert [result.action for result in receipt.results] == [Action.CREATED]
-
-
-def test_nothing_worth_remembering_is_a_sound_outcome(stage: Stage) -> None:
-    outcome = stage.extract(TALK, {**NOTHING, "summary": "They talked about the weather."})
-    assert (len(outcome.operations), outcome.reasoning) == (0, "only small talk")
-    assert outcome.summary == "They talked about the weather."
 
 
 def test_a_round_of_reading_costs_one_further_request(stage: Stage, far: str) -> None:
@@ -273,17 +266,6 @@ def test_changes_without_operations_are_asked_for_once_more(stage: Stage) -> Non
     outcome = stage.extract(TALK, plan, plan | operations(write("facts", topic="Home", content="Leeds")))
     assert outcome.usage.requests == 2
     assert [change.change_type for change in outcome.decisions] == ["add"]
-
-
-@pytest.mark.parametrize(("bad", "error"), [("no", AnswerUnusable), (cut(), AnswerCut)])
-def test_two_unusable_answers_leave_the_conversation_waiting(stage: Stage, bad: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        stage.extract(TALK, bad, bad)
-
-
-def test_a_refusal_is_not_argued_with(stage: Stage) -> None:
-    with pytest.raises(ModelRefused):
-        stage.extract(TALK, Completion("", StopReason.REFUSAL))
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])

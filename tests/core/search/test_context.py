@@ -301,18 +301,17 @@ def test_a_talk_between_people_is_read_in_turns_with_their_replies(memory: Runeb
     assert "saw a zebra" not in page
 
 
-def test_two_messages_in_a_row_are_one_question(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(messages=[user("斑马 zebra"), user("what does it eat?"), assistant("Hay 干草")], session_id="s1")
-    )
+@pytest.mark.parametrize(
+    "said",
+    [
+        [user("斑马 zebra"), user("what does it eat?"), assistant("Hay 干草")],
+        [user("hay food?"), assistant("hay 干草"), assistant("hay water")],
+    ],
+    ids=["two questions in a row", "two answers in a row"],
+)
+def test_turns_of_one_exchange_are_one_page(memory: Runebook, said: list[dict[str, Any]]) -> None:
+    memory.commit(CommitRequest(messages=said, session_id="s1"))
     assert uris(memory.retrieve(RetrieveRequest("干草 hay")), "session") == [f"{SESSIONS}/s1/messages.jsonl#0"]
-
-
-def test_turns_of_one_exchange_are_one_page(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(messages=[user("zebra food?"), assistant("zebra hay"), assistant("zebra water")], session_id="s1")
-    )
-    assert uris(memory.retrieve(RetrieveRequest("zebra")), "session") == [f"{SESSIONS}/s1/messages.jsonl#0"]
 
 
 def test_pages_come_from_the_best_sessions_and_only_so_many(tmp_path: Path) -> None:
