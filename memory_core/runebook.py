@@ -54,7 +54,7 @@ from memory_core.core.search.browse import Browser, private_elsewhere
 from memory_core.core.search.context import ContextEngine, Fit
 from memory_core.core.search.context_sources import PieceReader, Spaces, skill_block, with_skill_memory
 from memory_core.core.search.find import Retriever
-from memory_core.core.search.memory_list import Catalogue, EntryFilter, EntryPage
+from memory_core.core.search.memory_list import EntryFilter, EntryPage, MemoryList
 from memory_core.core.search.recalls import Recalls
 from memory_core.core.store.delivery import Step
 from memory_core.features import FEATURES
@@ -139,7 +139,7 @@ class Runebook:
             features,
         )
         self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, opened.reranker)
-        self.catalogue = Catalogue(
+        self.catalogue = MemoryList(
             self.indexer.catalog, self.store.ledger.usage_table, self.spaces, config.search.decay_lambda
         )
         traces = self.access.leaves_traces
@@ -427,7 +427,7 @@ class Runebook:
 
     @healed
     def entries(self, wanted: EntryFilter, now: datetime | None = None) -> EntryPage:
-        """The memories as a list, page by page; see ``Catalogue.entries``."""
+        """The memories as a list, page by page; see ``MemoryList.entries``."""
         self.opened.look()
         self.indexer.follow()
         return self.catalogue.entries(wanted, now)

@@ -153,10 +153,8 @@ class Browser:
             limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
             offset += line
         check_range(offset, limit)
-        uri = self.visible(MemoryUri.parse(uri_text))
-        text = self._files.text(uri)
-        if text is not None and self._strict and self.is_elsewhere(uri, text):
-            raise _absent(uri)
+        uri = MemoryUri.parse(uri_text)
+        text = self.text(uri)
         if text is None:
             if uri.parts and self._files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
                 raise NotFound(
@@ -166,6 +164,17 @@ class Browser:
                 raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
             raise _absent(uri)
         return page_of(str(uri), text, offset, limit, limit_chars)
+
+    def text(self, uri: MemoryUri) -> str | None:
+        """A whole file; None where there is none.
+
+        Raises:
+            NotFound: If it may not be seen.
+        """
+        text = self._files.text(self.visible(uri))
+        if text is not None and self._strict and self.is_elsewhere(uri, text):
+            raise _absent(uri)
+        return text
 
     def _has_entries(self, uri_text: str) -> bool:
         uri = MemoryUri.parse(uri_text)

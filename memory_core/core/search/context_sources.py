@@ -447,7 +447,7 @@ class PieceReader:
 
     def _log(self, uri: str) -> ConversationLog:
         if uri not in self._logs:
-            self._logs[uri] = ConversationLog(self.text(uri).split("\n"), self._shows)
+            self._logs[uri] = ConversationLog(self.text(uri).removesuffix("\n").split("\n"), self._shows)
         return self._logs[uri]
 
     def _shows(self, message: Message) -> bool:
@@ -475,7 +475,7 @@ class PieceReader:
     def text(self, uri: str) -> str:
         """What a file says; empty where there is none that may be seen."""
         try:
-            return self._browser.read(uri).content
+            return self._browser.read(uri).content if "#" in uri else self._browser.text(MemoryUri.parse(uri)) or ""
         except (NotFound, InvalidInput):
             return ""
 

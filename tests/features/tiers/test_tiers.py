@@ -14,6 +14,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, RetrieveConfig, TiersConfig
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
@@ -121,9 +122,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     extract = MemoryReActOrchestrator.extract
 
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
         texts.extend(message.text for message in conversation.messages)
-        return extract(self, conversation)
+        return extract(self, conversation, view)
 
     monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
     return texts
