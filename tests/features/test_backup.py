@@ -20,7 +20,7 @@ from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
-from memory_core.features import backup as backup_forms
+from memory_core.features import export_file
 from memory_core.features.backup import back_up, backups_in, restore, verify
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
@@ -32,21 +32,21 @@ PATIENCE_SECONDS = 60
 DIE = """
 import os, signal, sys
 from pathlib import Path
-from memory_core.features import backup
-from memory_core.features import backup as backup_forms
+from memory_core.features import export_file
+from memory_core.features.backup import back_up
 from memory_core.runebook import open_memory
 from memory_core.core.config import Config, EmbeddingConfig
 left = int(sys.argv[3])
-for form in (backup_forms.FolderWriter, backup_forms.ZipWriter):
-    def put(self, path, content, real=form.put):
+for form in (export_file.FolderWriter, export_file.ZipWriter):
+    def opened(self, path, real=form.opened, **options):
         global left
         left -= 1
         if left < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(self, path, content)
-    form.put = put
+        return real(self, path, **options)
+    form.opened = opened
 memory = open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none")))
-backup.back_up(memory.store, Path(sys.argv[2]))
+back_up(memory.store, Path(sys.argv[2]))
 memory.close()
 """
 
@@ -199,15 +199,15 @@ def test_a_backup_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, mo
 def test_a_backup_that_reads_back_differently_is_none(
     memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = backup_forms.FolderWriter.finish
+    real = export_file.FolderWriter.finish
 
-    def finish(self: backup_forms.FolderWriter) -> None:
+    def finish(self: export_file.FolderWriter) -> None:
         real(self)
         for path in tmp_path.glob("backups/*/home/user/default/memories/entities/支付系统.md"):
             path.write_bytes(path.read_bytes()[:-5])  # what a failing disk does
 
-    monkeypatch.setattr(backup_forms.FolderWriter, "finish", finish)
-    with pytest.raises(InvalidInput, match="is not what was backed up"):
+    monkeypatch.setattr(export_file.FolderWriter, "finish", finish)
+    with pytest.raises(InvalidInput, match="is not what the manifest says"):
         back_up(memory.store, tmp_path / "backups", keep=1)
     assert list((tmp_path / "backups").iterdir()) == []
 
