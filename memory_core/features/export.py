@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from memory_core.core.commit.commits import identify
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import link
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError
 from memory_core.core.index.documents import is_session_log, memory_document
 from memory_core.core.memory import names
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import parse_lines, to_record
@@ -393,7 +393,6 @@ class _Batch:
         store: The store; only read here.
         texts: The files of the batch, by the URI they are to have.
         policy: What happens to those that differ.
-        summaries: Directory summaries that come with the import; none is made anew in their place.
         context: Time, types and spaces of the commit.
     """
 
@@ -402,13 +401,11 @@ class _Batch:
         store: Store,
         texts: Mapping[MemoryUri, str],
         policy: OnConflict,
-        summaries: frozenset[MemoryUri],
         context: PlanContext,
     ) -> None:
         self._store = store
         self._texts = texts
         self._policy = policy
-        self._summaries = summaries
         self._context = context
         self.outcome = Outcome()
         self._results: list[OperationResult] = []
@@ -424,18 +421,19 @@ class _Batch:
             except RunebookError as error:
                 self._refuse(uri, error.message)
         changes = tuple(_of_log(change) if is_session_log(change.uri) else change for change in draft.changes())
-        return self._with_summaries(ChangeSet(changes, tuple(self._results)), snapshot)
+        return ChangeSet(changes, tuple(self._results))
 
     def _place(self, uri: MemoryUri, text: str, draft: WorkingCopy) -> None:
         obstacle = self._obstacle(uri)
-        present = None if obstacle is not None else draft.text(uri)
         if obstacle is not None:
             self._refuse(uri, obstacle)
-        elif present == text:
+            return
+        present, kept = draft.text(uri), recorded(uri, text)
+        if kept is None or present == kept:  # as it is here, or a page with nothing but its list
             self._note(uri, Action.UNCHANGED)
         elif uri.is_summary:
-            if present is None and uri in self._summaries:
-                self._put(uri, text, Action.CREATED)
+            if present is None:
+                self._put(uri, kept, Action.CREATED)
         elif is_session_log(uri) and present is not None and text.startswith(present):
             self._put(uri, text, Action.UPDATED, "the conversation went on")
         elif is_session_log(uri) and present is not None and present.startswith(text):
@@ -523,18 +521,6 @@ class _Batch:
         self.outcome.refused.append(Problem(str(uri), reason))
         hint = "Rename what is in the way, then import again."
         self._results.append(OperationResult("import", str(uri), Action.REJECTED, reason, hint))
-
-    def _with_summaries(self, change_set: ChangeSet, snapshot: Snapshot) -> ChangeSet:
-        """The change set with its directories' summaries, but for those that the import brings."""
-        done: dict[MemoryUri, FileChange] = {change.uri: change for change in change_set.changes}
-        notes: tuple[str, ...] = ()
-        brought = [change for change in change_set.changes if not change.uri.is_summary]
-        for space in dict.fromkeys(change.uri.space for change in brought):
-            own = [change for change in brought if change.uri.space == space]
-            refreshed = refresh(ChangeSet(tuple(own)), snapshot, _context_at(own[0].uri, self._context))
-            notes += refreshed.notes
-            done |= {change.uri: change for change in refreshed.changes if change.uri not in self._summaries}
-        return replace(change_set, changes=tuple(done.values()), notes=notes)
 
 
 def _of_log(change: FileChange) -> FileChange:
@@ -700,7 +686,6 @@ class _Run:
         self.outcome = Outcome()
         self.notes: list[str] = []
         self._files = self._placed()
-        self._summaries = frozenset(uri for uri in self._files if uri.is_summary and self._is_absent(uri))
 
     def take_history(self, *, dry_run: bool, partial: bool = False) -> int:
         """Commits of the export's history, if there is one, it may be kept, and the store has none of its own."""
@@ -736,7 +721,7 @@ class _Run:
         commits: list[str] = []
         done = 0
         for texts in self._batches():
-            batch = _Batch(self._store, texts, self._policy, self._summaries, self._context)
+            batch = _Batch(self._store, texts, self._policy, self._context)
             receipt = self._store.commit(batch.plan, kind="import", now=moment, dry_run=dry_run)
             self.outcome.add(batch.outcome)
             commits += [receipt.commit_id] if receipt.commit_id else []
@@ -757,12 +742,6 @@ class _Run:
                 continue
             if isinstance(stored, int) and isinstance(extracted, int) and 0 <= extracted <= stored < 2**31:
                 self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), stamp)
-
-    def _is_absent(self, uri: MemoryUri) -> bool:
-        try:
-            return self._store.ledger.file(uri) is None and self._store.text(uri) is None
-        except InvalidInput:  # a link that leads elsewhere, or no text: something is there
-            return False
 
     def _placed(self) -> dict[MemoryUri, ArchivedFile]:
         """The files by where they go; summaries come last, when what they tell of is there.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from memory_core.core.index import archived_rows, embedding_queue
+from memory_core.core.index import archived_rows, embedding_queue, page_rows
 from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
@@ -145,6 +145,7 @@ class Catalog:
         connection.execute(WORDS_DDL)
         embedding_queue.clear(connection)
         archived_rows.clear(connection)
+        page_rows.clear(connection)
         connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
         self._fill(connection)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
-from memory_core.core.index import archived_rows
+from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
     is_searchable,
@@ -233,6 +233,8 @@ class Follower:
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
         if is_archived_segment(row.uri):
             archived_rows.put(connection, row.uri, row.after)
+        if row.uri.is_summary and page_rows.has_page(row.uri):
+            page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri):
             return
         if row.appended and (filling or log_day(row.uri) is not None):
@@ -254,6 +256,7 @@ class Follower:
         """Index a file's whole text in place of what is indexed of it."""
         self._catalog.remove(connection, uri)
         if text is None:
+            page_rows.remove(connection, uri)
             return
         if is_session_log(uri):
             self._grow(connection, uri, text, 0, [])
@@ -261,7 +264,9 @@ class Follower:
             for document in log_documents(uri, text):
                 self._catalog.put(connection, document)
         else:
-            self._catalog.put(connection, memory_document(parse(uri, text, self._types)))
+            memory = parse(uri, text, self._types)
+            self._catalog.put(connection, memory_document(memory))
+            page_rows.put(connection, memory, self._ledger.origin(uri))
 
     def _grow(
         self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
@@ -320,6 +325,8 @@ class Indexer:
         self._closing = threading.Event()
         self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing)
         self._told = ""
+        #: Called in the background once the catalog has followed the ledger.
+        self.followed: Callable[[], None] = lambda: None
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()
         self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
@@ -501,6 +508,7 @@ class Indexer:
                 return
             try:
                 self._follow_all()
+                self.followed()
                 self._embedding.in_background(self._closing)
                 self._seal()
                 self._told = ""
