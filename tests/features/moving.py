@@ -18,7 +18,8 @@ def opened(home: Path, **settings: Any) -> Runebook:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    found = (path for scope in ("user", "agent", "session", "archive") for path in (home / scope).rglob("*"))
+    """Every file but the pages of directories, which are made in the background."""
+    found = (path for scope in ("user", "agent", "session", "archive") for path in (home / scope).rglob("[!.]*"))
     return {path.relative_to(home).as_posix(): path.read_bytes() for path in found if path.is_file()}
 
 

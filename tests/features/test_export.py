@@ -252,8 +252,8 @@ def test_a_file_that_differs_is_kept_and_listed(memory: Runebook, tmp_path: Path
         assert [problem.name for problem in done.outcome.kept] == [TEA]
         assert target.store.text(MemoryUri.parse(TEA)) == before
         assert PAYMENTS in done.outcome.created
-        overview = target.store.text(MemoryUri.parse(f"{USER}/preferences/.overview.md"))
-        assert "Black tea" in (overview or "")
+        overview = target.read(ReadRequest(f"{USER}/preferences/.overview.md")).content
+        assert "Black tea" in overview
 
 
 def test_a_file_that_differs_is_replaced_when_asked_and_the_import_undone(memory: Runebook, tmp_path: Path) -> None:
