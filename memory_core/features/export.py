@@ -407,14 +407,14 @@ class _Batch:
         self._texts = texts
         self._policy = policy
         self._context = context
-        self.outcome = Outcome()
-        self._results: list[OperationResult] = []
-        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
-        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
 
     def plan(self, snapshot: Snapshot) -> ChangeSet:
         """The batch's changes; a file that cannot be taken is refused alone."""
         draft = self._draft = WorkingCopy(snapshot, self._context)
+        self.outcome = Outcome()
+        self._results: list[OperationResult] = []
+        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
+        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
         for uri, text in self._texts.items():
             try:
                 self._place(uri, text, draft)
