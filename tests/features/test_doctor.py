@@ -83,12 +83,9 @@ def complaints(report: Report) -> set[str]:
 
 
 def memories(home: Path) -> dict[str, bytes]:
-    """Every file that is not the machine's, byte for byte."""
-    return {
-        path.relative_to(home).as_posix(): path.read_bytes()
-        for path in sorted(home.rglob("*"))
-        if path.is_file() and ".state" not in path.parts
-    }
+    """Every file but the machine's, and the pages of directories, which are made in the background."""
+    found = (path for path in home.rglob("[!.]*") if path.is_file() and ".state" not in path.parts)
+    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found}
 
 
 def fact_file(home: Path, start: str) -> Path:
