@@ -134,15 +134,7 @@ def test_a_text_that_comes_back_is_not_embedded_again_and_counts_as_a_hit(tmp_pa
         assert again.embedding_cache_hit_rate == round(again.reused / (again.reused + 1), 4)
 
 
-def test_the_owner_counts_all_spaces_of_the_folder(memory: Runebook, tmp_path: Path) -> None:
-    fact(memory, "茶", "她喝绿茶。")
-    with open_memory(config(tmp_path, user_space="lin", agent_space="lin")) as lin:
-        fact(lin, "Coffee", "Black.")
-        assert dict(lin.run(STATS, StatsRequest(whole=True)).by_space) == {"user/default": 1, "user/lin": 1}
-        assert dict(lin.run(STATS, StatsRequest()).by_space) == {"user/lin": 1}
-
-
-def test_another_user_of_the_same_folder_is_not_counted(memory: Runebook, tmp_path: Path) -> None:
+def test_a_user_counts_the_own_space_and_the_owner_all_of_the_folder(memory: Runebook, tmp_path: Path) -> None:
     fact(memory, "茶", "她喝绿茶。")
     memory.find(FindRequest("绿茶"))
     memory.store.usage.flush()
@@ -150,24 +142,18 @@ def test_another_user_of_the_same_folder_is_not_counted(memory: Runebook, tmp_pa
         metrics = lin.run(STATS, StatsRequest())
         assert (metrics.memories, metrics.directories, metrics.accesses, metrics.retrievals) == (0, 0, 0, 0)
         assert lin.run(TRAIL, TrailRequest()) == []
-        with pytest.raises(NotFound):
-            lin.run(TRAIL, TrailRequest(uri=f"{USER}/facts/茶.md"))
-        with pytest.raises(NotFound):
-            lin.run(SIMILAR, SimilarRequest(f"{USER}/facts/茶.md"))
+        for asked in (TrailRequest(uri=f"{USER}/facts/茶.md"), SimilarRequest(f"{USER}/facts/茶.md")):
+            with pytest.raises(NotFound):
+                lin.run(TRAIL if isinstance(asked, TrailRequest) else SIMILAR, asked)
+        fact(lin, "Coffee", "Black.")
+        assert dict(lin.run(STATS, StatsRequest(whole=True)).by_space) == {"user/default": 1, "user/lin": 1}
+        assert dict(lin.run(STATS, StatsRequest()).by_space) == {"user/lin": 1}
 
 
-@pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [
-        ((), 50, None),
-        ((7.0,), 99, 7.0),
-        ((1.0, 2.0, 3.0, 4.0), 50, 2.0),
-        (tuple(float(number) for number in range(1, 201)), 99, 198.0),
-        ((1.0, 2.0), 100, 2.0),
-    ],
-)
-def test_percentiles_are_by_nearest_rank(values: tuple[float, ...], percent: float, expected: float | None) -> None:
-    assert percentile(values, percent) == expected
+def test_percentiles_are_by_nearest_rank() -> None:
+    many = tuple(float(number) for number in range(1, 201))
+    asked = [((), 50), ((7.0,), 99), ((1.0, 2.0, 3.0, 4.0), 50), (many, 99), ((1.0, 2.0), 100)]
+    assert [percentile(values, percent) for values, percent in asked] == [None, 7.0, 2.0, 198.0, 2.0]
 
 
 def test_the_trail_names_query_hits_and_time_at_once(memory: Runebook) -> None:
@@ -260,18 +246,12 @@ def test_without_a_model_words_are_compared_and_it_says_so(memory: Runebook) -> 
     assert "words" in found.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"text_or_uri": " "}, InvalidInput),
-        ({"text_or_uri": "x", "threshold": 0.0}, InvalidInput),
-        ({"text_or_uri": "x", "threshold": 1.1}, InvalidInput),
-        ({"text_or_uri": "x", "limit": 0}, InvalidInput),
-        ({"text_or_uri": "x", "limit": 51}, InvalidInput),
-        ({"text_or_uri": f"{USER}/facts/不存在.md"}, NotFound),
-        ({"text_or_uri": "viking://nowhere/x"}, InvalidInput),
-    ],
-)
-def test_a_wrong_question_is_refused(memory: Runebook, arguments: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        memory.run(SIMILAR, SimilarRequest(**arguments))
+def test_a_wrong_question_is_refused(memory: Runebook) -> None:
+    wrong: list[dict[str, Any]] = [{"text_or_uri": " "}, {"text_or_uri": "viking://nowhere/x"}]
+    wrong += [{"text_or_uri": "x", "threshold": threshold} for threshold in (0.0, 1.1)]
+    wrong += [{"text_or_uri": "x", "limit": limit} for limit in (0, 51)]
+    for arguments in wrong:
+        with pytest.raises(InvalidInput):
+            memory.run(SIMILAR, SimilarRequest(**arguments))
+    with pytest.raises(NotFound):
+        memory.run(SIMILAR, SimilarRequest(f"{USER}/facts/不存在.md"))

@@ -86,26 +86,17 @@ def test_undoing_an_undo_restores_exactly_what_was_there(memory: Runebook) -> No
     assert memory.run(UNDO, UndoRequest(receipt.commit_id)).status is Status.COMMITTED
 
 
-def test_undoing_twice_says_by_which_commit_it_is_undone(memory: Runebook) -> None:
-    receipt = note(memory, "a", "Something.")
-    undone = memory.run(UNDO, UndoRequest(receipt.commit_id))
-    with pytest.raises(InvalidInput, match=f"already undone by {undone.commit_id}"):
-        memory.run(UNDO, UndoRequest(receipt.commit_id))
-
-
-def test_a_repeated_request_gets_the_first_receipt(memory: Runebook) -> None:
-    receipt = note(memory, "a", "Something.")
-    first = memory.run(UNDO, UndoRequest(receipt.commit_id, request_id="r"))
-    assert memory.run(UNDO, UndoRequest(receipt.commit_id, request_id="r")).commit_id == first.commit_id
-
-
-def test_a_dry_run_shows_and_changes_nothing(memory: Runebook) -> None:
+def test_an_undo_is_shown_first_given_again_to_a_retry_and_refused_twice(memory: Runebook) -> None:
     receipt = note(memory, "a", "Something.")
     before = tree(memory)
     preview = memory.run(UNDO, UndoRequest(receipt.commit_id, dry_run=True))
     assert (preview.status, preview.commit_id) == (Status.DRY_RUN, "")
     assert results(preview) == {f"{NOTES}/a.md": Action.DELETED}
     assert tree(memory) == before
+    undone = memory.run(UNDO, UndoRequest(receipt.commit_id, request_id="r"))
+    assert memory.run(UNDO, UndoRequest(receipt.commit_id, request_id="r")).commit_id == undone.commit_id
+    with pytest.raises(InvalidInput, match=f"already undone by {undone.commit_id}"):
+        memory.run(UNDO, UndoRequest(receipt.commit_id))
 
 
 def test_later_words_elsewhere_in_the_memory_are_kept(memory: Runebook) -> None:
@@ -119,21 +110,11 @@ def test_later_words_elsewhere_in_the_memory_are_kept(memory: Runebook) -> None:
 
 def test_a_conflict_is_refused_by_name_and_the_other_files_go_back(memory: Runebook) -> None:
     style(memory, "Four spaces.")
-    both = memory.commit(
-        CommitRequest(
-            operations={
-                "write_operations": [
-                    {
-                        "memory_data": {
-                            "memory_type": "preferences",
-                            "fields": {"topic": "Python code style", "content": "Two spaces."},
-                        }
-                    },
-                    {"memory_data": {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}}},
-                ]
-            }
-        )
-    )
+    writes = [
+        {"memory_type": "preferences", "fields": {"topic": "Python code style", "content": "Two spaces."}},
+        {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}},
+    ]
+    both = memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data} for data in writes]}))
     later = style(memory, "Tabs.")
     undone = memory.run(UNDO, UndoRequest(both.commit_id))
     assert undone.status is Status.PARTIAL
@@ -364,16 +345,9 @@ def test_an_undo_killed_at_any_step_leaves_all_of_it_or_nothing(tmp_path: Path, 
         old = tree(memory)
         note(memory, "first", "Stays.")
         before = tree(memory)
-        commit = memory.commit(
-            CommitRequest(
-                operations={
-                    "write_operations": [
-                        {"memory_data": {"memory_type": "notes", "fields": {"title": title, "content": title}}}
-                        for title in ("甲", "b", "c")
-                    ]
-                }
-            )
-        ).commit_id
+        notes = [{"memory_type": "notes", "fields": {"title": title, "content": title}} for title in ("甲", "b", "c")]
+        writes = {"write_operations": [{"memory_data": data} for data in notes]}
+        commit = memory.commit(CommitRequest(operations=writes)).commit_id
         after = tree(memory)
     assert old != before
     run = starter().run(_KILLED_UNDO, tmp_path, stop_at, commit)
