@@ -551,66 +551,30 @@ _RECORDED = "it is recorded in the history as done by hand"
 _DELIVERED = "its files are brought to the disk"
 _NAMES = "the name table is built anew from history and files"
 _SALVAGE = "it is moved aside and kept; what can be read is carried into a new one"
+_UNSETTLED = "SELECT 'commit ' || seq FROM commits WHERE settled = 0 AND at {} :before ORDER BY seq"
+_ORPHANS = """SELECT DISTINCT "table" || ' of ' || parent FROM pragma_foreign_key_check ORDER BY 1"""
+_MISCOUNTED = (
+    "SELECT d.directory FROM directories d WHERE d.memories <> (SELECT count(*) FROM files f WHERE "
+    "f.directory = d.directory AND f.name_fold LIKE '%.md' AND f.name_fold NOT LIKE '.%') ORDER BY 1"
+)
+_MISNAMED = "SELECT uri FROM files WHERE folded(uri) <> name_fold"
+_TWINS = "SELECT directory || '/' || name_fold FROM files GROUP BY directory, name_fold HAVING count(*) > 1"
+_CONFUSED = "several files have this name but for case, width or form; some file systems keep only one of them"
+_ONE_KEY = (
+    "SELECT min(uri) || ' and ' || (count(*) - 1) || ' more' FROM files WHERE key <> '' "
+    "GROUP BY directory, memory_type, key HAVING count(*) > 1"
+)
+_PASTLESS = "SELECT uri FROM files f WHERE NOT EXISTS (SELECT 1 FROM changes c WHERE c.uri = f.uri)"
 #: What a sound ledger has no rows of: the check, how bad they are, how they are found, what they mean, what mends them.
 _LEDGER_ROWS: tuple[tuple[str, Severity, str, str, str | None], ...] = (
-    (
-        "commits",
-        Severity.WARNING,
-        "SELECT 'commit ' || seq FROM commits WHERE settled = 0 AND at < :before ORDER BY seq",
-        "its files may not be on the disk",
-        _DELIVERED,
-    ),
-    (
-        "commits",
-        Severity.NOTICE,
-        "SELECT 'commit ' || seq FROM commits WHERE settled = 0 AND at >= :before ORDER BY seq",
-        "its files are on their way to the disk",
-        _DELIVERED,
-    ),
-    (
-        "ledger",
-        Severity.WARNING,
-        """SELECT DISTINCT "table" || ' of ' || parent FROM pragma_foreign_key_check ORDER BY 1""",
-        "rows refer to rows that are not there",
-        None,
-    ),
-    (
-        "names",
-        Severity.WARNING,
-        "SELECT d.directory FROM directories d WHERE d.memories <> (SELECT count(*) FROM files f WHERE "
-        "f.directory = d.directory AND f.name_fold LIKE '%.md' AND f.name_fold NOT LIKE '.%') ORDER BY 1",
-        "its count of memories is wrong",
-        _NAMES,
-    ),
-    (
-        "names",
-        Severity.WARNING,
-        "SELECT uri FROM files WHERE folded(uri) <> name_fold",
-        "its folded name is wrong",
-        _NAMES,
-    ),
-    (
-        "names",
-        Severity.NOTICE,
-        "SELECT directory || '/' || name_fold FROM files GROUP BY directory, name_fold HAVING count(*) > 1",
-        "several files have this name but for case, width or form; some file systems keep only one of them",
-        None,
-    ),
-    (
-        "keys",
-        Severity.NOTICE,
-        "SELECT min(uri) || ' and ' || (count(*) - 1) || ' more' FROM files WHERE key <> '' "
-        "GROUP BY directory, memory_type, key HAVING count(*) > 1",
-        "several files hold the same key",
-        None,
-    ),
-    (
-        "names",
-        Severity.WARNING,
-        "SELECT uri FROM files f WHERE NOT EXISTS (SELECT 1 FROM changes c WHERE c.uri = f.uri)",
-        "it has no history at all",
-        _NAMES,
-    ),
+    ("commits", Severity.WARNING, _UNSETTLED.format("<"), "its files may not be on the disk", _DELIVERED),
+    ("commits", Severity.NOTICE, _UNSETTLED.format(">="), "its files are on their way to the disk", _DELIVERED),
+    ("ledger", Severity.WARNING, _ORPHANS, "rows refer to rows that are not there", None),
+    ("names", Severity.WARNING, _MISCOUNTED, "its count of memories is wrong", _NAMES),
+    ("names", Severity.WARNING, _MISNAMED, "its folded name is wrong", _NAMES),
+    ("names", Severity.NOTICE, _TWINS, _CONFUSED, None),
+    ("keys", Severity.NOTICE, _ONE_KEY, "several files hold the same key", None),
+    ("names", Severity.WARNING, _PASTLESS, "it has no history at all", _NAMES),
 )
 
 

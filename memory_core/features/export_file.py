@@ -472,7 +472,7 @@ def sound_entries(archive: zipfile.ZipFile, hint: str) -> tuple[dict[str, zipfil
     known: dict[str, zipfile.ZipInfo] = {}
     problems: list[Problem] = []
     for info in infos:
-        reason = "the archive holds this name twice" if info.filename in known else hazard(info)
+        reason = "the archive holds this name twice" if info.filename in known else _hazard(info)
         if reason is not None:
             problems.append(Problem(info.filename[:_NAME_CHARS], reason))
         elif not info.is_dir():
@@ -480,7 +480,7 @@ def sound_entries(archive: zipfile.ZipFile, hint: str) -> tuple[dict[str, zipfil
     return known, problems
 
 
-def hazard(info: zipfile.ZipInfo) -> str | None:
+def _hazard(info: zipfile.ZipInfo) -> str | None:
     """Why an entry of an archive from elsewhere is not unpacked; None if it may be."""
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
