@@ -396,13 +396,7 @@ class _Batch:
         context: Time, types and spaces of the commit.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        texts: Mapping[MemoryUri, str],
-        policy: OnConflict,
-        context: PlanContext,
-    ) -> None:
+    def __init__(self, store: Store, texts: Mapping[MemoryUri, str], policy: OnConflict, context: PlanContext) -> None:
         self._store = store
         self._texts = texts
         self._policy = policy
@@ -690,21 +684,20 @@ class _Run:
     def take_history(self, *, dry_run: bool, partial: bool = False) -> int:
         """Commits of the export's history, if there is one, it may be kept, and the store has none of its own."""
         commits = self._archive.history()
-        obstacle = None if commits is None else self._obstacle()
-        if obstacle is not None:
-            self.notes.append(f"The history was left out: {obstacle}")
-        if commits is None or obstacle is not None:
+        if commits is None:
             return 0
-        checked = (_checked(commit) for commit in commits)
         try:
-            if dry_run:
-                return sum(1 for _ in checked)
-            return insert_history(self._store.files.state / LEDGER_NAME, checked)
+            reason = self._obstacle()
+            if reason is None:
+                checked = map(_checked, commits)
+                ledger = self._store.files.state / LEDGER_NAME
+                return sum(1 for _ in checked) if dry_run else insert_history(ledger, checked)
         except InvalidInput as error:
             if not partial:
                 raise
-            self.notes.append(f"The history was left out: {error.message}")
-            return 0
+            reason = error.message
+        self.notes.append(f"The history was left out: {reason}")
+        return 0
 
     def _obstacle(self) -> str | None:
         """Why the history cannot be taken."""

@@ -90,17 +90,11 @@ class Proposal:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refused(RunebookError):
     """Why a file is left alone, and what a person can do about it."""
 
-    reason: str
-    hint: str
 
-
-def propose(
-    memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None
-) -> Proposal | Refusal | None:
+def propose(memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None) -> Proposal | None:
     """Decide what becomes of one file, from its text and name alone.
 
     Args:
@@ -111,11 +105,12 @@ def propose(
 
     Returns:
         None if it is as it should be.
+
+    Raises:
+        Refused: If nobody but a person should change it.
     """
     file, stem = split(text), uri.name.removesuffix(".md")
-    refusal = _refusal(memory_type, file)
-    if refusal is not None:
-        return refusal
+    _expect_clear(memory_type, file)
     random = bool(memory_type.key_fields) and is_random_name(stem)
     if file.trailer is None and not random and not is_rendering(memory_type, file.body):
         return None
@@ -125,7 +120,7 @@ def propose(
     if random and naming is not None and naming.given and _alike(stem, _stem(memory_type, naming.keys)):
         random = False  # a key may look like an identifier
     if random and naming is None:
-        return Refusal("nothing in it makes a name", "Give the file a heading, or rename it by hand.")
+        raise Refused("nothing in it makes a name", hint="Give the file a heading, or rename it by hand.")
     if naming is not None:
         made = {key: value for key, value in naming.keys.items() if str(memory.fields.get(key, "")).strip() != value}
         memory = replace(memory, fields={**memory.fields, **made})
@@ -139,19 +134,19 @@ def propose(
     return Proposal(memory_type, memory, naming if renames else None, "; ".join(remarks))
 
 
-def _refusal(memory_type: MemoryType, file: Parts) -> Refusal | None:
-    """Why nobody but a person should change the file, or None."""
+def _expect_clear(memory_type: MemoryType, file: Parts) -> None:
+    """Refuse a file that does not say clearly which of it is text and which is trailer."""
     if file.damage is not None:
-        return Refusal(file.damage, "Mend or remove the trailer by hand.")
+        raise Refused(file.damage, hint="Mend or remove the trailer by hand.")
     if file.trailer is None:
         if any(_opens_trailer(file.body, match.end()) for match in _BURIED.finditer(file.body)):
-            return Refusal("it has a MEMORY_FIELDS comment that is not its end", "Move the comment to the end.")
-        return None
+            raise Refused("it has a MEMORY_FIELDS comment that is not its end", hint="Move the comment to the end.")
+        return
     content = file.trailer.get(CONTENT)
-    twofold = not memory_type.template_mode and isinstance(content, str) and content.strip() and file.body.strip()
-    if twofold and isinstance(content, str) and content.split() != file.body.split():
-        return Refusal("its text and the content in its trailer differ", "Keep one of the two.")
-    return None
+    if memory_type.template_mode or not isinstance(content, str) or not content.strip() or not file.body.strip():
+        return
+    if content.split() != file.body.split():
+        raise Refused("its text and the content in its trailer differ", hint="Keep one of the two.")
 
 
 def _opens_trailer(text: str, at: int) -> bool:
@@ -335,46 +330,41 @@ class _Survey:
                 self._take_file(entry.uri)
 
     def _take_file(self, uri: MemoryUri) -> None:
+        text: str | None = None
+        proposal: Proposal | None = None
         try:
             text = self.store.text(uri)
+            if text is None:
+                return
+            for target in linked_uris(split(text).trailer or {}):
+                self.linking.setdefault(target, set()).add(uri)
+            proposal = self.decide(uri, text)
+            if proposal is None:
+                self.unchanged.append(str(uri))
         except RunebookError as error:
             self.skipped.append(Touched(str(uri), error.message, error.hint))
-            return
-        if text is None:
-            return
-        file = split(text)
-        for target in linked_uris(file.trailer or {}):
-            self.linking.setdefault(target, set()).add(uri)
-        decided = self.decide(uri, text)
-        if isinstance(decided, Proposal):
-            self.expected[uri] = text_sha256(text)
-            if decided.naming is None or decided.naming.given:
-                self._claim(decided.memory)
-            return
-        if isinstance(decided, Refusal):
-            self.skipped.append(Touched(str(uri), decided.reason, decided.hint))
-        else:
-            self.unchanged.append(str(uri))
-        memory = parse(uri, text, self.registry)
-        if memory.type is not None:
-            self._claim(memory)
+        if proposal is not None:
+            self.expected[uri] = text_sha256(text or "")
+        if proposal is None or proposal.naming is None or proposal.naming.given:
+            memory = parse(uri, text or "", self.registry) if proposal is None else proposal.memory
+            if memory.type is not None and text is not None:
+                self.keys.add((memory.uri.parent, memory.type_name, memory.key))
 
-    def decide(self, uri: MemoryUri, text: str) -> Proposal | Refusal | None:
+    def decide(self, uri: MemoryUri, text: str) -> Proposal | None:
         """``propose`` for a file of this store."""
         named = split(text).type_name
         memory_type = self.registry.type_at(uri, named)
         if memory_type is None:
             if not is_random_name(uri.name.removesuffix(".md")):
                 return None
-            return Refusal("its folder belongs to no memory type", "Move it to a type's folder, or declare a type.")
+            raise Refused("its folder belongs to no memory type", hint="Move it to a type's folder, or declare a type.")
         if named is not None and memory_type.name not in (named, resolve_category(named)):
-            return Refusal(f"its trailer names the unknown memory type '{named[:64]}'", "Declare that type in YAML.")
+            raise Refused(
+                f"its trailer names the unknown memory type '{named[:64]}'", hint="Declare that type in YAML."
+            )
         stat = self.store.files.stat(uri)
         written = None if stat is None else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
         return propose(memory_type, uri, text, None if written is None else written.isoformat(timespec="seconds"))
-
-    def _claim(self, memory: Memory) -> None:
-        self.keys.add((memory.uri.parent, memory.type_name, memory.key))
 
 
 class _Batch:
@@ -395,12 +385,11 @@ class _Batch:
         self._results: list[OperationResult] = []
         self._keys: set[tuple[MemoryUri, str, str]] = set()
         for uri in self._uris:
-            refusal = self._attempt(uri)
-            if refusal is not None:
-                self._skipped.append(Touched(str(uri), refusal.reason, refusal.hint))
-                self._results.append(
-                    OperationResult("migrate", str(uri), Action.REJECTED, refusal.reason, refusal.hint)
-                )
+            try:
+                self._attempt(uri)
+            except RunebookError as error:
+                self._skipped.append(Touched(str(uri), error.message, error.hint))
+                self._results.append(OperationResult("migrate", str(uri), Action.REJECTED, error.message, error.hint))
         for old, new in self._moved.items():
             self._relink(old, new)
         return ChangeSet(self._draft.changes(), tuple(self._results))
@@ -422,18 +411,13 @@ class _Batch:
         touched_uris = {touched.uri for touched in self._rewritten}
         survey.unchanged = [uri for uri in survey.unchanged if uri not in touched_uris]
 
-    def _attempt(self, uri: MemoryUri) -> Refusal | None:
-        try:
-            text = self._draft.text(uri)
-            if text is None or text_sha256(text) != self._survey.expected[uri]:
-                return Refusal("it changed while the migration ran", _AGAIN)
-            decided = self._survey.decide(uri, text)
-            if isinstance(decided, Proposal):
-                self._apply(uri, decided)
-                return None
-        except RunebookError as error:
-            return Refusal(error.message, error.hint)
-        return decided
+    def _attempt(self, uri: MemoryUri) -> None:
+        text = self._draft.text(uri)
+        if text is None or text_sha256(text) != self._survey.expected[uri]:
+            raise Refused("it changed while the migration ran", hint=_AGAIN)
+        proposal = self._survey.decide(uri, text)
+        if proposal is not None:  # an earlier batch may have brought it to the present format with its links
+            self._apply(uri, proposal)
 
     def _apply(self, uri: MemoryUri, proposal: Proposal) -> None:
         memory_type = proposal.memory_type

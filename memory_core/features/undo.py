@@ -310,12 +310,7 @@ class Versions:
 
 
 def revert(
-    versions: Versions,
-    uri: MemoryUri,
-    *,
-    appended: bool = False,
-    memory_type: MemoryType | None = None,
-    at: str = "",
+    versions: Versions, uri: MemoryUri, *, appended: bool = False, memory_type: MemoryType | None = None, at: str = ""
 ) -> str | None:
     """What a file becomes when a commit's change of it is taken back; None where it goes.
 
