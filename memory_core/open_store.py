@@ -22,7 +22,7 @@ from memory_core.core.extract.read_actions import ActionRunner
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.vector_index import open_vectors
+from memory_core.core.index.vectors import open_vectors
 from memory_core.core.llm.client import Closeable, LLMClient, open_client
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.operations import MemoryOperations
@@ -82,6 +82,7 @@ class OpenedStore:
         self.store.adoption.recorded = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
         self.indexer.followed = self.pages.bring_up_to_date
+        self.store.make_pages = self.current_pages
         self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm

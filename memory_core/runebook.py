@@ -490,13 +490,12 @@ class Runebook:
     def indexed(
         self, receipt: CommitReceipt, project: ProjectScope = _ANY_PROJECT, *, compare: bool = False
     ) -> CommitReceipt:
-        """After the acknowledgement: words at once, and near neighbours of what is new; vectors follow."""
+        """The receipt with near neighbours of what is new; the index follows, at the latest before a search."""
         if not receipt.changed_uris or not receipt.commit_id:
             return receipt
         try:
-            self.indexer.follow()
             created = [result.uri for result in receipt.results if compare and result.action is Action.CREATED]
-            similar = self.retriever.similar(created[:_COMPARED], project=project)
+            similar = self.indexer.answer(lambda: self.retriever.similar(created[:_COMPARED], project=project))
         except RunebookError as error:
             _log.warning("committed, but not indexed yet: %s", error.message)
             return receipt

@@ -204,7 +204,7 @@ def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
         writer.execute("INSERT INTO words (words) VALUES ('optimize')")
     connection = catalog.connection()
     for space, fingerprint in sorted(scopes):
-        memory.indexer.vectors.compact(connection, space, fingerprint, 0)  # whatever share of it was dropped
+        memory.indexer.vectors.compact(connection, space, fingerprint)
     vacuum(connection)
 
 

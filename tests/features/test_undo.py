@@ -39,9 +39,9 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def tree(memory: Runebook) -> dict[str, str | None]:
-    """Every file with its text but the pages of directories, which are made in the background."""
-    uris = [entry.uri for entry in memory.store.files.walk() if not entry.uri.is_summary]
-    return {str(uri): memory.store.text(uri) for uri in uris}
+    """Every file with its text; of pages what somebody wrote."""
+    texts = {entry.uri: memory.store.look(entry.uri)[0] for entry in memory.store.files.walk()}
+    return {str(uri): text for uri, text in texts.items() if text is not None}
 
 
 def note(memory: Runebook, title: str, content: str) -> CommitReceipt:

@@ -236,32 +236,6 @@ class Catalog:
             found |= {row[0]: Entry(*row) for row in rows}
         return found
 
-    def live(self, seqs: Sequence[int]) -> dict[int, int]:
-        """Document id by vector sequence number, for vectors of passages that are current."""
-        found: dict[int, int] = {}
-        for marks, chunk in chunks(seqs):
-            rows = self.connection().execute(
-                "SELECT v.seq, p.document_id FROM vectors v JOIN passages p ON p.uri = v.uri AND p.part = v.part "
-                f"AND p.content_sha256 = v.content_sha256 WHERE v.seq IN ({marks})",
-                chunk,
-            )
-            found |= {int(seq): int(document) for seq, document in rows}
-        return found
-
-    def vector_seqs(self, ids: Sequence[int], fingerprint: str) -> dict[str, dict[int, int]]:
-        """The live vectors of documents: by space, the document of each sequence number."""
-        found: dict[str, dict[int, int]] = {}
-        for marks, chunk in chunks(ids):
-            rows = self.connection().execute(
-                "SELECT p.space, v.seq, p.document_id FROM passages p JOIN vectors v ON v.space = p.space "
-                "AND v.uri = p.uri AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
-                f"WHERE p.document_id IN ({marks})",
-                [fingerprint, *chunk],
-            )
-            for space, seq, document in rows:
-                found.setdefault(space, {})[int(seq)] = int(document)
-        return found
-
     def sayings(self, ids: Sequence[int]) -> dict[int, Saying]:
         """Who says each document and when it happened; documents of which neither is known are left out."""
         found: dict[int, Saying] = {}

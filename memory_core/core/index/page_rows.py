@@ -16,6 +16,8 @@ from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.uri import MemoryUri, Scope
 
 DDL = """
+DROP TABLE IF EXISTS page_rows;
+DROP TABLE IF EXISTS stale_pages;
 CREATE TABLE page_rows (
     directory TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -123,16 +125,14 @@ def newest(connection: sqlite3.Connection, directory: MemoryUri, limit: int) -> 
 
     Those that matter most have their place before the newest; what is private to a project is never listed.
     """
-    selected = (
-        "SELECT name, important, seq, ordinal FROM page_rows WHERE directory = ?1 AND private = 0 AND important = {} "
-        "ORDER BY seq DESC, ordinal DESC LIMIT ?2"
-    )
-    rows = connection.execute(
-        f"SELECT * FROM (SELECT * FROM ({selected.format(1)}) UNION ALL SELECT * FROM ({selected.format(0)}) LIMIT ?2) "
-        "ORDER BY seq DESC, ordinal DESC",
-        (str(directory), limit),
-    )
-    return [(name, bool(important)) for name, important, _, _ in rows]
+    selected = "SELECT seq, ordinal, name FROM page_rows WHERE directory = ? AND private = 0 AND important = ? "
+    found: list[tuple[int, int, str, bool]] = []
+    for important in (True, False):
+        rows = connection.execute(
+            f"{selected} ORDER BY seq DESC, ordinal DESC LIMIT ?", (str(directory), important, limit - len(found))
+        )
+        found += [(seq, ordinal, name, important) for seq, ordinal, name in rows]
+    return [(name, important) for _, _, name, important in sorted(found, reverse=True)]
 
 
 def private_count(connection: sqlite3.Connection, directory: MemoryUri) -> int:

@@ -125,6 +125,8 @@ class Store:
         self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
         self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
         self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
+        #: Called before the page of a directory is read.
+        self.make_pages: Callable[[], None] = lambda: None
         self._closing = threading.Event()
         self._watcher: Watcher | None = None
         self._watch_guard = threading.Lock()
@@ -161,6 +163,8 @@ class Store:
         """
         if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri, self.ledger.newest_seq())
+        if uri.is_summary:
+            self.make_pages()
         return self.files.look(uri, strict=True)[0]
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
