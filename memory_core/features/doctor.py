@@ -334,15 +334,31 @@ _AGAIN = "the index is built anew; vectors of unchanged texts are kept"
 _COMPUTED = "they are computed anew"
 
 
+_WORDLESS = "SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_docsize)"
+_STRAY = "SELECT count(*) FROM words_docsize WHERE id > 0 AND id NOT IN (SELECT id FROM documents)"
+_DEAD = (
+    "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = v.uri "
+    "AND p.part = v.part AND p.content_sha256 = v.content_sha256)"
+)
+_WAITING = "SELECT count(*) FROM waiting"
+#: What is counted in the catalog: the check, how bad any are, how they are counted, what they are, what mends them.
+_INDEX_ROWS: tuple[tuple[str, Severity, str, str, str | None], ...] = (
+    ("words", Severity.WARNING, _WORDLESS, "documents have no words", _AGAIN),
+    ("words", Severity.WARNING, _STRAY, "rows of words are of no document", _AGAIN),
+    ("vectors", Severity.OK, _DEAD, "vectors are of texts that are gone; rebuild drops them", None),
+    ("vectors", Severity.NOTICE, _WAITING, "vectors are still to be computed", None),
+)
+
+
 def check_index(subject: Subject) -> Iterator[Finding]:
     """Findings on the catalog and what hangs on it."""
-    path = subject.state / INDEX_NAME
-    if subject.catalog is None:
+    path, catalog = subject.state / INDEX_NAME, subject.catalog
+    if catalog is None:
         detail = "it cannot be read" if path.exists() else "there is none yet; the first search builds it"
         yield Finding("index", Severity.WARNING if path.exists() else Severity.NOTICE, INDEX_NAME, detail, _REPLACED)
         return
     try:
-        damage = damage_of(subject.catalog)
+        damage = damage_of(catalog)
         yield from gathered("index", Severity.ERROR, damage, "SQLite finds it damaged", _REPLACED)
         if damage:
             return
@@ -350,15 +366,14 @@ def check_index(subject: Subject) -> Iterator[Finding]:
         if behind is not None:
             yield Finding("index", Severity.NOTICE, INDEX_NAME, behind, "it is brought up to date")
         else:
-            yield from gathered(
-                "documents",
-                Severity.WARNING,
-                _wrong_documents(subject),
-                "its search entry does not say what it says",
-                _AGAIN,
-            )
-        yield from _words(subject)
-        yield from _vectors(subject)
+            wrong = "its search entry does not say what it says"
+            yield from gathered("documents", Severity.WARNING, _wrong_documents(subject), wrong, _AGAIN)
+        for check, severity, query, detail, repair in _INDEX_ROWS:
+            if rows := catalog.execute(query).fetchone()[0]:
+                yield Finding(check, severity, INDEX_NAME, f"{rows:,} {detail}", repair)
+        if problem := _inverted(catalog):
+            yield Finding("words", Severity.WARNING, INDEX_NAME, f"the full-text index is damaged: {problem}", _AGAIN)
+        yield from _vectors(subject, catalog)
     except sqlite3.Error as error:
         yield Finding("index", Severity.ERROR, INDEX_NAME, f"it cannot be read: {error}", _REPLACED)
 
@@ -438,23 +453,6 @@ def _is_gone(subject: Subject, uri: str) -> bool:
     return row is None and _behind(subject) is None
 
 
-def _words(subject: Subject) -> Iterator[Finding]:
-    """The full-text table: each document has its row, and the inverted index fits the rows."""
-    assert subject.catalog is not None
-    lacking = subject.catalog.execute(
-        "SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_docsize)"
-    ).fetchone()[0]
-    stray = subject.catalog.execute(
-        "SELECT count(*) FROM words_docsize WHERE id > 0 AND id NOT IN (SELECT id FROM documents)"
-    ).fetchone()[0]
-    if lacking or stray:
-        detail = f"{lacking:,} documents have no words and {stray:,} rows of words no document"
-        yield Finding("words", Severity.WARNING, INDEX_NAME, detail, _AGAIN)
-    problem = _inverted(subject.catalog)
-    if problem is not None:
-        yield Finding("words", Severity.WARNING, INDEX_NAME, f"the full-text index is damaged: {problem}", _AGAIN)
-
-
 def _inverted(catalog: sqlite3.Connection) -> str | None:
     """What FTS5's own check says; it changes nothing, but is only to be had inside a transaction that writes."""
     catalog.execute("PRAGMA query_only=OFF")
@@ -470,9 +468,7 @@ def _inverted(catalog: sqlite3.Connection) -> str | None:
     return None
 
 
-def _vectors(subject: Subject) -> Iterator[Finding]:
-    catalog = subject.catalog
-    assert catalog is not None
+def _vectors(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]:
     from memory_core.core.index.vector_scan import unsound
 
     damaged = unsound(catalog)
@@ -482,17 +478,6 @@ def _vectors(subject: Subject) -> Iterator[Finding]:
     for fingerprint, lacking in passages_without_vector(catalog).items():
         detail = f"{lacking:,} passages have no vector and do not wait for one"
         yield Finding("vectors", Severity.WARNING, fingerprint, detail, _COMPUTED)
-    dead = catalog.execute(
-        "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = v.uri "
-        "AND p.part = v.part AND p.content_sha256 = v.content_sha256)"
-    ).fetchone()[0]
-    if dead:
-        yield Finding(
-            "vectors", Severity.OK, INDEX_NAME, f"{dead:,} vectors are of texts that are gone; rebuild drops them"
-        )
-    waiting = catalog.execute("SELECT count(*) FROM waiting").fetchone()[0]
-    if waiting:
-        yield Finding("vectors", Severity.NOTICE, INDEX_NAME, f"{waiting:,} vectors are still to be computed")
     models = [fingerprint for (fingerprint,) in catalog.execute("SELECT fingerprint FROM models ORDER BY last_used")]
     if subject.fingerprint is not None and models and subject.fingerprint not in models:
         detail = f"the model in use, {subject.fingerprint}, has no vectors yet; runebook embed computes them"
@@ -583,7 +568,7 @@ def check_files(subject: Subject) -> Iterator[Finding]:
             continue
         if text is None:
             continue  # deleted this moment
-        if ledger is not None and str(uri) not in undelivered and recorded(uri, text) is not None:
+        if ledger is not None and str(uri) not in undelivered:
             yield from _compared(subject, ledger, uri, text, known.get(str(uri)))
         if "\ufffd" in text:
             yield from _encoding(subject, uri)
@@ -614,8 +599,10 @@ def _encoding(subject: Subject, uri: MemoryUri) -> Iterator[Finding]:
 def _compared(
     subject: Subject, ledger: sqlite3.Connection, uri: MemoryUri, text: str, known: str | None
 ) -> Iterator[Finding]:
-    kept = recorded(uri, text) or ""
-    if known is not None and (text_sha256(kept) == known or differ_alone(kept, known)):
+    kept = recorded(uri, text)
+    if kept is None and known is None:  # a page with nothing but its list
+        return
+    if known is not None and kept is not None and (text_sha256(kept) == known or differ_alone(kept, known)):
         return
     row = ledger.execute("SELECT sha256 FROM files WHERE uri = ?", (str(uri),)).fetchone()
     now = recorded(uri, subject.files.text(uri))  # a commit may have come in between

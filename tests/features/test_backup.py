@@ -8,7 +8,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import threading
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.progress import Stage, listening
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
 from memory_core.features import export_file
 from memory_core.features.backup import back_up, backups_in, restore, verify
@@ -128,32 +128,23 @@ def test_the_index_comes_along_only_when_asked_and_is_never_ahead(memory: Runebo
 
 
 def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: Path) -> None:
-    left, right = f"{USER}/notes/左.md", f"{USER}/notes/right.md"
-    writes = [
-        {"memory_data": {"memory_type": "notes", "fields": {"title": t, "content": "at 0"}}} for t in ("左", "right")
-    ]
-    memory.commit(CommitRequest(operations={"write_operations": writes}))
-    stop = threading.Event()
+    """Between any two files that are copied somebody commits; all of it is from before."""
+    uris = [f"{USER}/notes/{title}.md" for title in ("左", "right")]
+    notes = [{"memory_type": "notes", "fields": {"title": t, "content": "at 0"}} for t in ("左", "right")]
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": note} for note in notes]}))
 
-    def keep_writing() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            edits = [{"uri": uri, "patches": {"content": f"at {number}"}} for uri in (left, right)]
+    def write_on(stage: Stage) -> None:
+        if stage.what == "copying":
+            edits = [{"uri": uri, "patches": {"content": f"at {stage.done}"}} for uri in uris]
             memory.commit(CommitRequest(operations={"edit_operations": edits}))
 
-    writer = threading.Thread(target=keep_writing)
-    writer.start()
-    try:
-        made = [back_up(memory.store, tmp_path / "backups") for _ in range(6)]
-    finally:
-        stop.set()
-        writer.join()
-    assert len({backup.seq for backup in made}) > 1, "nothing was written meanwhile"
-    for backup in made:
-        notes = backup.path / "home/user/default/memories/notes"
-        assert (notes / "左.md").read_text("utf-8").split()[:2] == (notes / "right.md").read_text("utf-8").split()[:2]
-        assert backup.notes == []
+    with listening(write_on):
+        made = back_up(memory.store, tmp_path / "backups")
+    assert made.notes == []
+    for uri in uris:
+        copied = made.path / "home" / uri.removeprefix("viking://")
+        assert copied.read_text("utf-8").startswith("at 0")
+        assert not (memory.store.text(MemoryUri.parse(uri)) or "").startswith("at 0")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills with SIGKILL")

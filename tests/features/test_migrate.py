@@ -144,34 +144,23 @@ def test_a_batch_is_one_commit_that_history_can_undo(memory: Runebook, older: Pa
     assert {str(change.uri).removeprefix("viking://") for change in changes if change.before is None} <= NAMES
 
 
-def test_averages_leave_the_trailer_and_counts_become_numbers(memory: Runebook) -> None:
-    run(memory)
+def test_averages_leave_the_trailer_counts_go_on_and_a_rewritten_body_is_kept_and_reported(memory: Runebook) -> None:
+    result = run(memory)
     kept = trailer(memory, f"{AGENT}/tools/web_search.md")
     assert not {"success_rate", "avg_time", "avg_tokens"} & set(kept)
-    assert [kept[name] for name in ("total_calls", "success_count", "fail_count", "total_time_ms")] == [
-        100,
-        92,
-        8,
-        120_000,
-    ]
+    counts = ("total_calls", "success_count", "fail_count", "total_time_ms")
+    assert [kept[name] for name in counts] == [100, 92, 8, 120_000]
     assert kept["last_used_by"] == "indexer"
 
-
-def test_counts_that_only_the_text_holds_go_on_from_there(memory: Runebook) -> None:
-    run(memory)
     uri = f"{AGENT}/tools/read_file.md"
-    memory.commit(
-        CommitRequest(memory_type="tools", fields={"tool_name": "read_file", "total_calls": 10, "success_count": 7})
-    )
+    fields: dict[str, Any] = {"tool_name": "read_file", "total_calls": 10, "success_count": 7}
+    memory.commit(CommitRequest(memory_type="tools", fields=fields))
     text = memory.read(ReadRequest(uri)).content
     assert "Based on 50 historical calls:" in text
     assert "- Success rate: 90.0% (45 successful, 2 failed)" in text
     assert "- Best for: 小文件" in text
     assert trailer(memory, uri)["total_time_ms"] == 6_000
 
-
-def test_a_body_that_a_person_rewrote_is_kept_and_reported(memory: Runebook) -> None:
-    result = run(memory)
     uri = f"{AGENT}/skills/clean_survey.md"
     assert "hand edit" in next(item.reason for item in result.rewritten if item.uri == uri)
     memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "clean_survey", "total_executions": 1}))
@@ -383,8 +372,10 @@ def test_what_was_done_reads_as_text_and_as_json(memory: Runebook) -> None:
     assert told["renamed"][0]["keys"] == {"entity_name": "Tern (vessel)"}
 
 
-RANDOM = ("mem_8f3a", f"mem_{UUID}", UUID, UUID.replace("-", ""), "42", "000123", "a1b2c3d4", f"entry-{UUID}")
-RANDOM += ("01HV6Z8K3MXTQ9R5W2YBNCEJ4G", "memory_20240102x")
+RANDOM = (
+    *("mem_8f3a", f"mem_{UUID}", UUID, UUID.replace("-", ""), "42", "000123", "a1b2c3d4", f"entry-{UUID}"),
+    *("01HV6Z8K3MXTQ9R5W2YBNCEJ4G", "memory_20240102x"),
+)
 TELLING = (
     "支付系统",
     "1984",

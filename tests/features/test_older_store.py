@@ -124,26 +124,17 @@ def test_a_write_with_the_key_of_an_older_file_updates_that_file(
     assert memory.read(ReadRequest(uri)).content.startswith(fields["content"])
 
 
-def test_numbers_kept_as_text_are_added_to(memory: Runebook) -> None:
+def test_numbers_kept_as_text_or_in_the_rendered_text_alone_are_added_to(memory: Runebook) -> None:
     edit(memory, SEARCH, total_calls=1, success_count=1)
     assert trailer(memory, SEARCH)["total_calls"] == 101
     assert trailer(memory, SEARCH)["last_used_by"] == "indexer"
-
-
-def test_counts_that_only_a_rendered_text_holds_go_on_from_there(memory: Runebook) -> None:
+    assert "success_rate" not in trailer(memory, SEARCH)
+    assert "Based on 101 historical calls:" in memory.read(ReadRequest(SEARCH)).content
     uri = f"{AGENT}/tools/read_file.md"
     edit(memory, uri, total_calls=10, success_count=7)
-    assert (
-        "Based on 50 historical calls:\n- Success rate: 90.0% (45 successful, 2 failed)"
-        in memory.read(ReadRequest(uri)).content
-    )
+    counted = "Based on 50 historical calls:\n- Success rate: 90.0% (45 successful, 2 failed)"
+    assert counted in memory.read(ReadRequest(uri)).content
     assert trailer(memory, uri)["tool_name"] == "read_file"
-
-
-def test_a_text_rendered_by_another_program_is_rendered_anew_and_a_rewritten_one_is_not(memory: Runebook) -> None:
-    edit(memory, SEARCH, total_calls=1, success_count=1)
-    assert "Based on 101 historical calls:" in memory.read(ReadRequest(SEARCH)).content
-    assert "success_rate" not in trailer(memory, SEARCH)
     skill = f"{AGENT}/skills/clean_survey.md"
     edit(memory, skill, total_executions=1)
     assert "I rewrote this text myself." in memory.read(ReadRequest(skill)).content
