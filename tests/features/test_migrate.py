@@ -394,7 +394,7 @@ def test_names_that_say_nothing_are_told_from_those_that_mean_something() -> Non
     assert [stem for stem in TELLING if is_random_name(stem)] == []
 
 
-DAYS = {
+DAYS: dict[str, str | None] = {
     "于2026-03-17决定": "2026-03-17",
     "2026年3月7日的评审": "2026-03-07",
     "on 2026/12/01, then 2026-12-05": "2026-12-01",
