@@ -119,8 +119,8 @@ def back_up(
     partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}{PARTIAL}")
     with appearing(target, partial, "the backup"):
         _sweep(target.absolute().parent)
-        writer: Writer = ZipWriter(partial) if is_zip else FolderWriter(partial)
-        backup = _Writing(store, writer, target).run(settings_file, with_index=with_index)
+        with contextlib.closing(ZipWriter(partial) if is_zip else FolderWriter(partial)) as writer:
+            backup = _Writing(store, writer, target).run(settings_file, with_index=with_index)
         verify(partial)
     if keep is not None:
         backup.removed.extend(_let_go(target, keep))

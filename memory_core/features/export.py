@@ -130,8 +130,10 @@ def export_zip(
         InvalidInput: If ``target`` is there and ``force`` is not given. Nothing was written.
         StorageFailed: If the disk refuses; ``target`` is then as it was.
     """
-    with _source(store, registry, selection) as source, _whole(target, force=force) as partial:
-        writer = ZipWriter(partial)
+    with contextlib.ExitStack() as opened:
+        source = opened.enter_context(_source(store, registry, selection))
+        partial = opened.enter_context(_whole(target, force=force))
+        writer = opened.enter_context(contextlib.closing(ZipWriter(partial)))
         paths = archive_paths(source.uris)
         files: list[dict[str, Any]] = []
         for file in source.files(progress):

@@ -217,6 +217,10 @@ class Writer(Protocol):
         """Make everything durable."""
         ...
 
+    def close(self) -> None:
+        """Let go of what is open, finished or not."""
+        ...
+
 
 class FolderWriter:
     """Files below a folder, private to the user and durable one by one."""
@@ -241,6 +245,9 @@ class FolderWriter:
         for folder in sorted(self._folders, reverse=True):
             sync_folder(folder)
 
+    def close(self) -> None:
+        """See ``Writer``; nothing stays open."""
+
 
 class ZipWriter:
     """Files in one zip."""
@@ -259,6 +266,10 @@ class ZipWriter:
             yield stream
 
     def finish(self) -> None:
+        """See ``Writer``."""
+        self.close()
+
+    def close(self) -> None:
         """See ``Writer``."""
         self._archive.close()
         self._file.close()

@@ -18,6 +18,7 @@ from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.recall_trail import HOT, SIMILAR, TRAIL, HotRequest, SimilarRequest, TrailRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.kept import kept_files
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -94,17 +95,11 @@ def test_confidence_pins_archive_queue_commits_and_bytes_are_counted(tmp_path: P
         assert (metrics.waiting_sessions, metrics.waiting_messages) == (1, 1)
         assert metrics.commits["messages"] == 1
         assert sum(metrics.commits.values()) == len(history_of(memory).commits())
-        on_disk = sum(
-            path.stat().st_size for scope in ("user", "session", "archive") for path in files_of(tmp_path, scope)
-        )
-        assert metrics.size_bytes == on_disk
+        kept = kept_files(tmp_path, ("user", "session", "archive"))
+        assert metrics.size_bytes == sum(map(len, kept.values()))
         assert metrics.state_bytes == {}
         whole = memory.run(STATS, StatsRequest(whole=True)).state_bytes
         assert whole["ledger"] >= (tmp_path / ".state" / "ledger.sqlite3").stat().st_size
-
-
-def files_of(home: Path, scope: str) -> list[Path]:
-    return [path for path in (home / scope).rglob("*") if path.is_file()]
 
 
 def test_metrics_are_a_page_that_is_read_but_not_listed_below(memory: Runebook) -> None:
