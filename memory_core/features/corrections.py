@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
@@ -54,11 +54,19 @@ def find_corrections(messages: Sequence[Message]) -> tuple[Correction, ...]:
     for index, message in enumerate(messages):
         if message.role != "user" or not message.text.strip():
             continue
-        hits = [(cue, sentence) for sentence in _own_sentences(message.text) if (cue := _cue_in(sentence)) is not None]
-        if hits:
-            text = " ".join(dict.fromkeys(sentence for _, sentence in hits))
-            found.append(Correction(index, summary_line(text, _TEXT_LIMIT_CHARS), hits[0][0]))
+        said = _corrected(message.text)
+        if said is not None:
+            found.append(Correction(index, *said))
     return tuple(found)
+
+
+@lru_cache(maxsize=8_192)
+def _corrected(text: str) -> tuple[str, str] | None:
+    """What a message corrects and by which words; None for nothing."""
+    hits = [(cue, sentence) for sentence in _own_sentences(text) if (cue := _cue_in(sentence)) is not None]
+    if not hits:
+        return None
+    return summary_line(" ".join(dict.fromkeys(sentence for _, sentence in hits)), _TEXT_LIMIT_CHARS), hits[0][0]
 
 
 def hints(corrections: Sequence[Correction]) -> tuple[str, ...]:

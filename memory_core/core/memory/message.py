@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
@@ -266,15 +267,55 @@ def dump_lines(messages: Iterable[Message]) -> str:
     )
 
 
+#: Logs that are read again as they grow, the last ones used.
+_READ_LOGS = 16
+_LEAST_REREAD_CHARS = 2_048
+
+
+class _ReadLogs:
+    """Logs as they were read: of one that grew, only what was appended is parsed. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._logs: list[tuple[str, list[Message], list[str]]] = []
+
+    def read(self, text: str) -> tuple[list[Message], list[str]]:
+        """See ``parse_lines``; the lists are the caller's own."""
+        with self._guard:
+            beginnings = [log for log in self._logs if text.startswith(log[0])]
+        known = max(beginnings, key=lambda log: len(log[0]), default=None)
+        if known is None:
+            messages, damage = _parsed(text, 1)
+        elif len(known[0]) == len(text):
+            messages, damage = list(known[1]), list(known[2])
+        else:
+            fresh, harm = _parsed(text[len(known[0]) :], known[0].count("\n") + 1)
+            messages, damage = [*known[1], *fresh], [*known[2], *harm]
+        whole = text[: text.rfind("\n") + 1]  # a last line without an end may still grow
+        if len(whole) == len(text):
+            with self._guard:
+                kept = [log for log in self._logs if log is not known and log[0] != text]
+                self._logs = [*kept[1 - _READ_LOGS :], (text, list(messages), list(damage))]
+        return messages, damage
+
+
+_LOGS = _ReadLogs()
+
+
 def parse_lines(text: str) -> tuple[list[Message], list[str]]:
     """Read a log, whatever happened to some of its lines.
 
     Returns:
         The messages of all sound lines in order, and one sentence for each damaged line.
     """
+    return _LOGS.read(text) if len(text) >= _LEAST_REREAD_CHARS else _parsed(text, 1)
+
+
+def _parsed(text: str, first: int) -> tuple[list[Message], list[str]]:
+    """The same of lines whose first one has this number."""
     messages: list[Message] = []
     damage: list[str] = []
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=first):
         if not line.strip():
             continue
         try:
