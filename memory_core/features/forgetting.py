@@ -29,14 +29,7 @@ from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import DeleteOp, MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
-from memory_core.core.memory.results import (
-    Action,
-    ChangeSet,
-    CommitReceipt,
-    FileChange,
-    OperationResult,
-    Status,
-)
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
