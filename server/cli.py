@@ -34,7 +34,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "server.commands.stats": ("stats", "metrics"),
     "server.commands.tokens": ("token",),
     "server.commands.installing": ("install", "uninstall", "completion"),
-    "server.hooks.command": ("hook",),
+    "server.hosts.hook": ("hook",),
     "server.commands.ui": ("ui",),
     "server.commands.serving": ("serve", "stop", "usage", "demo"),
 }
