@@ -29,7 +29,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "server.commands.recovery": ("doctor", "rebuild"),
     "server.commands.portability": ("export", "backup", "restore"),
     "server.commands.importing": ("import",),
-    "server.commands.chat": ("chat",),
+    "server.chat_terminal": ("chat",),
     "server.commands.summary": ("summary",),
     "server.commands.stats": ("stats", "metrics"),
     "server.commands.tokens": ("token",),
