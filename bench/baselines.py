@@ -77,7 +77,7 @@ class DenseBaseline:
 
     def search(self, query: str, limit: int) -> list[str]:
         """Ids of the nearest passages, nearest first."""
-        cosines = self._vectors @ self._embedder.embed_query(simplified(query))
+        cosines = self._vectors @ self._embedder.embed([simplified(query)], query=True)[0]
         order = np.argsort(-cosines, kind="stable")
         found: dict[str, None] = {}
         for at in order:

@@ -1,4 +1,4 @@
-"""How fast a store finds with its vectors scanned, sealed in its own Chroma files, and on a Chroma server on loopback.
+"""How fast a store finds with its vectors scanned, on the Chroma server that it runs itself, and on one of its owner.
 
 Fills a store once for each size (``bench.scale``), opens it in each mode, waits until the mode is in use, and asks the
 same questions with all caches off: p50 and p95 of find and of the vector search alone (100 nearest), the ten nearest
@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from contextlib import ExitStack
+from heapq import nlargest
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,8 +24,7 @@ from bench.scale import fill
 from bench.synthetic import told
 from bench.timing import latency
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
-from memory_core.core.index import vectors as log
-from memory_core.core.index.chroma_index import look
+from memory_core.core.index.vectors import VectorIndex, count
 from memory_core.core.memory.requests import FindRequest
 from memory_core.runebook import Runebook, open_memory
 
@@ -52,15 +52,16 @@ def measure(home: Path, memories: int, mode: Mode, chroma: ChromaProcess | None)
         finds = latency(lambda at: memory.find(FindRequest(questions[at])), _QUESTIONS)
         embedder = memory.indexer.embedder
         assert embedder is not None
-        vectors = [embedder.embed_query(question) for question in questions]
+        vectors = [embedder.embed([question], query=True)[0] for question in questions]
         connection, fingerprint = memory.indexer.catalog.connection(), embedder.fingerprint
-        search = memory.indexer.vectors.search
-        alone = latency(lambda at: search(connection, _SPACE, fingerprint, vectors[at], _CANDIDATES), _QUESTIONS)
+        search = memory.indexer.vectors.nearest
+        scan = VectorIndex(memory.store.files.state).nearest
+        alone = latency(lambda at: search(connection, [_SPACE], fingerprint, [vectors[at]], _CANDIDATES), _QUESTIONS)
         common = 0
         for vector in vectors:
-            found = search(connection, _SPACE, fingerprint, vector, _CANDIDATES)[:_COMPARED]
-            exact = log.nearest(connection, _SPACE, fingerprint, vector, _COMPARED)
-            common += len({seq for seq, _ in found} & {seq for seq, _ in exact})
+            found = search(connection, [_SPACE], fingerprint, [vector], _CANDIDATES).cosines
+            exact = scan(connection, [_SPACE], fingerprint, [vector], _COMPARED).cosines
+            common += len({*nlargest(_COMPARED, found, key=lambda document: found[document])} & {*exact})
         status = memory.indexer.vectors.status(connection, _SPACE, fingerprint)
         assert status.reason is None or mode == "exact", status
     server = "" if chroma is None else f", server {resident_mib(chroma.pid):.0f} MiB"
@@ -90,9 +91,8 @@ def _await(memory: Runebook, mode: Mode) -> None:
     until = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < until:
         connection = memory.indexer.catalog.connection()
-        in_use = memory.indexer.vectors.status(connection, _SPACE, embedder.fingerprint).backend == mode
-        server = memory.indexer.vectors.server
-        if in_use and (server is None or look(server, connection).waiting == 0):
+        status = memory.indexer.vectors.status(connection, _SPACE, embedder.fingerprint)
+        if status.backend == mode and status.sent_rows == count(connection, _SPACE, embedder.fingerprint):
             return
         memory.indexer.wake()
         time.sleep(0.2)

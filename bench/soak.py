@@ -1,13 +1,14 @@
 """Nothing acknowledged is ever lost: processes that write, read and edit one store while others of them are killed.
 
 Writers over stdio and HTTP and from the command line, a conversation, readers, and a person who edits files by hand
-share one store. Servers and their sealing children are killed and paused at random; the disposable index is damaged.
-What was acknowledged is kept in a journal outside the store. At the end everything in it is proved (``soak_proof``).
+share one store. Servers, and the vector servers that they run, are killed and paused at random; the disposable index
+is damaged. What was acknowledged is kept in a journal outside the store. At the end everything in it is proved
+(``soak_proof``).
 
     python -m bench.soak --minutes 30 --seed 7 [--home DIR] [--writers 3 --readers 2]
 
 Prints one line of figures. Exits with 1 on any violation, and keeps the store, the journal and what the servers said.
-Linux only: pauses, and sealing children are found through /proc.
+Linux only: pauses, and vector servers are found through /proc.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from memory_core.core.config import load
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.runebook import open_memory
 
-#: Chroma takes over early, so that sealing is part of every soak.
+#: Chroma takes over early, so that its server is part of every soak.
 OPTIONS = ("--set", "index.exact_below=100")
 _REPORT_SECONDS = 30.0
 
@@ -118,8 +119,8 @@ def _summary(seed: int, minutes: float, scene: Scene, journal: Path, violations:
     counts, times = scene.counts, figures(journal)
     latency = " ".join(f"{name} {value:.0f} ms" for name, value in times.items())
     return (
-        f"soak seed {seed}: {minutes:.1f} minutes, {counts['kills'] + counts['kills of sealing children']} kills "
-        f"({counts['kills of sealing children']} of sealing children), {counts['pauses']} pauses, "
+        f"soak seed {seed}: {minutes:.1f} minutes, {counts['kills'] + counts['kills of vector servers']} kills "
+        f"({counts['kills of vector servers']} of vector servers), {counts['pauses']} pauses, "
         f"{counts['damages to the index']} damages to the index, {counts['commits']} commits, "
         f"{counts['hand edits']} hand edits, {counts['reads']} reads, {counts['requests sent again']} requests sent "
         f"again, {counts['undone']} undone; commit {latency}; {violations} violations"

@@ -20,8 +20,8 @@ from bench.soak_texts import marker, shelf
 
 _NOTES = "viking://user/default/memories/notes"
 _NUMBER = 50
-#: How often sealing children are looked for; one lives for a second or two.
-_LOOK_SECONDS, _SEAL_SECONDS = 0.05, 0.7
+#: How often vector servers are looked for.
+_LOOK_SECONDS, _SERVER_SECONDS = 0.05, 0.7
 #: Between two kills there are so many answers to actors, or so many seconds.
 _ANSWERS, _PROGRESS_SECONDS = 3, 10.0
 
@@ -140,7 +140,7 @@ class Harm:
         self.random = Random(f"{scene.seed}/harm")
         self.threads = [
             threading.Thread(target=self._kill_some, name="killer", args=(60 / kills_per_minute,)),
-            threading.Thread(target=self._kill_sealing, name="hunter"),
+            threading.Thread(target=self._kill_servers, name="hunter"),
         ]
         if damage_seconds:
             self.threads.append(threading.Thread(target=self._damage_some, name="vandal", args=(damage_seconds,)))
@@ -166,22 +166,22 @@ class Harm:
             else:
                 self._pause(role, process)
 
-    def _kill_sealing(self) -> None:
-        """Kill three of four children that seal, at any moment of their short life."""
+    def _kill_servers(self) -> None:
+        """Kill three of four vector servers that stores run, at any moment of their first seconds."""
         random = Random(f"{self.scene.seed}/hunter")
         met: set[int] = set()
         while not self.scene.over.wait(_LOOK_SECONDS):
             for role, process in self.scene.roster.live():
                 for child in children(process.pid):
-                    if child in met or not _seals(child):
+                    if child in met or not _is_server(child):
                         continue
                     met.add(child)
-                    self.scene.counts["seals met"] += 1
-                    if random.random() < 0.75 and not self.scene.over.wait(random.random() * _SEAL_SECONDS):
+                    self.scene.counts["servers met"] += 1
+                    if random.random() < 0.75 and not self.scene.over.wait(random.random() * _SERVER_SECONDS):
                         with contextlib.suppress(ProcessLookupError):
-                            if _seals(child):
+                            if _is_server(child):
                                 os.kill(child, signal.SIGKILL)
-                                self._harmed(f"killed a sealing child of {role}", "kills of sealing children")
+                                self._harmed(f"killed the vector server of {role}", "kills of vector servers")
 
     def _pause(self, role: str, process: Popen[bytes]) -> None:
         seconds = 0.3 + 2.7 * self.random.random()
@@ -241,9 +241,9 @@ class Harm:
         self.scene.counts[count] += 1
 
 
-def _seals(pid: int) -> bool:
-    """Whether this process is a child that seals, and not one that took its number."""
+def _is_server(pid: int) -> bool:
+    """Whether this process is a vector server, and not one that took its number."""
     try:
-        return b"sealing_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"chroma_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False

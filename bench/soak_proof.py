@@ -30,6 +30,8 @@ from memory_core.core.memory.trailer import split
 from memory_core.core.store.locks import StoreLock
 from memory_core.runebook import Runebook, open_memory
 
+#: See the options in ``soak``.
+_SERVER_ROWS = 100
 _EMBEDDING_SECONDS = 600.0
 _NEAREST = 10
 
@@ -98,7 +100,7 @@ def prove(home: Path, journal: Path, options: Sequence[str]) -> tuple[list[str],
             memory.indexer.embed_all()
         memory.indexer.wake()
         bad += _found(memory, expected, looked)
-        bad += _sealed(memory, looked)
+        bad += _on_server(memory, looked)
     bad += _locks(home)
     bad += _left_processes(home)
     bad += _doctor(home, options, looked)
@@ -219,7 +221,7 @@ def _word(body: str) -> str:
     return last.partition("放着")[2].partition("牌")[0] or last.split(" holds ")[1].split()[0]
 
 
-def _sealed(memory: Runebook, looked: Counter[str]) -> Iterator[str]:
+def _on_server(memory: Runebook, looked: Counter[str]) -> Iterator[str]:
     """Wait until Chroma holds what it should, so that what was found broken is proved to come back."""
     until = time.monotonic() + _EMBEDDING_SECONDS
     embedder = memory.indexer.embedder
@@ -227,11 +229,13 @@ def _sealed(memory: Runebook, looked: Counter[str]) -> Iterator[str]:
         return
     connection = memory.indexer.catalog.connection()
     space = memory.spaces[0]
-    while memory.indexer.vectors.seal_due(connection, space, embedder.fingerprint) and time.monotonic() < until:
+    while True:
+        status = memory.indexer.vectors.status(connection, space, embedder.fingerprint)
+        if status.backend == "chroma" or status.scanned_rows < _SERVER_ROWS or time.monotonic() > until:
+            break
         memory.indexer.wake()
         time.sleep(0.5)
-    status = memory.indexer.vectors.status(connection, space, embedder.fingerprint)
-    looked["sealed vectors"] = status.sealed_rows
+    looked["vectors on the server"] = status.sent_rows
     if status.reason is not None:
         yield f"vectors of {space}: {status.reason}"
 
@@ -252,7 +256,7 @@ def _left_processes(home: Path) -> Iterator[str]:
             place = (folder / "cwd").readlink()
         except OSError:
             continue
-        if ("sealing_worker" in command and place.is_relative_to(home)) or f"--home {home} " in command:
+        if ("chroma_child" in command and place.is_relative_to(home)) or f"--home {home} " in command:
             yield f"a process is left: {command.strip()}"
 
 

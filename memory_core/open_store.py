@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from memory_core.core.commit.commits import Commits, identify
+from memory_core.core.commit.directory_pages import DirectoryPages
 from memory_core.core.config import Config
 from memory_core.core.errors import RunebookError
 from memory_core.core.extract.brief import BriefWriter
@@ -21,7 +22,7 @@ from memory_core.core.extract.read_actions import ActionRunner
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.vector_index import open_vectors
+from memory_core.core.index.vectors import open_vectors
 from memory_core.core.llm.client import Closeable, LLMClient, open_client
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.operations import MemoryOperations
@@ -79,6 +80,9 @@ class OpenedStore:
             self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors
         )
         self.store.adoption.recorded = self.indexer.wake
+        self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
+        self.indexer.followed = self.pages.bring_up_to_date
+        self.store.make_pages = self.current_pages
         self._watches = config.watch == "auto"
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm
@@ -113,6 +117,11 @@ class OpenedStore:
             Whether nothing is known to be left.
         """
         return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.glance(_GLANCE_SECONDS)
+
+    def current_pages(self) -> None:
+        """Before a page is shown: let it list what was committed until now."""
+        self.indexer.follow()
+        self.pages.bring_up_to_date()
 
     def wait_for_adoption(self) -> None:
         """Give files that people added before the start a moment to be known: a name may be theirs."""

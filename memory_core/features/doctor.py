@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.feature import Feature
+from memory_core.core.memory.directory_page import recorded
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -23,7 +24,6 @@ import shutil
 import sqlite3
 import stat
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
@@ -37,9 +37,7 @@ from typing import Any
 from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
 from memory_core.core.errors import ConfigInvalid, InvalidInput, InvalidUri, NotFound, RunebookError, StorageFailed
-from memory_core.core.index import vectors
 from memory_core.core.index.catalog import Catalog
-from memory_core.core.index.chroma import collection_name
 from memory_core.core.index.documents import (
     Document,
     is_searchable,
@@ -51,8 +49,7 @@ from memory_core.core.index.documents import (
 from memory_core.core.index.embedding_queue import await_missing, passages_without_vector
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT, open_embedder
 from memory_core.core.index.indexer import numbered
-from memory_core.core.index.seal_snapshot import Snapshots
-from memory_core.core.index.vectors import prune, unsound
+from memory_core.core.index.vectors import prune
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
@@ -63,7 +60,6 @@ from memory_core.core.store.atomic import TEMPORARY_PREFIX
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.store.local import Store
-from memory_core.core.store.locks import sealing_lock
 from memory_core.core.store.sqlite import DatabaseDamaged
 from memory_core.features.links import linked_uris
 from memory_core.features.log_entries import log_day
@@ -396,51 +392,8 @@ def check_index(subject: Subject) -> Iterator[Finding]:
             )
         yield from _words(subject)
         yield from _vectors(subject)
-        yield from check_snapshots(subject)
     except sqlite3.Error as error:
         yield Finding("index", Severity.ERROR, INDEX_NAME, f"it cannot be read: {error}", _REPLACED)
-
-
-def check_snapshots(subject: Subject) -> Iterator[Finding]:
-    """Findings on the Chroma folders; none of them is opened by Chroma."""
-    assert subject.catalog is not None
-    root = subject.state / "chroma"
-    names = {
-        collection_name(space, fingerprint): (space, fingerprint)
-        for space, fingerprint in subject.catalog.execute("SELECT DISTINCT space, fingerprint FROM vectors")
-    }
-    log_id = vectors.log_id(subject.catalog)
-    for home in sorted(root.iterdir()) if root.is_dir() else ():
-        shown = f"chroma/{home.name}"
-        snapshots = Snapshots(root, home.name)
-        if home.name == "aside":
-            if any(home.iterdir()):
-                yield Finding("snapshots", Severity.NOTICE, shown, "damaged snapshots that were replaced are kept here")
-            continue
-        if home.name not in names:
-            yield Finding(
-                "snapshots", Severity.NOTICE, shown, "it is of a space or model without vectors", "it is deleted"
-            )
-            continue
-        if snapshots.crashed() is not None:
-            detail = "a process died while it opened this snapshot; the next one tries it in a process of its own"
-            yield Finding("snapshots", Severity.NOTICE, shown, detail)
-        manifest = snapshots.manifest()
-        if manifest is None:
-            if any(path.name != "opening" for path in home.iterdir()):
-                detail = "it has no manifest that can be read; vectors are scanned until it is built anew"
-                yield Finding("snapshots", Severity.WARNING, shown, detail, "it is deleted and built anew")
-            continue
-        problem = None
-        try:
-            snapshots.verify(manifest)
-        except StorageFailed as error:
-            problem = error.message
-        row = vectors.by_seq(subject.catalog, [manifest.sealed_seq]).get(manifest.sealed_seq)
-        if manifest.log_id != log_id or row is None or zlib.crc32(row.tobytes()) != manifest.sealed_crc32:
-            problem = problem or "it is of another vector log"
-        if problem is not None:
-            yield Finding("snapshots", Severity.WARNING, shown, problem, "it is moved aside and built anew")
 
 
 def _behind(subject: Subject) -> str | None:
@@ -553,9 +506,11 @@ def _inverted(catalog: sqlite3.Connection) -> str | None:
 def _vectors(subject: Subject) -> Iterator[Finding]:
     catalog = subject.catalog
     assert catalog is not None
-    unsound = vectors.unsound(catalog)
-    if unsound:
-        detail = f"{len(unsound):,} rows hold no vector: a wrong size, no number, or not of length 1"
+    from memory_core.core.index.vector_scan import unsound
+
+    damaged = unsound(catalog)
+    if damaged:
+        detail = f"{len(damaged):,} rows hold no vector: a wrong size, no number, or not of length 1"
         yield Finding("vectors", Severity.WARNING, INDEX_NAME, detail, _COMPUTED)
     for fingerprint, lacking in passages_without_vector(catalog).items():
         detail = f"{lacking:,} passages have no vector and do not wait for one"
@@ -671,12 +626,15 @@ def _encoding(subject: Subject, uri: MemoryUri) -> Iterator[Finding]:
 
 
 def _compared(subject: Subject, uri: MemoryUri, text: str, name: Name | None) -> Iterator[Finding]:
-    sha256 = text_sha256(text)
+    kept = recorded(uri, text)
+    if kept is None and name is None:  # a page with nothing but its list
+        return
+    sha256 = None if kept is None else text_sha256(kept)
     if name is not None and (sha256 == name.sha256 or differ_alone(text, name.sha256)):
         return
     assert subject.ledger is not None
     row = subject.ledger.execute("SELECT sha256 FROM files WHERE uri = ?", (str(uri),)).fetchone()
-    now = subject.files.text(uri)  # a commit may have come in between
+    now = recorded(uri, subject.files.text(uri))  # a commit may have come in between
     if (None if row is None else row[0]) == (None if now is None else text_sha256(now)):
         return
     if row is None:
@@ -795,9 +753,8 @@ def check_server(subject: Subject) -> Iterator[Finding]:
     """Findings on the server; none where vectors are kept in the store alone."""
     if subject.config.index.mode != "http":
         return
-    from memory_core.core.index.chroma_index import look
-    from memory_core.core.index.chroma_place import place_of
-    from memory_core.core.index.chroma_server import ChromaServer
+    from memory_core.core.index.chroma_server import ChromaServer, place_of
+    from memory_core.core.index.chroma_upkeep import look
 
     try:
         place = place_of(subject.config.index, os.environ)
@@ -918,7 +875,6 @@ def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report) -> It
         if back:
             yield f"{len(back):,} files that had vanished all at once were written anew from the ledger"
         yield from _index_repaired(store, registry, found)
-    yield from _snapshots_repaired(root / STATE_NAME, found)
 
 
 def _tidied(root: Path) -> Iterator[str]:
@@ -949,26 +905,11 @@ def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report) -
             catalog.file.renew(catalog.file.generation)
             refill(store, registry, catalog)
         yield f"the index holds {catalog.count():,} documents" + (", built anew" if wrong else "")
+        from memory_core.core.index.vector_scan import unsound
+
         rows = unsound(catalog.connection())
         with catalog.writing() as connection:
             prune(connection, rows)
             missing = await_missing(connection)
         if rows or missing:
             yield f"{len(rows):,} damaged vectors were dropped; {missing:,} are computed anew by the next search"
-
-
-def _snapshots_repaired(state: Path, found: Report) -> Iterator[str]:
-    root = state / "chroma"
-    for finding in found.of("snapshots"):
-        name = finding.subject.removeprefix("chroma/")
-        if finding.repair is None or "/" in name:
-            continue
-        snapshots = Snapshots(root, name)
-        with sealing_lock(state).held():
-            manifest = snapshots.manifest()
-            if manifest is not None and finding.severity is Severity.WARNING:
-                snapshots.move_aside(manifest)
-                yield f"the snapshot {finding.subject} was moved aside; it is built anew in the background"
-            else:
-                shutil.rmtree(root / name, ignore_errors=True)
-                yield f"the snapshot {finding.subject} was deleted"

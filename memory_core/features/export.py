@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from memory_core.core.commit.commits import identify
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import link
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError, StorageFailed
 from memory_core.core.index.documents import is_session_log
 from memory_core.core.memory import names
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import parse_lines, to_record
 from memory_core.core.memory.operations import GivenLink
@@ -106,7 +106,6 @@ class ImportBatch:
         registry: The memory types.
         texts: The files of the batch, by the URI they are to have.
         policy: What happens to those that differ.
-        summaries: Directory summaries that come with the import; none is made anew in their place.
         context: Time, types and spaces of the commit.
     """
 
@@ -116,14 +115,12 @@ class ImportBatch:
         registry: MemoryTypeRegistry,
         texts: Mapping[MemoryUri, str],
         policy: OnConflict,
-        summaries: frozenset[MemoryUri],
         context: PlanContext,
     ) -> None:
         self._store = store
         self._registry = registry
         self._texts = texts
         self._policy = policy
-        self._summaries = summaries
         self._context = context
         self.outcome = Outcome()
         self._results: list[OperationResult] = []
@@ -139,18 +136,22 @@ class ImportBatch:
             except RunebookError as error:
                 self._refuse(uri, error.message)
         changes = [self._change(uri, before, after) for uri, (before, after) in self._after.items()]
-        return self._with_summaries(ChangeSet(tuple(changes), tuple(self._results)), snapshot)
+        return ChangeSet(tuple(changes), tuple(self._results))
 
     def _place(self, uri: MemoryUri, text: str, snapshot: Snapshot) -> None:
         obstacle = self._obstacle(uri)
         if obstacle is not None:
             self._refuse(uri, obstacle)
             return
-        present = self._text(uri, snapshot)
+        kept = recorded(uri, text)
+        if kept is None:  # a page with nothing but its list
+            self._note(uri, Action.UNCHANGED)
+            return
+        text, present = kept, self._text(uri, snapshot)
         if present == text:
             self._note(uri, Action.UNCHANGED)
         elif uri.is_summary:
-            if present is None and uri in self._summaries:
+            if present is None:
                 self._put(uri, None, text, Action.CREATED)
         elif is_session_log(uri) and present is not None and (text.startswith(present) or present.startswith(text)):
             if len(text) > len(present):
@@ -269,18 +270,6 @@ class ImportBatch:
         if uri.scope is Scope.AGENT:
             return replace(self._context, agent_space=space)
         return replace(self._context, user_space=space)
-
-    def _with_summaries(self, change_set: ChangeSet, snapshot: Snapshot) -> ChangeSet:
-        """The change set with its directories' summaries, but for those that the import brings."""
-        done: dict[MemoryUri, FileChange] = {change.uri: change for change in change_set.changes}
-        notes: tuple[str, ...] = ()
-        brought = [change for change in change_set.changes if change.uri.is_summary]
-        for space in dict.fromkeys(change.uri.space for change in change_set.changes if change not in brought):
-            own = [change for change in change_set.changes if change.uri.space == space and change not in brought]
-            refreshed = refresh(ChangeSet(tuple(own)), snapshot, self._context_at(own[0].uri))
-            notes += refreshed.notes
-            done |= {change.uri: change for change in refreshed.changes if change.uri not in self._summaries}
-        return replace(change_set, changes=tuple(done.values()), notes=notes)
 
 
 def _beside(uri: MemoryUri, text: str) -> MemoryUri:
@@ -442,7 +431,6 @@ class _Run:
         self.outcome = Outcome()
         self.notes: list[str] = []
         self._files = self._placed()
-        self._summaries = frozenset(uri for uri in self._files if uri.is_summary and self._is_absent(uri))
 
     def take_history(self, *, dry_run: bool, partial: bool = False) -> int:
         """Commits of the export's history, if there is one, it may be kept, and the store has none of its own."""
@@ -478,7 +466,7 @@ class _Run:
         commits: list[str] = []
         done = 0
         for texts in self._batches():
-            batch = ImportBatch(self._store, self._registry, texts, self._policy, self._summaries, self._context)
+            batch = ImportBatch(self._store, self._registry, texts, self._policy, self._context)
             receipt = self._store.commit(batch.plan, kind="import", now=moment, dry_run=dry_run)
             self.outcome.add(batch.outcome)
             commits += [receipt.commit_id] if receipt.commit_id else []

@@ -32,7 +32,7 @@ from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.usage import ModelCalls
 
 if TYPE_CHECKING:
-    from memory_core.core.index.chroma_index import ServerState
+    from memory_core.core.index.chroma_upkeep import ServerState
 
 
 _ARCHIVE = "viking://archive"
@@ -234,7 +234,7 @@ def collect(
 def _server(indexer: Indexer, spaces: Sequence[str], *, whole: bool) -> ServerState | None:
     if indexer.vectors.server is None:
         return None
-    from memory_core.core.index.chroma_index import look
+    from memory_core.core.index.chroma_upkeep import look
 
     found = look(indexer.vectors.server, indexer.catalog.connection(), spaces)
     return found if whole else replace(found, place="", hint=None)
@@ -290,9 +290,10 @@ def _conversations(indexer: Indexer, spaces: Sequence[str]) -> tuple[int, int]:
 
 
 def _sizes(state: Path) -> Iterator[tuple[str, int]]:
-    """Bytes of the files beside the memories: ledger, index, vectors of the approximate index."""
-    for name, pattern in (("ledger", "ledger.sqlite3*"), ("index", "index.sqlite3*"), ("chroma", "chroma*/**/*")):
-        yield name, sum(_size(path) for path in state.glob(pattern))
+    """Bytes of the files beside the memories: ledger, index, vectors beside them."""
+    patterns = {"ledger": ("ledger.sqlite3*",), "index": ("index.sqlite3*",), "chroma": ("vectors/*", "chroma/**/*")}
+    for name, found in patterns.items():
+        yield name, sum(_size(path) for pattern in found for path in state.glob(pattern))
 
 
 def _size(path: Path) -> int:

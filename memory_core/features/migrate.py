@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.memory import names
@@ -422,7 +421,7 @@ class _Batch:
             for uri, step in self._texts.items()
             if step.before != step.after
         )
-        return refresh(ChangeSet(changes, tuple(self._results)), snapshot, self._context)
+        return ChangeSet(changes, tuple(self._results))
 
     def settle(self, *, dry_run: bool) -> None:
         """Let the next batch build on this one."""

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.index.documents import MESSAGES_NAME
@@ -170,6 +169,7 @@ def _erased(memory: Runebook, receipt: CommitReceipt, erasures: Sequence[Erasure
         _expect_gone(memory, (erasure.uri for erasure in erasures if erasure.tombstone is not None))
         ledger.past.erase(erasures, summaries)
     memory.indexer.follow()
+    memory.opened.pages.bring_up_to_date()
     _clean_index(memory, [str(erasure.uri) for erasure in erasures])
     ledger.past.vacuum()
     results = tuple(
@@ -204,7 +204,7 @@ def _clean_index(memory: Runebook, uris: Sequence[str]) -> None:
         writer.execute("INSERT INTO words (words) VALUES ('optimize')")
     connection = catalog.connection()
     for space, fingerprint in sorted(scopes):
-        memory.indexer.vectors.compact(connection, space, fingerprint, 0)  # whatever share of it was dropped
+        memory.indexer.vectors.compact(connection, space, fingerprint)
     vacuum(connection)
 
 
@@ -226,13 +226,10 @@ def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> It
 
 
 def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
-    """The files deleted, and their directories' summaries as they are without them."""
+    """The files deleted, and taken out of what names them."""
     changes = [FileChange(uri, text, None) for uri in files if (text := snapshot.text(uri)) is not None]
     results = tuple(OperationResult(KIND, str(change.uri), Action.DELETED) for change in changes)
-    gone = {change.uri for change in changes}
-    decided = refresh(ChangeSet(tuple(changes), results), snapshot, context)
-    kept = tuple(change for change in decided.changes if change.uri not in gone)
-    return without_removed(replace(decided, changes=(*changes, *kept)), snapshot, context)
+    return without_removed(ChangeSet(tuple(changes), results), snapshot, context)
 
 
 def _made_of(place: MemoryUri) -> tuple[MemoryUri, ...]:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from memory_core.core.commit.commits import identify
 from memory_core.core.index.catalog import Catalog, Position
-from memory_core.core.index.chroma_index import begin_anew
+from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.indexer import Behind, Follower
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
@@ -36,7 +36,7 @@ from memory_core.core.store import atomic
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME
 from memory_core.core.store.ledger import Ledger, stored_text
 from memory_core.core.store.local import Store
-from memory_core.core.store.locks import sealing_lock, store_lock
+from memory_core.core.store.locks import store_lock
 from memory_core.core.store.salvage import Salvaged, Wreck
 from memory_core.core.store.sqlite import move_aside
 
@@ -89,7 +89,7 @@ def rebuild_index(
     reembed: bool = False,
     report: Callable[[Behind], None] = lambda _behind: None,
 ) -> Rebuilt:
-    """Drop the catalog, vectors of texts that are gone and all snapshots, and fill the catalog again.
+    """Drop the catalog and vectors of texts that are gone, and fill the catalog again.
 
     A vector server is emptied and filled again by whoever sends to it next.
 
@@ -110,7 +110,7 @@ def rebuild_index(
             dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
             await_missing(connection)
             begin_anew(connection)
-        drop_snapshots(store.files.state)
+        shutil.rmtree(store.files.state / "vectors", ignore_errors=True)
         connection = catalog.connection()
         return Rebuilt(store.ledger.feed.files(), catalog.count(), _count(connection), dropped)
     finally:
@@ -140,16 +140,6 @@ def refill(
             catalog.clear(connection)
             catalog.advance(connection, Position(store.ledger.ledger_id, store.ledger.newest_seq(), ""))
     follower.follow(None, report)
-
-
-def drop_snapshots(state: Path) -> None:
-    """Delete all sealed vectors; searches scan until they are sealed again."""
-    root = state / "chroma"
-    if not root.is_dir():
-        return
-    with sealing_lock(state).held():
-        for home in root.iterdir():
-            shutil.rmtree(home, ignore_errors=True)
 
 
 def _count(connection: sqlite3.Connection) -> int:

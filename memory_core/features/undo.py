@@ -19,17 +19,15 @@ from memory_core.features.history import LAST, history_of
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.core.caller import BY_HAND
 from memory_core.core.commit.commits import identify
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, RunebookError
-from memory_core.core.memory.directory_page import is_generated, parse_page, with_authored
 from memory_core.core.memory.evidence import taken_back
 from memory_core.core.memory.memory import parse_as
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
@@ -47,7 +45,7 @@ from memory_core.core.memory.results import (
 )
 from memory_core.core.memory.template import render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
-from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.history_rows import PastCommit, PastProgress
 from memory_core.core.store.ledger import ChangeRow
 from memory_core.core.store.local import Snapshot
@@ -308,21 +306,14 @@ class _Plan:
     def run(self) -> ChangeSet:
         rows = self._rows()
         parts = self._checked([self._part(row) for row in rows if not row.uri.is_summary])
-        summaries = [row for row in rows if row.uri.is_summary]
-        exact = all(isinstance(part.outcome, Reverted) and part.outcome.exact for part in parts)
         changes = [change for part in parts if (change := self._change(part, parts))]
         results = [self._result(part) for part in parts]
-        old = self._old_summaries(summaries) if exact else {}
-        for row in summaries:
-            authored = self._authored(row, restored=row.uri in old)
-            if authored is not None:
-                change, result = authored
-                changes += [change] if change is not None and row.uri not in old else []
+        for row in rows:
+            if row.uri.is_summary:
+                change, result = self._page(row)
+                changes += [] if change is None else [change]
                 results.append(result)
-        decided = ChangeSet(tuple(changes), tuple(results), progress=self._progress(parts))
-        decided = refresh(decided, self._snapshot, self._context)
-        kept = [change for change in decided.changes if change.uri not in old]
-        return replace(decided, changes=(*kept, *old.values()))
+        return ChangeSet(tuple(changes), tuple(results), progress=self._progress(parts))
 
     def _rows(self) -> list[ChangeRow]:
         """The commit's changes that are the reader's and not taken back yet.
@@ -334,7 +325,7 @@ class _Plan:
         undoing = self._ledger.past.undone_by(self._past.commit_id)
         done = {row.uri for row in self._ledger.changes_of([commit.seq for commit in undoing])}
         left = [row for row in rows if row.uri not in done]
-        if undoing and all(row.uri.is_summary for row in left):
+        if undoing and not left:
             last = undoing[-1].commit_id
             raise InvalidInput(
                 f"{self._past.commit_id} is already undone by {last}.",
@@ -419,33 +410,13 @@ class _Plan:
             hint = f"Undo {later[-1].commit_id} first, or: {_HINT[0].lower()}{_HINT[1:]}"
         return OperationResult(KIND, str(row.uri), Action.REJECTED, f"not undone: {reason}.", hint, conflict=True)
 
-    def _old_summaries(self, rows: Sequence[ChangeRow]) -> dict[MemoryUri, FileChange]:
-        """Summaries that nothing has touched since: with every memory as it was, they are right as they were.
-
-        Not those of a directory with another below it that has changed since: what holds that one is not gone.
-        """
-        old = {
-            row.uri: FileChange(row.uri, row.after, row.before)
-            for row in rows
-            if str(row.uri) not in self._purged and self._snapshot.text(row.uri) == row.after
-        }
-        moved = {row.uri.parent for row in rows if row.uri not in old}
-        return {uri: change for uri, change in old.items() if not any(uri.parent.contains(each) for each in moved)}
-
-    def _authored(self, row: ChangeRow, *, restored: bool) -> tuple[FileChange | None, OperationResult] | None:
-        """What a person or a model wrote into a summary, taken back; None where that did not change."""
-        abstract = row.uri.name == ABSTRACT_NAME
-        old, given = _own_words(row.before, abstract=abstract), _own_words(row.after, abstract=abstract)
-        if old == given:
-            return None
-        if restored:
-            return None, OperationResult(KIND, str(row.uri), Action.UPDATED)
-        text = self._snapshot.text(row.uri)
-        merged = merge3(given, _own_words(text, abstract=abstract), old)
-        if text is None or merged is None or str(row.uri) in self._purged:
+    def _page(self, row: ChangeRow) -> tuple[FileChange | None, OperationResult]:
+        """What somebody wrote on a directory's page, taken back."""
+        now = self._snapshot.text(row.uri)
+        merged = merge3(row.after or "", now or "", row.before or "")
+        if merged is None or str(row.uri) in self._purged:
             return None, self._refused(row, "its words changed")
-        after = (merged or None) if abstract else with_authored(text, merged)
-        return FileChange(row.uri, text, after), OperationResult(KIND, str(row.uri), Action.UPDATED)
+        return FileChange(row.uri, now, merged or None), OperationResult(KIND, str(row.uri), Action.UPDATED)
 
     def _progress(self, parts: Iterable[_Part]) -> SessionProgress | None:
         """The queue as it was: an undone conversation leaves it, an undone extraction comes back, but waits."""
@@ -487,12 +458,3 @@ def _is_whole(row: ChangeRow, versions: Versions) -> bool:
     return all(
         (None if text is None else text_sha256(text)) == sha256 for sha256, text in known.items() if sha256 is not None
     ) and (row.before_sha256 is not None or versions.old is None)
-
-
-def _own_words(text: str | None, *, abstract: bool) -> str:
-    """The part of a summary that nobody generated."""
-    if text is None:
-        return ""
-    if abstract:
-        return "" if is_generated(text) else text
-    return parse_page(text).authored

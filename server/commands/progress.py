@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from memory_core.core.progress import Listener, Stage, listening
 
 if TYPE_CHECKING:
-    from memory_core.core.index.embedding import Progress as Embedded
+    from memory_core.core.index.embedding_queue import Progress as Embedded
 
 
 #: Work that is over sooner is not shown.

@@ -9,6 +9,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.features.export import Import, OnConflict, export_lines, export_zip, import_archive
 from memory_core.features.export_file import Selection
 from memory_core.runebook import Runebook, open_memory
+from tests.kept import kept_files
 
 PAYMENTS = "viking://user/default/memories/entities/支付系统.md"
 
@@ -18,8 +19,7 @@ def opened(home: Path, **settings: Any) -> Runebook:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    found = (path for scope in ("user", "agent", "session", "archive") for path in (home / scope).rglob("*"))
-    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found if path.is_file()}
+    return kept_files(home)
 
 
 def imported(memory: Runebook, path: Path, policy: str = "keep", **options: Any) -> Import:

@@ -24,6 +24,7 @@ from memory_core.features import backup as backup_forms
 from memory_core.features.backup import back_up, backups_in, restore, verify
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
+from tests.kept import SCOPES, kept_files
 
 USER = "viking://user/default/memories"
 PAYMENTS = f"{USER}/entities/支付系统.md"
@@ -71,7 +72,10 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 def files(home: Path) -> dict[str, bytes]:
     found = {path.relative_to(home).as_posix(): path for path in home.rglob("*") if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".state")}
+    others = {
+        name: path.read_bytes() for name, path in found.items() if name.partition("/")[0] not in (".state", *SCOPES)
+    }
+    return others | kept_files(home)
 
 
 def history(home: Path) -> list[tuple[object, ...]]:
@@ -157,7 +161,7 @@ def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: P
 def test_a_killed_backup_never_counts_as_one(memory: Runebook, tmp_path: Path, name: str) -> None:
     memory.close()
     (tmp_path / "backups").mkdir()
-    for step in (0, 3, 9):
+    for step in (0, 3, 5):
         died = starter().run(DIE, tmp_path / "home", tmp_path / name, step)
         assert died.returncode == -signal.SIGKILL
         assert backups_in(tmp_path / "backups") == []

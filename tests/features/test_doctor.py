@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,11 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
+from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
-from memory_core.core.index.chroma import collection_name
-from memory_core.core.index.encoder import open_embedder
-from memory_core.core.index.sealing import SealedIndex
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, Severity, examine, repair
@@ -32,6 +28,7 @@ from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
 from tests.fork_server import starter
+from tests.kept import kept_files
 
 FACTS = "viking://user/default/memories/facts"
 SAID = {
@@ -83,12 +80,8 @@ def complaints(report: Report) -> set[str]:
 
 
 def memories(home: Path) -> dict[str, bytes]:
-    """Every file that is not the machine's, byte for byte."""
-    return {
-        path.relative_to(home).as_posix(): path.read_bytes()
-        for path in sorted(home.rglob("*"))
-        if path.is_file() and ".state" not in path.parts
-    }
+    """Every file that is not the machine's, byte for byte; of pages what somebody wrote."""
+    return kept_files(home)
 
 
 def fact_file(home: Path, start: str) -> Path:
@@ -414,66 +407,6 @@ def test_an_index_that_is_behind_is_no_damage(home: Path) -> None:
     assert report.clean
     assert len(report.of("index")) == 1
     assert mend(home).of("index") == ()
-
-
-def chroma(home: Path) -> Config:
-    return config(home, index=IndexConfig(mode="chroma", exact_below=1))
-
-
-@pytest.fixture(scope="module")
-def sealed_original(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same store with a snapshot."""
-    home = Path(shutil.copytree(original, tmp_path_factory.mktemp("sealed") / "home"))
-    seal(home)
-    return home
-
-
-def seal(home: Path) -> None:
-    with open_memory(chroma(home)) as memory:
-        vectors = memory.indexer.vectors
-        assert isinstance(vectors, SealedIndex)
-        vectors._seal_rows = 1
-        memory.indexer.embed_all()
-        fingerprint = memory.indexer._embedding.fingerprint
-        assert fingerprint is not None
-        connection = memory.indexer.catalog.connection()
-        index = memory.indexer.vectors
-        until = time.monotonic() + 60  # the background may be at it already
-        while index.status(connection, "user/default", fingerprint).backend != "chroma" and time.monotonic() < until:
-            index.seal(connection, "user/default", fingerprint)
-        assert index.status(connection, "user/default", fingerprint).backend == "chroma"
-
-
-@pytest.mark.parametrize("spoil", ["manifest", "vectors", "database", "mark", "foreign"])
-def test_a_damaged_snapshot_is_named_moved_aside_and_sealed_again(
-    tmp_path: Path, sealed_original: Path, spoil: str
-) -> None:
-    home = Path(shutil.copytree(sealed_original, tmp_path / "home"))
-    assert look(home).of("snapshots") == ()
-    embedder = open_embedder(chroma(home).embedding)
-    assert embedder is not None
-    collection = home / ".state" / "chroma" / collection_name("user/default", embedder.fingerprint)
-    # The background may have sealed as well: the one before the current is kept for readers.
-    sealed = collection / json.loads((collection / "current.json").read_text("utf-8"))["folder"]
-    if spoil == "manifest":
-        (collection / "current.json").write_text("{", encoding="utf-8")
-    elif spoil == "vectors":
-        next(sealed.rglob("data_level0.bin")).write_bytes(b"half")
-    elif spoil == "database":
-        (sealed / "chroma.sqlite3").write_bytes(b"garbage" * 500)
-    elif spoil == "mark":
-        (collection / "opening").write_text(sealed.name, encoding="utf-8")
-    else:
-        manifest = json.loads((collection / "current.json").read_text("utf-8"))
-        (collection / "current.json").write_text(json.dumps(manifest | {"log_id": "another"}), encoding="utf-8")
-    report = look(home)
-    assert report.of("snapshots")
-    assert (complaints(report) == {"snapshots"}) == (spoil != "mark")
-    assert_all_found(home)
-    mended = mend(home)
-    assert mended.clean, list(mended.lines())
-    seal(home)
-    assert complaints(look(home)) == set()
 
 
 # Rebuilding

@@ -16,6 +16,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
+from tests.kept import kept_files
 
 USER = "viking://user/default/memories"
 PAYMENTS = f"{USER}/entities/支付系统.md"
@@ -48,8 +49,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def texts(home: Path) -> dict[str, bytes]:
-    found = (path for scope in ("user", "agent", "session") for path in (home / scope).rglob("*"))
-    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found if path.is_file()}
+    return kept_files(home)
 
 
 def with_line_ends_of_windows(home: Path) -> None:

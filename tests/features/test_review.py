@@ -237,7 +237,7 @@ def test_patches_deletions_and_overviews_wait_and_are_accepted_in_one_go(tmp_pat
         assert sorted((each.op, each.action) for each in waiting) == [
             ("delete", "deleted"),
             ("edit", "updated"),
-            ("overview", "updated"),
+            ("overview", "created"),
             ("write", "created"),
         ]
         shown = {each.op: split(text(memory, str(each.uri)) or "").body for each in waiting}

@@ -39,8 +39,9 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
 
 
 def tree(memory: Runebook) -> dict[str, str | None]:
-    """Every file with its text, the generated summaries included."""
-    return {str(entry.uri): memory.store.text(entry.uri) for entry in memory.store.files.walk()}
+    """Every file with its text; of pages what somebody wrote."""
+    texts = {entry.uri: memory.store.look(entry.uri)[0] for entry in memory.store.files.walk()}
+    return {str(uri): text for uri, text in texts.items() if text is not None}
 
 
 def note(memory: Runebook, title: str, content: str) -> CommitReceipt:

@@ -358,21 +358,21 @@ def test_ending_while_the_model_loads_is_quiet(start: Callable[..., Program], nu
     assert_kept(start, kept)
 
 
-SEALING = ("--set", "embedding.provider=bundled", "--set", "index.mode=chroma")
+SERVED = ("--set", "embedding.provider=bundled", "--set", "index.mode=chroma")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, None])
-def test_ending_while_a_child_seals_vectors_leaves_no_orphan(
+def test_ending_while_vectors_are_sent_to_a_server_of_its_own_leaves_no_orphan(
     start: Callable[..., Program], number: signal.Signals | None
 ) -> None:
-    program = start(*SEALING, anew=True).open()
-    contents = [f"Sealed fact {index} 封存的事实 {index}" for index in range(600)]  # it takes 500 rows to begin
+    program = start(*SERVED, anew=True).open()
+    contents = [f"Served fact {index} 送出的事实 {index}" for index in range(600)]  # it takes 500 rows to begin
     writes = [{"memory_data": {"memory_type": "facts", "fields": {"fact": text, "content": text}}} for text in contents]
     receipt = program.call("commit_memory", operations={"write_operations": writes})
     assert receipt["status"] == "committed"
     kept = {result["uri"]: text for result, text in zip(receipt["results"][::50], contents[::50], strict=False)}
-    until(lambda: len(program.family()) > 1, "no child sealed")
+    until(lambda: len(program.family()) > 1, "no server was started")
     if number is None:
         program.close_input()
     else:

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from memory_core.core.commit.conflicts import check_fields, check_removal, check_summary
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import link, link_replacement
 from memory_core.core.commit.merge_fields import FieldMerge, edit_fields, write_fields
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch
@@ -93,7 +92,7 @@ def plan(operations: MemoryOperations, snapshot: Snapshot, context: PlanContext)
         for name, text in ((ABSTRACT_NAME, overview.abstract), (OVERVIEW_NAME, overview.overview)):
             if text is not None:
                 planner.attempt("overview", overview.directory_uri, partial(planner.overview, overview, name, text))
-    return refresh(planner.change_set(), snapshot, context)
+    return planner.change_set()
 
 
 class _Planner:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from memory_core.core.errors import InvalidInput
 from memory_core.core.extract.prompts import MemoryView, TypeGuide, cut_end, fenced, one_line
 from memory_core.core.index.filter import private_elsewhere
-from memory_core.core.memory.directory_page import abstract_line, is_generated, parse_page, readable
+from memory_core.core.memory.directory_page import abstract_line, is_generated, own_words, parse_page, readable
 from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.results import FindResult, text_sha256
@@ -153,7 +153,7 @@ class Prefetcher:
             uri = f"{directory}/{ABSTRACT_NAME}"
             text = self._view.text(uri) or ""
             if any(line.startswith(f"- {directory}/ ") and _shows(line, abstract_line(text)) for line in lines):
-                seen[uri] = text_sha256(text)
+                _note(seen, uri, text)
         if dropped:
             lines.append(f"- … and {dropped} more: list them with ls")
         return "\n".join(lines)
@@ -195,7 +195,7 @@ class Prefetcher:
             parts.append(part)
             authored = pages[directory].authored.strip()
             if authored and cut.startswith(authored):
-                seen[uri] = text_sha256(texts[directory])
+                _note(seen, uri, texts[directory])
         return "\n".join(parts)
 
     def _memories(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> str:
@@ -254,3 +254,10 @@ def queries(messages: Sequence[Message]) -> list[str]:
     used = [name for message in messages for call in message.tool_calls for name in (call.name, call.skill_name)]
     tools = list(dict.fromkeys(name for name in used if name and name.strip()))[:_TOOLS]
     return [query for query in (*found, " ".join(tools)) if query.strip() and "\x00" not in query]
+
+
+def _note(seen: dict[str, str], uri: str, page: str) -> None:
+    """Note that a page was seen: what somebody wrote on it, since its list goes on changing."""
+    words = own_words(uri.rpartition("/")[2], page)
+    if words is not None:
+        seen[uri] = text_sha256(words)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from memory_core.core.index import archived_rows, embedding_queue
+from memory_core.core.index import archived_rows, embedding_queue, page_rows
 from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
@@ -145,6 +145,7 @@ class Catalog:
         connection.execute(WORDS_DDL)
         embedding_queue.clear(connection)
         archived_rows.clear(connection)
+        page_rows.clear(connection)
         connection.execute("INSERT INTO meta VALUES ('filling_id', ?)", (secrets.token_hex(8),))
         self._fill(connection)
 
@@ -233,32 +234,6 @@ class Catalog:
                 f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})", chunk
             )
             found |= {row[0]: Entry(*row) for row in rows}
-        return found
-
-    def live(self, seqs: Sequence[int]) -> dict[int, int]:
-        """Document id by vector sequence number, for vectors of passages that are current."""
-        found: dict[int, int] = {}
-        for marks, chunk in chunks(seqs):
-            rows = self.connection().execute(
-                "SELECT v.seq, p.document_id FROM vectors v JOIN passages p ON p.uri = v.uri AND p.part = v.part "
-                f"AND p.content_sha256 = v.content_sha256 WHERE v.seq IN ({marks})",
-                chunk,
-            )
-            found |= {int(seq): int(document) for seq, document in rows}
-        return found
-
-    def vector_seqs(self, ids: Sequence[int], fingerprint: str) -> dict[str, dict[int, int]]:
-        """The live vectors of documents: by space, the document of each sequence number."""
-        found: dict[str, dict[int, int]] = {}
-        for marks, chunk in chunks(ids):
-            rows = self.connection().execute(
-                "SELECT p.space, v.seq, p.document_id FROM passages p JOIN vectors v ON v.space = p.space "
-                "AND v.uri = p.uri AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
-                f"WHERE p.document_id IN ({marks})",
-                [fingerprint, *chunk],
-            )
-            for space, seq, document in rows:
-                found.setdefault(space, {})[int(seq)] = int(document)
         return found
 
     def sayings(self, ids: Sequence[int]) -> dict[int, Saying]:

@@ -20,9 +20,11 @@ from typing import TypeVar
 
 from memory_core.core.errors import StorageFailed
 from memory_core.core.index.archived_rows import DDL as RESTING_DDL
-from memory_core.core.index.chroma_index import DDL as SENT_DDL
+from memory_core.core.index.chroma import DDL as SENT_DDL
 from memory_core.core.index.embedding_queue import DDL as WAITING_DDL
+from memory_core.core.index.page_rows import DDL as PAGES_DDL
 from memory_core.core.index.vectors import DDL as VECTORS_DDL
+from memory_core.core.index.vectors import DOCUMENTS_DDL
 from memory_core.core.store import atomic
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.sqlite import Database, DatabaseDamaged, DatabaseNewer, identity_of, move_aside
@@ -87,8 +89,10 @@ CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS
     + WORDS_DDL
     + WAITING_DDL
 )
+#: What pages list comes with the documents: they are indexed once more.
+_SCHEMA_7 = PAGES_DDL + "DELETE FROM meta;"
 #: A catalog is made anew rather than altered: the ledger and the files fill it.
-_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL)
+_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL, _SCHEMA_7, DOCUMENTS_DDL)
 
 
 class CatalogFile:

@@ -1,27 +1,40 @@
-"""A Chroma server or Chroma Cloud as seen over HTTP: one database of it, its collections, and their rows.
+"""A Chroma server as seen over HTTP: where it is, what it is asked, and one that Runebook starts itself.
 
 Owns the address, the key, the time that a request may take and what an answer means. Speaks Chroma's own HTTP API
 (``/api/v2``) rather than through the package's client: that one waits for ever, sends loopback through a proxy, reads
 ``.env`` of the working directory and takes a second to import. Sends numbers and vectors; never a text or a name.
+
+The key of a server comes from the environment only, and is sent over TLS or loopback only. The server that Runebook
+starts listens on loopback, where it asks nobody for a key: its tenant has a random name, which a file that only the
+owner can read holds, and nothing lists tenants.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
-from urllib.parse import quote
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx2
-import numpy as np
-from numpy.typing import NDArray
+from filelock import FileLock, Timeout
 
-from memory_core.core.errors import StorageFailed
-from memory_core.core.index.chroma_place import KEY_NAME, Place
+from memory_core.core.config import IndexConfig
+from memory_core.core.errors import ConfigInvalid
+from memory_core.core.index.chroma import OWN, ServerFailed
 from memory_core.core.llm.endpoint import (
     AttemptFailed,
     Deadline,
@@ -31,15 +44,18 @@ from memory_core.core.llm.endpoint import (
     persist,
     retry_after_seconds,
 )
+from memory_core.core.store import atomic
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 Answer = Mapping[str, Any]
 
-#: What Chroma Cloud takes in one write, and gives in one answer.
-BATCH_ROWS = 300
-NEAREST_ROWS = 300
-_LISTED_ROWS = 300
-
+KEY_NAME = "CHROMA_API_KEY"
+DEFAULT_TENANT = "default_tenant"
+DEFAULT_DATABASE = "default_database"
 _CONNECT_SECONDS = 0.4
 _SEARCH_SECONDS = 0.6
 _WORK_SECONDS = 10.0
@@ -48,24 +64,106 @@ _PERSIST_SECONDS = 15.0
 _QUOTED_CHARS = 200
 #: Of some hundred vectors as JSON, with room.
 _ANSWER_BYTES = 64 * 1024 * 1024
-_COSINE_MOST = 1.01
 _ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_NEIGHBOURS = 32
-_EF_CONSTRUCTION = 200
-_EF_SEARCH = 400
-_HINT = "Nothing to do for searches: vectors are scanned exactly meanwhile. Look at the server and at index.url."
+#: Of the graph; a search of 100 looks at so many.
+_HNSW = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 400}
+
+_CHILD = Path(__file__).with_name("chroma_child.py")
+_START_SECONDS = 30.0
+_START_POLL_SECONDS = 0.01
+_END_SECONDS = 2.0
+#: A folder with which the server does not come up so often is begun anew.
+_STARTS = 2
 
 
-class ServerFailed(StorageFailed):
-    """The vector server gave no answer that can be used.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the vectors go.
 
     Attributes:
-        status: HTTP status; None where no answer came.
+        url: Of the server, without a path of the API.
+        tenant: Of Chroma Cloud; a server of one's own has one.
+        database: Of the tenant.
+        key: Sent as ``x-chroma-token`` and, but to the cloud, as a bearer token; empty sends none.
+        title: Its name where the address is not it.
     """
 
-    def __init__(self, message: str, status: int | None = None, *, hint: str = _HINT) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
+    url: str
+    tenant: str = DEFAULT_TENANT
+    database: str = DEFAULT_DATABASE
+    key: str = field(default="", repr=False)
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work or would show the key.
+
+        Raises:
+            ConfigInvalid: If the address is none, or the key would be sent unencrypted.
+        """
+        parts = urlsplit(self.url)
+        hint = "Set index.url to an address like http://127.0.0.1:8000 or https://chroma.example.com."
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigInvalid("setting 'index.url' is no address of a server.", hint=hint)
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ConfigInvalid(
+                "setting 'index.url' holds a user, a query or a fragment.",
+                hint=f"Give the address alone; a key belongs in the environment variable {KEY_NAME}.",
+            )
+        if self.key and parts.scheme == "http" and not self.is_loopback:
+            raise ConfigInvalid(
+                f"{KEY_NAME} would be sent to {parts.hostname} unencrypted.", hint="Use https in index.url."
+            )
+        if not self.key.isascii() or not self.key.isprintable() or " " in self.key:
+            raise ConfigInvalid(f"{KEY_NAME} holds characters that no key has.", hint="Copy the key again.")
+        if self.is_cloud and not self.key:
+            raise ConfigInvalid(f"Chroma Cloud needs a key in {KEY_NAME}.", hint="Set it in the server's environment.")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it is this machine, where no proxy helps."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return host == "localhost" or ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_cloud(self) -> bool:
+        """Whether it is Chroma Cloud, whose index is another."""
+        return (urlsplit(self.url).hostname or "").endswith(".trychroma.com")
+
+    @property
+    def name(self) -> str:
+        """What tells it from other places, for people and the catalog; holds no secret."""
+        return self.title or f"{self.url.rstrip('/')} {self.tenant}/{self.database}"
+
+    def headers(self) -> dict[str, str]:
+        """Of every request."""
+        found = {"content-type": "application/json", "user-agent": "runebook"}
+        if self.key:
+            found["x-chroma-token"] = self.key
+            if not self.is_cloud:
+                found["authorization"] = f"Bearer {self.key}"
+        return found
+
+
+def place_of(settings: IndexConfig, environment: Mapping[str, str]) -> Place:
+    """The place that the settings and the environment name.
+
+    Raises:
+        ConfigInvalid: If it cannot be used; see ``Place``.
+    """
+    place = Place(
+        settings.url,
+        settings.tenant or DEFAULT_TENANT,
+        settings.database or DEFAULT_DATABASE,
+        environment.get(KEY_NAME, "").strip(),
+    )
+    if place.is_cloud and not (settings.tenant and settings.database):
+        raise ConfigInvalid(
+            "Chroma Cloud needs index.tenant and index.database.", hint="Both are shown on its page, beside the key."
+        )
+    return place
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +219,34 @@ class ChromaServer:
             )
         return str(self._ask("GET", "/version", soon=True))[:_QUOTED_CHARS]
 
+    def answers(self) -> bool:
+        """Whether it is there at all."""
+        try:
+            self._once("GET", "/heartbeat", None, self._search)
+        except AttemptFailed:
+            return False
+        return True
+
+    def make_tenant(self) -> None:
+        """Make the tenant and the database, where they are missing.
+
+        Raises:
+            ServerFailed: If the server fails.
+        """
+        tenant = quote(self.place.tenant, safe="")
+        for path, name in (("/tenants", self.place.tenant), (f"/tenants/{tenant}/databases", self.place.database)):
+            try:
+                self._ask("POST", path, {"name": name}, soon=True)
+            except ServerFailed as error:
+                if error.status != httpx2.codes.CONFLICT:
+                    raise
+
     def find(self, name: str, *, soon: bool = False) -> Collection | None:
         """The collection of that name, or None.
 
         Args:
-            name: See ``chroma.collection_name``.
-            soon: Whether a search waits for it.
+            name: Its name.
+            soon: Whether somebody waits for it.
 
         Raises:
             ServerFailed: If the server fails.
@@ -144,16 +264,10 @@ class ChromaServer:
         Raises:
             ServerFailed: If the server fails.
         """
-        hnsw = {
-            "space": "cosine",
-            "max_neighbors": _NEIGHBOURS,
-            "ef_construction": _EF_CONSTRUCTION,
-            "ef_search": _EF_SEARCH,
-        }
         values = {
             "name": name,
             "metadata": _metadata(writer),
-            "configuration": {"spann": {"space": "cosine"}} if self.place.is_cloud else {"hnsw": hnsw},
+            "configuration": {"spann": {"space": "cosine"}} if self.place.is_cloud else {"hnsw": _HNSW},
             "get_or_create": True,
         }
         return self._collection(self._ask("POST", self._collections, values))
@@ -187,8 +301,8 @@ class ChromaServer:
         answer = self._ask("GET", f"{self._collections}/{collection}/count", soon=soon)
         return self._read(lambda: int(answer))
 
-    def add(self, collection: str, seqs: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        """Add rows; numbers that it holds already stay as they are.
+    def put(self, collection: str, seqs: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Add rows, in place of those of these numbers that it holds.
 
         Args:
             collection: Its id.
@@ -198,50 +312,25 @@ class ChromaServer:
         Raises:
             ServerFailed: If the server fails.
         """
-        rows = [base64.b64encode(row.tobytes()).decode() for row in np.ascontiguousarray(vectors, dtype="<f4")]
-        self._ask(
-            "POST",
-            f"{self._collections}/{collection}/add",
-            {"ids": [str(seq) for seq in seqs.tolist()], "embeddings": rows},
-        )
+        rows = [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
+        values = {"ids": [str(seq) for seq in seqs.tolist()], "embeddings": rows}
+        self._ask("POST", f"{self._collections}/{collection}/upsert", values)
 
-    def delete(self, collection: str, seqs: Sequence[int]) -> None:
-        """Delete rows, at most ``BATCH_ROWS``; those it does not hold are no error.
-
-        Raises:
-            ServerFailed: If the server fails.
-        """
-        self._ask("POST", f"{self._collections}/{collection}/delete", {"ids": [str(seq) for seq in seqs]})
-
-    def nearest(self, collection: str, query: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
-        """The ``k`` nearest rows as ``(seq, cosine)``, best first; answers or fails within a second.
+    def nearest(self, collection: str, query: NDArray[np.float32], k: int, *, soon: bool = True) -> list[int]:
+        """Numbers of the ``k`` nearest rows, best first; where somebody waits, it answers or fails within a second.
 
         Args:
             collection: Its id.
             query: float32 (dim,), L2-normalised.
             k: At most ``NEAREST_ROWS``.
+            soon: Whether somebody waits for it.
 
         Raises:
             ServerFailed: If the server fails.
         """
-        asked = {"query_embeddings": [query.tolist()], "n_results": k, "include": ["distances"]}
-        answer = self._ask("POST", f"{self._collections}/{collection}/query", asked, soon=True)
-        return self._read(
-            lambda: [
-                (int(seq), _cosine(distance))
-                for seq, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
-            ][:k]
-        )
-
-    def numbers(self, collection: str, offset: int) -> list[int]:
-        """Numbers of its rows from ``offset`` on, some hundreds at a time; none at the end.
-
-        Raises:
-            ServerFailed: If the server fails.
-        """
-        asked = {"limit": _LISTED_ROWS, "offset": offset, "include": []}
-        answer = self._ask("POST", f"{self._collections}/{collection}/get", asked)
-        return self._read(lambda: [int(seq) for seq in answer["ids"]])
+        asked = {"query_embeddings": [query.tolist()], "n_results": k, "include": []}
+        answer = self._ask("POST", f"{self._collections}/{collection}/query", asked, soon=soon)
+        return self._read(lambda: [int(seq) for seq in answer["ids"][0]][:k])
 
     def rows(self, collection: str, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Vectors float32 (dim,) of these rows, by number; what it does not hold is left out.
@@ -249,11 +338,13 @@ class ChromaServer:
         Raises:
             ServerFailed: If the server fails.
         """
+        import numpy as np
+
         asked = {"ids": [str(seq) for seq in seqs], "include": ["embeddings"]}
         answer = self._ask("POST", f"{self._collections}/{collection}/get", asked)
         return self._read(
             lambda: {
-                int(seq): np.asarray(row, np.float32)
+                int(seq): np.array(row, np.float32)
                 for seq, row in zip(answer["ids"], answer["embeddings"], strict=True)
             }
         )
@@ -316,6 +407,119 @@ class ChromaServer:
         return ServerFailed(f"the vector server failed: {text}.", fault.status)
 
 
+class OwnServer:
+    """A Chroma server on the store's own folder, which one process of the store runs and all of them ask.
+
+    Who runs it holds a lock that dies with it, and the server ends with its input, a pipe that nobody else holds: a
+    killed owner leaves no server behind, and another process becomes the owner. Its folder holds nothing that the
+    catalog does not; one with which the server does not come up is begun anew.
+
+    Args:
+        state: The store's ``.state`` folder.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "chroma"
+        self._address = self._folder / "server.json"
+        self._owner = FileLock(state / "locks" / "chroma.lock", mode=0o600, thread_local=False)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._place: Place | None = None
+        self._failures = 0
+
+    def running(self) -> Place | None:
+        """Where it answers, started where no process runs it; None while another one starts it.
+
+        For a background thread.
+
+        Raises:
+            ServerFailed: If it does not come up.
+        """
+        if self._process is not None and self._process.poll() is None and self._address.exists():
+            return self._place
+        try:
+            if not self._owner.is_locked:
+                self._owner.acquire(timeout=0)
+        except Timeout:
+            return self._read()
+        self.restart()
+        self._place = self._started()
+        return self._place
+
+    def restart(self) -> None:
+        """End it, if it is this process's, so that it is started when it is next asked for."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def end(self) -> None:
+        """End it, if it is this process's, and let another process run it; safe to call twice."""
+        self.restart()
+        self._owner.release(force=True)
+
+    def _started(self) -> Place:
+        found = self._read()
+        if found is None or self._failures >= _STARTS:
+            # Also what earlier versions kept there.
+            shutil.rmtree(self._folder, ignore_errors=True)
+            found = Place("http://127.0.0.1", secrets.token_hex(16), DEFAULT_DATABASE)
+        place = replace(found, url=f"http://127.0.0.1:{_free_port()}", title=OWN)
+        try:
+            self._run(place)
+        except ServerFailed:
+            self._failures += 1
+            self.restart()
+            raise
+        self._failures = 0
+        return place
+
+    def _run(self, place: Place) -> None:
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise ServerFailed("this program is no Python interpreter that could run a vector server.")
+        atomic.make_folder(self._folder)
+        port = place.url.rpartition(":")[2]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CHROMA")}
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_CHILD), "--path", "data", "--host", "127.0.0.1", "--port", port],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self._folder,
+                env={**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ANONYMIZED_TELEMETRY": "False"},
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+            )
+        except OSError as error:
+            raise ServerFailed(f"no process can be started to run a vector server: {error}.") from error
+        until = time.monotonic() + _START_SECONDS
+        with closing(ChromaServer(place)) as server:
+            while not server.answers():
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise ServerFailed("the vector server did not come up.")
+                time.sleep(_START_POLL_SECONDS)
+            server.make_tenant()
+        atomic.replace(self._address, json.dumps({"url": place.url, "tenant": place.tenant}) + "\n")
+
+    def _read(self) -> Place | None:
+        """What its owner wrote; None where that cannot be read."""
+        try:
+            values = json.loads(self._address.read_text(encoding="utf-8"))
+            return Place(values["url"], values["tenant"], DEFAULT_DATABASE, title=OWN)
+        except (OSError, ValueError, KeyError, TypeError, ConfigInvalid):
+            return None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def _metadata(writer: str) -> dict[str, str]:
     return {"program": "runebook", "writer": writer}
 
@@ -330,13 +534,6 @@ def _content(answer: httpx2.Response) -> bytes:
             raise AttemptFailed(Fault(None, "its answer does not end", transient=False))
         parts.append(part)
     return b"".join(parts)
-
-
-def _cosine(distance: Any) -> float:
-    cosine = 1.0 - float(distance)
-    if not abs(cosine) <= _COSINE_MOST:  # nor is NaN
-        raise ValueError("no distance of cosines")
-    return cosine
 
 
 def _id(value: Any) -> str:

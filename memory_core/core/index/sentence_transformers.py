@@ -23,16 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import EmbeddingFailed
-from memory_core.core.index.calibration import measure_scale
-from memory_core.core.index.encoder import BackgroundModel, Scale, refuse_blank
+from memory_core.core.index.encoder import BackgroundModel, Scale, measure_scale, refuse_blank
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-
-if TYPE_CHECKING:
-    Vectors = npt.NDArray[np.float32]
+    from memory_core.core.index.encoder import Vectors
 
 _INSTALL = "pip install 'runebook[sentence-transformers]'"
 #: Of each weight tensor so many bytes at either end are hashed: training changes them all.
@@ -52,7 +46,7 @@ class _Encoder:
     scale: Scale
 
 
-class SentenceTransformersEmbedder:
+class SentenceTransformersEmbedder(BackgroundModel[_Encoder]):
     """A SentenceTransformer model.
 
     Args:
@@ -71,7 +65,7 @@ class SentenceTransformersEmbedder:
         self._passage_prompt = passage_prompt or None
         self._device = None if device == "auto" else device
         self._batch = batch
-        self._encoder = BackgroundModel(self._load)
+        super().__init__(self._load)
         self._encoding = threading.Lock()
 
     @property
@@ -83,45 +77,22 @@ class SentenceTransformersEmbedder:
         Raises:
             EmbeddingFailed: If the model cannot be loaded.
         """
-        return self._encoder.get().fingerprint
+        return self.get().fingerprint
 
     @property
     def scale(self) -> Scale:
         """As measured when the model was loaded (``calibration``); before, that of the bundled model."""
-        return self._encoder.get().scale if self._encoder.ready(0.0) else _PROVISIONAL
+        return _PROVISIONAL if self._model is None else self._model.scale
 
-    @property
-    def failure(self) -> EmbeddingFailed | None:
-        """Why the model cannot be used; None while it loads and when it is there."""
-        return self._encoder.failure
-
-    def start(self) -> None:
-        """Begin loading in the background."""
-        self._encoder.start()
-
-    def ready(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether the model is loaded, waiting up to the timeout, less during a download."""
-        return self._encoder.ready(timeout_seconds)
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Vectors float32 (n, dim), L2-normalised, of passages; each of its first ``max_seq_length`` tokens.
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Vectors:
+        """Vectors float32 (n, dim), L2-normalised; each of the text's first ``max_seq_length`` tokens.
 
         Raises:
             EmbeddingFailed: If the model cannot be loaded or run, or a text is blank.
         """
         refuse_blank(texts)
-        return self._passages(self._encoder.get().model, texts)
-
-    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
-        """The vector float32 (dim,), L2-normalised, of a query.
-
-        Raises:
-            EmbeddingFailed: As ``embed``.
-        """
-        refuse_blank([text])
-        model = self._encoder.get().model
-        vector: npt.NDArray[np.float32] = self._encode(model.encode_query, [text], self._query_prompt)[0]
-        return vector
+        model = self.get().model
+        return self._encode(model.encode_query, texts, self._query_prompt) if query else self._passages(model, texts)
 
     def _passages(self, model: Any, texts: Sequence[str]) -> Vectors:
         return self._encode(model.encode_document, texts, self._passage_prompt)
@@ -156,7 +127,7 @@ class SentenceTransformersEmbedder:
         return _Encoder(model, fingerprint, scale)
 
 
-class CrossEncoderReranker:
+class CrossEncoderReranker(BackgroundModel[Any]):
     """A CrossEncoder model of one label: a logit for each pair of question and text.
 
     A pair longer than the model's limit is truncated by it, its longer half first.
@@ -169,26 +140,13 @@ class CrossEncoderReranker:
     def __init__(self, name: str, *, device: str = "cpu") -> None:
         self._name = name
         self._device = None if device == "auto" else device
-        self._model: BackgroundModel[Any] = BackgroundModel(self._load)
+        super().__init__(self._load)
         self._scoring = threading.Lock()
 
     @property
     def fingerprint(self) -> str:
         """Names the model as the settings do."""
         return f"cross-encoder-{self._name}"
-
-    @property
-    def failure(self) -> EmbeddingFailed | None:
-        """Why the model cannot be used; None while it loads and when it is there."""
-        return self._model.failure
-
-    def start(self) -> None:
-        """Begin loading in the background."""
-        self._model.start()
-
-    def ready(self, timeout_seconds: float = 0.0) -> bool:
-        """Whether the model is loaded, waiting up to the timeout, less during a download."""
-        return self._model.ready(timeout_seconds)
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """The sigmoid of each pair's logit, in [0, 1], in the order given.
@@ -198,7 +156,7 @@ class CrossEncoderReranker:
         """
         if not texts:
             return []
-        model = self._model.get()
+        model = self.get()
         pairs = [(query[:_RERANKED_CHARS], text[:_RERANKED_CHARS]) for text in texts]
         import torch
 

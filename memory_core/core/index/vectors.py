@@ -1,16 +1,39 @@
-"""How a space of vectors is searched at the moment, as figures and the doctor tell it."""
+"""Vectors: rows of the catalog's database, whose documents they are, and the index that searches them.
+
+A row is never changed, and its number is never given again. Triggers keep beside each row the document that its text
+is a passage of at present, and number each change of that: a process that has followed to a number reads only what
+came after, and a search needs no join between rows and documents.
+
+``VectorIndex`` scans (``vector_scan``); with many rows a Chroma server is asked first (``chroma``). Numpy is imported
+with the first search.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
 import threading
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from memory_core.core.config import IndexConfig
+from memory_core.core.errors import StorageFailed, StoreBusy
+from memory_core.core.store import atomic
+from memory_core.core.store.locks import StoreLock
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memory_core.core.index.chroma_server import ChromaServer
+    from memory_core.core.index.vector_scan import Cell, View
+
+    Vector = NDArray[np.float32]
+
+_log = logging.getLogger(__name__)
 
 #: ``vector_log.id`` tells this log from one that was deleted and begun again, whose numbers mean other rows.
 DDL = """
@@ -29,10 +52,46 @@ CREATE TABLE vector_log (id TEXT NOT NULL);
 INSERT INTO vector_log (id) VALUES (lower(hex(randomblob(16))));
 """
 
-_READ_ROWS = 2_000
-_FIRST_CAPACITY = 64
-#: Of the squared length; rounding stays far below it.
-_LENGTH_TOLERANCE = 0.02
+_ROWS_OF = (
+    "SELECT seq FROM vectors WHERE space = {0}.space AND uri = {0}.uri AND part = {0}.part "
+    "AND content_sha256 = {0}.content_sha256"
+)
+_BELONG = (
+    "UPDATE vector_changes SET number = number + 1; UPDATE vector_documents SET document_id = {document}, "
+    "changed = (SELECT number FROM vector_changes) WHERE seq IN ({rows});"
+)
+#: Needs the tables of ``DDL`` and of ``embedding_queue``. ``document_id`` is 0 where the text is gone; rows that were
+#: pruned stay here as such, for whoever has followed to an earlier number.
+DOCUMENTS_DDL = f"""
+DROP TABLE IF EXISTS vector_documents;
+DROP TABLE IF EXISTS vector_changes;
+DROP TRIGGER IF EXISTS vector_added;
+DROP TRIGGER IF EXISTS vector_pruned;
+CREATE TABLE vector_changes (id TEXT NOT NULL, number INTEGER NOT NULL);
+INSERT INTO vector_changes VALUES (lower(hex(randomblob(16))), 0);
+CREATE TABLE vector_documents (seq INTEGER PRIMARY KEY, document_id INTEGER NOT NULL, changed INTEGER NOT NULL);
+CREATE INDEX vector_documents_changed ON vector_documents (changed);
+INSERT INTO vector_documents SELECT v.seq, coalesce(p.document_id, 0), 0 FROM vectors v
+    LEFT JOIN passages p ON p.uri = v.uri AND p.part = v.part AND p.content_sha256 = v.content_sha256;
+CREATE TRIGGER vector_added AFTER INSERT ON vectors BEGIN
+    UPDATE vector_changes SET number = number + 1;
+    INSERT INTO vector_documents SELECT NEW.seq, coalesce((SELECT p.document_id FROM passages p
+        WHERE p.uri = NEW.uri AND p.part = NEW.part AND p.content_sha256 = NEW.content_sha256), 0), number
+        FROM vector_changes;
+END;
+CREATE TRIGGER vector_pruned AFTER DELETE ON vectors
+    BEGIN {_BELONG.format(document="0", rows="OLD.seq")} END;
+CREATE TRIGGER passage_added AFTER INSERT ON passages
+    BEGIN {_BELONG.format(document="NEW.document_id", rows=_ROWS_OF.format("NEW"))} END;
+CREATE TRIGGER passage_moved AFTER UPDATE OF document_id ON passages WHEN NEW.document_id <> OLD.document_id
+    BEGIN {_BELONG.format(document="NEW.document_id", rows=_ROWS_OF.format("NEW"))} END;
+CREATE TRIGGER passage_removed AFTER DELETE ON passages
+    BEGIN {_BELONG.format(document="0", rows=_ROWS_OF.format("OLD"))} END;
+"""
+
+#: So many rows that are in memory alone are worth being appended to the file.
+_FILED_ROWS = 1_024
+_FILING_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +100,8 @@ class VectorRow:
 
     Attributes:
         space: The space of its document.
-        uri: Its document.
-        part: Its number within the document.
+        uri: Its file.
+        part: Its number within the file.
         content_sha256: Of the embedded text.
         fingerprint: Of the embedding model.
         vector: float32 (dim,), L2-normalised.
@@ -53,81 +112,24 @@ class VectorRow:
     part: int
     content_sha256: str
     fingerprint: str
-    vector: NDArray[np.float32]
+    vector: Vector
 
 
 def append(connection: sqlite3.Connection, rows: Iterable[VectorRow]) -> None:
-    """Add rows; one already in the log (same passage, text and model) is left as it is."""
+    """Add rows; one already there (same passage, text and model) is left as it is."""
     connection.executemany(
         "INSERT OR IGNORE INTO vectors (space, uri, part, content_sha256, fingerprint, vector) "
         "VALUES (?, ?, ?, ?, ?, ?)",
         (
-            (
-                row.space,
-                row.uri,
-                row.part,
-                row.content_sha256,
-                row.fingerprint,
-                np.ascontiguousarray(row.vector, dtype="<f4").tobytes(),
-            )
+            (row.space, row.uri, row.part, row.content_sha256, row.fingerprint, row.vector.astype("<f4").tobytes())
             for row in rows
         ),
     )
 
 
 def prune(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
-    """Delete rows for good; the same passage appended again gets a new ``seq``."""
+    """Delete rows for good; the same passage appended again gets a new number."""
     connection.executemany("DELETE FROM vectors WHERE seq = ?", ((int(seq),) for seq in seqs))
-
-
-def rows_after(
-    connection: sqlite3.Connection, space: str, fingerprint: str, seq: int, limit: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The oldest sound rows newer than ``seq``, at most ``limit``; what is no vector is left out (see ``unsound``).
-
-    Returns:
-        seqs int64 (n,), ascending, and vectors float32 (n, dim); dim is 0 when there are none.
-    """
-    while True:
-        rows = connection.execute(
-            "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (space, fingerprint, seq, limit),
-        ).fetchall()
-        seqs, found = _sound(rows)
-        if len(seqs) or len(rows) < limit:
-            return seqs, found
-        seq = int(rows[-1][0])  # a whole page of damage
-
-
-def unsound(connection: sqlite3.Connection) -> list[int]:
-    """Numbers of rows whose vector is none: of a size unlike its model's others, not a number, or not of length 1."""
-    found: list[int] = []
-    models = connection.execute("SELECT DISTINCT space, fingerprint FROM vectors").fetchall()
-    for space, fingerprint in models:
-        seq = 0
-        while rows := connection.execute(
-            "SELECT seq, vector FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (space, fingerprint, seq, _READ_ROWS),
-        ).fetchall():
-            held = set(_sound(rows)[0].tolist())
-            found += [row[0] for row in rows if row[0] not in held]
-            seq = int(rows[-1][0])
-    return found
-
-
-def _sound(rows: Sequence[tuple[int, bytes]]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The rows that hold a vector of the size most have, as ``rows_after`` returns them."""
-    sizes = Counter(len(blob) if isinstance(blob, bytes) else 0 for _, blob in rows)
-    size = max((size for size in sizes if size and size % 4 == 0), key=lambda size: (sizes[size], size), default=0)
-    if not size:
-        return np.empty(0, np.int64), np.empty((0, 0), np.float32)
-    fitting = [row for row in rows if len(row[1]) == size] if len(sizes) > 1 else rows
-    seqs = np.fromiter((row[0] for row in fitting), dtype=np.int64, count=len(fitting))
-    flat = np.frombuffer(b"".join(row[1] for row in fitting), dtype="<f4").astype(np.float32, copy=False)
-    found = flat.reshape(len(fitting), -1)
-    with np.errstate(all="ignore"):
-        sound = np.abs(np.einsum("ij,ij->i", found, found) - 1.0) < _LENGTH_TOLERANCE  # not for NaN
-    return (seqs, found) if sound.all() else (seqs[sound], found[sound])
 
 
 def newest_seq(connection: sqlite3.Connection, space: str, fingerprint: str) -> int:
@@ -138,90 +140,28 @@ def newest_seq(connection: sqlite3.Connection, space: str, fingerprint: str) -> 
     return int(row[0] or 0)
 
 
-def log_head(connection: sqlite3.Connection) -> int:
-    """The number of the newest row of any space and model; 0 when there is none."""
-    return int(connection.execute("SELECT max(seq) FROM vectors").fetchone()[0] or 0)
-
-
-def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: int = 0) -> int:
-    """How many rows are newer than ``after``."""
-    row = connection.execute(
-        "SELECT count(*) FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ?", (space, fingerprint, after)
-    ).fetchone()
-    return int(row[0])
-
-
-def count_up_to(connection: sqlite3.Connection, space: str, fingerprint: str, seq: int) -> int:
-    """How many rows are not newer than ``seq``."""
-    row = connection.execute(
-        "SELECT count(*) FROM vectors WHERE space = ? AND fingerprint = ? AND seq <= ?", (space, fingerprint, seq)
-    ).fetchone()
-    return int(row[0])
-
-
-def numbers(connection: sqlite3.Connection, space: str, fingerprint: str) -> set[int]:
-    """The numbers of all rows."""
-    rows = connection.execute("SELECT seq FROM vectors WHERE space = ? AND fingerprint = ?", (space, fingerprint))
-    return {int(seq) for (seq,) in rows}
-
-
-def among(connection: sqlite3.Connection, space: str, fingerprint: str, seqs: Sequence[int]) -> set[int]:
-    """Which of these numbers are rows of this space and model."""
-    found: set[int] = set()
-    for marks, chunk in chunks(seqs):
-        rows = connection.execute(
-            f"SELECT seq FROM vectors WHERE seq IN ({marks}) AND +space = ? AND +fingerprint = ?",
-            [*chunk, space, fingerprint],
-        )
-        found.update(int(seq) for (seq,) in rows)
-    return found
-
-
-def sample(
-    connection: sqlite3.Connection, space: str, fingerprint: str, seq: int, limit: int
-) -> dict[int, NDArray[np.float32]]:
-    """Vectors float32 (dim,) of some rows not newer than ``seq``, drawn at random, by number."""
-    drawn = connection.execute(
-        "SELECT seq FROM vectors WHERE space = ? AND fingerprint = ? AND seq <= ? ORDER BY random() LIMIT ?",
-        (space, fingerprint, seq, limit),
+def dead(connection: sqlite3.Connection, space: str, fingerprint: str) -> list[int]:
+    """The numbers of rows whose text is gone."""
+    rows = connection.execute(
+        "SELECT v.seq FROM vectors v JOIN vector_documents d ON d.seq = v.seq "
+        "WHERE v.space = ? AND v.fingerprint = ? AND d.document_id = 0",
+        (space, fingerprint),
     )
-    return by_seq(connection, [int(number) for (number,) in drawn])
+    return [int(seq) for (seq,) in rows]
 
 
-def nearest(
-    connection: sqlite3.Connection, space: str, fingerprint: str, query: NDArray[np.float32], k: int
-) -> list[tuple[int, float]]:
-    """The ``k`` nearest rows as ``(seq, cosine)``, best first, read page by page: they need not fit in memory."""
-    found, scores = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-    after = 0
-    while True:
-        seqs, page = rows_after(connection, space, fingerprint, after, _READ_ROWS)
-        if not len(seqs):
-            return best(np.concatenate(found), np.concatenate(scores), k)
-        found.append(seqs)
-        scores.append(page @ query)
-        after = int(seqs[-1])
+def count(connection: sqlite3.Connection, space: str, fingerprint: str, after: int = 0, up_to: int = 2**63 - 1) -> int:
+    """How many rows are newer than ``after`` and not newer than ``up_to``."""
+    row = connection.execute(
+        "SELECT count(*) FROM vectors WHERE space = ? AND fingerprint = ? AND seq > ? AND seq <= ?",
+        (space, fingerprint, after, up_to),
+    ).fetchone()
+    return int(row[0])
 
 
-def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-    """Vectors float32 (dim,) by number; numbers not in the log are left out."""
-    found: dict[int, NDArray[np.float32]] = {}
-    for marks, chunk in chunks(seqs):
-        for seq, blob in connection.execute(f"SELECT seq, vector FROM vectors WHERE seq IN ({marks})", chunk):
-            if len(blob) % 4 == 0:
-                found[int(seq)] = np.frombuffer(blob, dtype="<f4").astype(np.float32, copy=False)
-    return found
-
-
-def entries(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, tuple[str, int, str]]:
-    """``(uri, part, content_sha256)`` by number; numbers not in the log are left out."""
-    found: dict[int, tuple[str, int, str]] = {}
-    for marks, chunk in chunks(seqs):
-        for seq, *entry in connection.execute(
-            f"SELECT seq, uri, part, content_sha256 FROM vectors WHERE seq IN ({marks})", chunk
-        ):
-            found[int(seq)] = (entry[0], int(entry[1]), entry[2])
-    return found
+def changes(connection: sqlite3.Connection) -> int:
+    """A number that is another whenever a vector, or the document of one, came or went."""
+    return int(connection.execute("SELECT number FROM vector_changes").fetchone()[0])
 
 
 def log_id(connection: sqlite3.Connection) -> str:
@@ -236,106 +176,16 @@ def chunks(seqs: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
         yield ",".join("?" * len(chunk)), chunk
 
 
-def best(seqs: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
-    """The ``k`` highest scores as ``(seq, score)``, best first, the older row first among equals."""
-    if k <= 0 or not len(seqs):
-        return []
-    if k < len(seqs):
-        chosen = np.argpartition(scores, len(scores) - k)[-k:]
-        seqs, scores = seqs[chosen], scores[chosen]
-    order = np.lexsort((seqs, -scores))
-    return [(int(seqs[index]), float(scores[index])) for index in order]
+class Nearest(NamedTuple):
+    """What is near some queries.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    seqs: NDArray[np.int64]
-    vectors: NDArray[np.float32]
-
-
-class ExactScan:
-    """The vectors of one space and model above a floor, in memory, scanned exactly.
-
-    Safe to share between threads: a search reads one immutable view, which ``refresh`` replaces.
-
-    Args:
-        space: Whose rows.
-        fingerprint: Of which model.
-        floor: Rows up to this number are left out.
+    Attributes:
+        cosines: By document, of its row that is nearest to any of them; in no order.
+        complete: Whether no other document has a row.
     """
 
-    def __init__(self, space: str, fingerprint: str, floor: int = 0) -> None:
-        self.space = space
-        self.fingerprint = fingerprint
-        self.floor = floor
-        self._newest = floor
-        self._refreshing = threading.Lock()
-        self._buffer = _Rows(np.empty(0, np.int64), np.empty((0, 0), np.float32))
-        self._rows = self._buffer
-
-    def __len__(self) -> int:
-        return len(self._rows.seqs)
-
-    def refresh(self, connection: sqlite3.Connection) -> None:
-        """Take in every row that is newer than the newest held."""
-        with self._refreshing:
-            while True:
-                seqs, vectors = rows_after(connection, self.space, self.fingerprint, self._newest, _READ_ROWS)
-                if not len(seqs):
-                    return
-                self._extend(seqs, vectors)
-
-    def search(self, query: NDArray[np.float32], k: int) -> list[tuple[int, float]]:
-        """The ``k`` nearest rows as ``(seq, cosine)``, best first.
-
-        Args:
-            query: float32 (dim,), L2-normalised.
-            k: How many at most; ask for more than needed, superseded rows are among them.
-        """
-        rows = self._rows
-        if not len(rows.seqs):
-            return []
-        return best(rows.seqs, rows.vectors @ query, k)
-
-    def cosines(self, query: NDArray[np.float32], seqs: Sequence[int]) -> dict[int, float]:
-        """The cosine of each of these rows that is held here, by number.
-
-        Args:
-            query: float32 (dim,), L2-normalised.
-            seqs: Row numbers, in any order.
-        """
-        rows = self._rows
-        if not len(rows.seqs) or not len(seqs):
-            return {}
-        wanted = np.asarray(seqs, dtype=np.int64)
-        places = np.minimum(np.searchsorted(rows.seqs, wanted), len(rows.seqs) - 1)
-        held = rows.seqs[places] == wanted
-        scores = rows.vectors[places[held]] @ query
-        return dict(zip(wanted[held].tolist(), scores.tolist(), strict=True))
-
-    def above(self, floor: int) -> ExactScan:
-        """A scan of the rows held here that are newer than ``floor``; this one stays as it is."""
-        with self._refreshing:
-            scan = ExactScan(self.space, self.fingerprint, floor)
-            keep = self._rows.seqs > floor
-            scan._buffer = scan._rows = _Rows(self._rows.seqs[keep], self._rows.vectors[keep])
-            scan._newest = max(floor, self._newest)
-            return scan
-
-    def _extend(self, seqs: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        held = len(self._rows.seqs)
-        total = held + len(seqs)
-        if total > len(self._buffer.seqs):
-            capacity = max(_FIRST_CAPACITY, total, 2 * len(self._buffer.seqs))
-            grown = _Rows(np.empty(capacity, np.int64), np.empty((capacity, vectors.shape[1]), np.float32))
-            grown.seqs[:held] = self._rows.seqs
-            if held:
-                grown.vectors[:held] = self._rows.vectors
-            self._buffer = grown
-        self._buffer.seqs[held:total] = seqs
-        self._buffer.vectors[held:total] = vectors
-        self._rows = _Rows(self._buffer.seqs[:total], self._buffer.vectors[:total])
-        self._newest = int(seqs[-1])
+    cosines: dict[int, float]
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +193,160 @@ class IndexStatus:
     """How one space and model are searched by this process.
 
     Attributes:
-        backend: chroma means a sealed snapshot and a scan of the newer rows, http the same with a server.
-        sealed_rows: Rows in the snapshot.
-        scanned_rows: Rows scanned exactly, as of the last search.
-        generation: Of the snapshot; 0 without one.
-        reason: Why Chroma is not used, or what last went wrong with it; None when all is well.
+        backend: exact scans all rows; chroma and http ask a server, of Runebook or its owner, and scan newer rows.
+        sent_rows: Rows that the server holds.
+        scanned_rows: Rows that a search scans.
+        reason: Why the server is not used; None when all is well.
     """
 
     backend: Literal["chroma", "exact", "http"]
-    sealed_rows: int
+    sent_rows: int
     scanned_rows: int
-    generation: int
     reason: str | None
+
+
+class VectorIndex:
+    """Nearest-neighbour search over a store's vectors, shared by the threads of a process: all rows are scanned.
+
+    Args:
+        state: The store's ``.state`` folder.
+    """
+
+    def __init__(self, state: Path) -> None:
+        #: The server of the store's owner, where rows are sent to one.
+        self.server: ChromaServer | None = None
+        self._folder = state / "vectors"
+        atomic.make_folder(state / "locks")
+        self._filing = StoreLock(state / "locks" / "vectors.lock", timeout_seconds=0.0)
+        self._cells: dict[tuple[str, str, str, str], Cell] = {}
+        self._guard = threading.Lock()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a server is not used that should be; None where all is well."""
+        return None
+
+    def nearest(
+        self,
+        connection: sqlite3.Connection,
+        spaces: Sequence[str],
+        fingerprint: str,
+        queries: Sequence[Vector],
+        k: int,
+    ) -> Nearest:
+        """The ``k`` nearest rows of each space to each query, of those that are of a document.
+
+        Args:
+            connection: To the catalog's database.
+            spaces: Whose rows.
+            fingerprint: Of which model.
+            queries: Each float32 (dim,), L2-normalised.
+            k: How many at most.
+        """
+        found: dict[int, float] = {}
+        complete = True
+        for cell, view in self._followed(connection, spaces, fingerprint):
+            near = self._near(connection, cell, view, queries, k)
+            found |= near.cosines  # a document is of one space
+            complete = complete and near.complete
+        return Nearest(found, complete)
+
+    def cosines(
+        self,
+        connection: sqlite3.Connection,
+        spaces: Sequence[str],
+        fingerprint: str,
+        queries: Sequence[Vector],
+        documents: Sequence[int],
+    ) -> dict[int, float]:
+        """The cosine of the row nearest to any query of each of these documents; those without one are left out."""
+        found: dict[int, float] = {}
+        for _, view in self._followed(connection, spaces, fingerprint) if documents else ():
+            found |= view.cosines(queries, documents)
+        return found
+
+    def load(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
+        """Read and check ahead what a search would need."""
+        if not self._followed(connection, [space], fingerprint)[0][1].is_sound():
+            _log.warning("the file of vectors is damaged and made anew")
+            self.compact(connection, space, fingerprint)
+        self._file(connection, space, fingerprint)
+
+    def keep_up(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> bool:
+        """Background work; whether more is to be done at once."""
+        self._file(connection, space, fingerprint)
+        return False
+
+    def compact(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
+        """Let go of rows that were pruned, wherever they are kept."""
+        with self._filing.held(_FILING_SECONDS):
+            self._followed(connection, [space], fingerprint)[0][0].drop()
+
+    def status(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> IndexStatus:
+        """How this space and model are searched by this process."""
+        return IndexStatus("exact", 0, len(self._followed(connection, [space], fingerprint)[0][1].seqs), None)
+
+    def close(self) -> None:
+        """Let go of everything; safe to call twice."""
+        with self._guard:
+            self._cells.clear()
+
+    def _file(self, connection: sqlite3.Connection, space: str, fingerprint: str) -> None:
+        """Have the file hold what is in memory alone, where that is much."""
+        ((cell, view),) = self._followed(connection, [space], fingerprint)
+        much = len(view.recent) >= _FILED_ROWS
+        if much or (view.file and view.changed - cell.saved >= _FILED_ROWS):
+            try:
+                with self._filing.held():
+                    cell.file(view) if much else cell.save(view)
+                if much:
+                    cell.reopen(connection)
+            except (StorageFailed, StoreBusy, OSError) as error:
+                _log.info("vectors were not written to their file: %s", error)
+
+    def _near(
+        self,
+        connection: sqlite3.Connection,  # noqa: ARG002 - for an index that keeps something in the database
+        cell: Cell,  # noqa: ARG002
+        view: View,
+        queries: Sequence[Vector],
+        k: int,
+    ) -> Nearest:
+        return view.nearest(queries, k)
+
+    def _followed(
+        self, connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str
+    ) -> list[tuple[Cell, View]]:
+        """The rows of each space as this connection sees them."""
+        from memory_core.core.index.vector_scan import Cell, one_state
+
+        with one_state(connection):
+            log, changes_id, changed = connection.execute(
+                "SELECT l.id, c.id, c.number FROM vector_log l, vector_changes c"
+            ).fetchone()
+            cells = []
+            with self._guard:
+                for space in spaces:
+                    key = (log, changes_id, space, fingerprint)
+                    if key not in self._cells:
+                        self._cells[key] = Cell(self._folder, log, changes_id, space, fingerprint)
+                    cells.append(self._cells[key])
+            return [(cell, cell.followed(connection, changed)) for cell in cells]
+
+
+def open_vectors(settings: IndexConfig, state: Path, environment: Mapping[str, str] = os.environ) -> VectorIndex:
+    """The index that the settings name.
+
+    Args:
+        settings: The section ``index``.
+        state: The store's ``.state`` folder.
+        environment: Holds the key of a server.
+
+    Raises:
+        ConfigInvalid: If the server's address or key cannot be used.
+    """
+    if settings.mode == "exact":
+        return VectorIndex(state)
+    from memory_core.core.index.chroma import open_chroma
+
+    return open_chroma(settings, state, environment)

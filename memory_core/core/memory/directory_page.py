@@ -3,7 +3,7 @@
 L0 is a line; where it was generated, a comment below it holds the line's hash. Without that comment, or with another
 line above it, a person or a model wrote it. L1 is prose by a person or a model, a comment line, and below it the
 generated list. A page without the comment line belongs to its author whole. Pure; what is listed is decided by
-``update.summaries``.
+``commit.directory_pages``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memory_core.core.memory.names import fold, short_hash, summary_line
+from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
 
 ENTRIES_LIMIT = 24
 ABSTRACT_LIMIT_CHARS = 256
@@ -137,6 +138,33 @@ def render_page(authored: str, contents: Contents) -> str:
         lines.append(f"- … and {contents.private} private to a project")
     lines += [f"- {folder}/" for folder in contents.folders]
     return head + "\n".join(lines).rstrip("\n") + "\n"
+
+
+def own_words(name: str, text: str | None) -> str | None:
+    """What a person or a model wrote on a page, which is what the ledger keeps of it; None for nothing.
+
+    Args:
+        name: The file's, which tells L0 from L1.
+        text: The whole file.
+    """
+    if text is None:
+        return None
+    if name == ABSTRACT_NAME:
+        return None if is_generated(text) else text
+    prose = parse_page(text).authored.rstrip("\r\n")
+    return f"{prose}\n" if prose.strip() else None
+
+
+def with_own_words(name: str, text: str | None, words: str | None) -> str:
+    """A page with other words of a person or a model on it; a new one, and one without any, is given its list later."""
+    if name == ABSTRACT_NAME:
+        return words or ""
+    return with_authored(f"{LIST_MARK}\n" if text is None else text, words or "")
+
+
+def recorded(uri: MemoryUri, text: str | None) -> str | None:
+    """What the ledger keeps of a file: all of it, but of a directory's page only what somebody wrote."""
+    return own_words(uri.name, text) if uri.is_summary else text
 
 
 def with_authored(text: str, authored: str) -> str:

@@ -19,7 +19,7 @@ from memory_core.core.index.catalog import Position, Saying
 from memory_core.core.index.filter import Condition
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import exact_terms, mentioned, query_terms
-from memory_core.core.index.vectors import log_head
+from memory_core.core.index.vectors import changes
 from memory_core.core.search.fusion import DATE_TOLERANCE, Candidate, Question, date_share
 from memory_core.core.text.time_expressions import TimeSpan, month_days
 
@@ -147,7 +147,7 @@ class CandidateSearch:
         embedder = self._indexer.embedder
         key = (
             self._catalog.position(),
-            log_head(self._catalog.connection()),
+            changes(self._catalog.connection()),
             sought.text,
             len(sought.vectors),
             "" if embedder is None or not sought.vectors else embedder.fingerprint,
@@ -222,16 +222,16 @@ class CandidateSearch:
         embedder = self._indexer.embedder
         if not sought.vectors or embedder is None:
             return {}
+        connection = self._catalog.connection()
         wanted = max(CANDIDATES, sought.least)
         while True:
-            near = self._near(sought.vectors, embedder.fingerprint, wanted)
-            best: dict[int, float] = {}
-            for seq, document in self._catalog.live(list(near)).items():
-                best[document] = max(best.get(document, -1.0), near[seq])
+            near = self._indexer.vectors.nearest(connection, self._spaces, embedder.fingerprint, sought.vectors, wanted)
+            complete = near.complete and len(near.cosines) <= wanted
+            best = dict(nlargest(wanted, near.cosines.items(), key=lambda found: found[1]))
             if sought.condition is not None:
                 allowed = self._catalog.satisfying(list(best), sought.condition)
                 best = {document: cosine for document, cosine in best.items() if document in allowed}
-            if len(best) >= sought.least or len(near) < wanted or wanted >= _MOST_CANDIDATES:
+            if len(best) >= sought.least or complete or wanted >= _MOST_CANDIDATES:
                 return best
             if sought.condition is not None and wanted > CANDIDATES:
                 passing = self._catalog.matching(self._spaces, sought.condition, _FEW_DOCUMENTS + 1)
@@ -240,30 +240,13 @@ class CandidateSearch:
                     return dict(nlargest(wanted, cosines.items(), key=lambda found: found[1]))
             wanted *= 8
 
-    def _near(self, vectors: Sequence[Vectors], fingerprint: str, wanted: int) -> dict[int, float]:
-        """The nearest rows of all spaces together, by number, the nearer of several vectors counting."""
-        connection = self._catalog.connection()
-        near: dict[int, float] = {}
-        for space in self._spaces:
-            for vector in vectors:
-                hits = self._indexer.vectors.search(connection, space, fingerprint, vector, wanted)
-                near |= {seq: cosine for seq, cosine in hits if cosine > near.get(seq, -1.0)}
-        return dict(nlargest(wanted, near.items(), key=lambda hit: hit[1]))
-
     def _cosines(self, documents: Sequence[int], vectors: Sequence[Vectors]) -> dict[int, float]:
         """The best cosine of each document's passages."""
         embedder = self._indexer.embedder
         if not vectors or embedder is None or not documents:
             return {}
         connection = self._catalog.connection()
-        found: dict[int, float] = {}
-        for space, owners in self._catalog.vector_seqs(documents, embedder.fingerprint).items():
-            for vector in vectors:
-                cosines = self._indexer.vectors.cosines(connection, space, embedder.fingerprint, vector, list(owners))
-                for seq, cosine in cosines.items():
-                    document = owners[seq]
-                    found[document] = max(cosine, found.get(document, -1.0))
-        return found
+        return self._indexer.vectors.cosines(connection, self._spaces, embedder.fingerprint, vectors, documents)
 
 
 def date_fit(happened: str | None, spans: Sequence[TimeSpan]) -> float:

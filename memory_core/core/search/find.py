@@ -17,6 +17,7 @@ from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Entry
+from memory_core.core.index.documents import own_text
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import query_terms, says_something
@@ -44,6 +45,8 @@ _TIMED_QUERY_CHARS = 2_000
 _QUERY_VECTORS = 256
 _SIMILAR_CHARS = 1_000
 _SIMILAR_TERMS = 6
+#: Commits that are compared as they are where the index has not taken them in yet.
+_UNSEEN_COMMITS = 8
 _MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
 #: Share of words in common from which a receipt names the neighbour.
 _SIMILAR_FROM = 0.5
@@ -139,13 +142,24 @@ class Retriever:
         Returns:
             At most ``limit``, nearest first; the score is the Jaccard index of their distinct words.
         """
+        if not uris:
+            return ()
         found: dict[str, float] = {}
+        unseen = self._indexer.unseen(_UNSEEN_COMMITS)
+        fresh = {str(uri): own_text(memory)[:_SIMILAR_CHARS] for uri, memory in unseen.items()}
+        near = [
+            str(uri)
+            for uri, memory in unseen.items()
+            if uri.space in self._spaces and project.finds(memory.project, private=memory.is_private)
+        ]
         with self._catalog.reading() as connection:
             scopes, seen = self._catalog.scope_terms(self._spaces), self._seen(project)
             for uri in uris:
-                text = self._catalog.own_text(uri)[:_SIMILAR_CHARS]
+                text = fresh[uri] if uri in fresh else self._catalog.own_text(uri)[:_SIMILAR_CHARS]
                 terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
-                for other, own in search_rows.sharing(connection, terms, scopes, limit + len(uris) + 2, seen):
+                room, indexed = limit + len(uris) + 2, uri not in fresh
+                sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)
+                for other, own in (*sharing, *((other, fresh[other]) for other in near)):
                     if other not in uris:
                         score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
                         found[other] = max(found.get(other, 0.0), round(score, 3))
@@ -209,18 +223,21 @@ class Retriever:
         try:
             if self._indexer.embed_waiting(deadline):  # how many wait is not said: some are other users'
                 notes.append("not everything is searched by meaning yet, the rest by words; ask again in a moment")
-            return tuple(self._vector(way, embedder) for way in (text, other_person(text)) if way is not None)
+            return self._vectors_of([way for way in (text, other_person(text)) if way is not None], embedder)
         except EmbeddingFailed as error:
             notes.append(f"searched by words only: {error.message}")
             return ()
 
-    def _vector(self, text: str, embedder: Embedder) -> Vectors:
-        key = (embedder.fingerprint, text)
-        vector = self._vectors.get(key)
-        if vector is None:
-            vector = embedder.embed_query(text)
-            self._vectors.put(key, vector)
-        return vector
+    def _vectors_of(self, texts: Sequence[str], embedder: Embedder) -> tuple[Vectors, ...]:
+        """The vector of each text, to search with; those of before are remembered."""
+        keys = [(embedder.fingerprint, text) for text in texts]
+        found = {key: self._vectors.get(key) for key in keys}
+        missing = [key for key, vector in found.items() if vector is None]
+        if missing:
+            for key, vector in zip(missing, embedder.embed([text for _, text in missing], query=True), strict=True):
+                found[key] = vector
+                self._vectors.put(key, vector)
+        return tuple(vector for key in keys if (vector := found[key]) is not None)
 
     def _judge(self, query: str, notes: list[str]) -> Judge | None:
         """The cross-encoder's opinion, if there is one and it is loaded."""

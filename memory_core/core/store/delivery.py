@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError, StorageFailed
-from memory_core.core.memory.results import CommitReceipt, FileChange
+from memory_core.core.memory.directory_page import recorded, with_own_words
+from memory_core.core.memory.results import CommitReceipt, FileChange, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FileStat, FileStore, Seen
 from memory_core.core.store.ledger import ChangeRow, Ledger
 
 _log = logging.getLogger(__name__)
+#: The list of a directory's page may be made anew in the same moment.
+_PAGE_ATTEMPTS = 4
 #: Begins the note of a receipt whose files are in the ledger only.
 DELAYED = "stored in the ledger; the file itself follows once the disk allows it"
 
@@ -87,9 +90,7 @@ class Delivery:
             for change in changes:
                 there = seen.get(change.uri) or Seen(change.before_sha256)
                 try:
-                    stats[change.uri] = self._files.write(
-                        change.uri, change.after, there, lambda: self._step("written")
-                    )
+                    stats[change.uri] = self._write(change, there)
                 except MemoryChanged:
                     by_hand.append(change.uri)
                 self._step("file")
@@ -100,6 +101,28 @@ class Delivery:
         self._seen.add(seq)  # not before: whatever ends this early, the next writer repairs
         self.queue(seq, stats)
         return Delivered(None, tuple(by_hand))
+
+    def _write(self, change: FileChange, seen: Seen) -> FileStat | None:
+        """Write one file of a new commit; of a directory's page the words that are somebody's.
+
+        Raises:
+            MemoryChanged: If a person saved another text.
+        """
+        uri, after = change.uri, change.after
+        for attempt in range(_PAGE_ATTEMPTS if uri.is_summary else 1):
+            if uri.is_summary:
+                text, seen = self._files.look(uri)
+                if recorded(uri, text) != change.before:
+                    break
+                after = with_own_words(uri.name, text, change.after)
+            try:
+                return self._files.write(uri, after, seen, lambda: self._step("written"))
+            except MemoryChanged:
+                if attempt + 1 >= _PAGE_ATTEMPTS or not uri.is_summary:
+                    raise
+        raise MemoryChanged(
+            f"{str(uri)!r} was changed by hand in the same moment.", hint="Read it again.", uri=str(uri)
+        )
 
     def recover(self) -> None:
         """Redo what a writer acknowledged but did not bring to disk.
@@ -138,15 +161,18 @@ class Delivery:
         row = self._ledger.file(uri)
         if (None if row is None else row.sha256) != newest.after_sha256:
             return None  # a later commit's, which says how it looks
-        found, seen = self._files.look(uri)
-        if seen.sha256 == newest.after_sha256 and uri not in self._unsynced:
+        on_disk, seen = self._files.look(uri)
+        found = recorded(uri, on_disk)
+        sha256 = seen.sha256 if found == on_disk else None if found is None else text_sha256(found)
+        if sha256 == newest.after_sha256 and uri not in self._unsynced:
             return seen.stat
         wanted = self._ledger.text_at(uri, newest.seq)
         ours = {step.before_sha256 for step in chain} | {step.after_sha256 for step in chain}
-        if found is None or seen.sha256 in ours or _torn(found, wanted):
+        if found is None or sha256 in ours or _torn(found, wanted):
             if not self._writes:
                 raise StorageFailed(f"{str(uri)!r} is in the ledger only.", hint="Make the memory folder writable.")
-            stat = self._files.write(uri, wanted, seen)
+            text = with_own_words(uri.name, on_disk, wanted) if uri.is_summary else wanted
+            stat = self._files.write(uri, text, seen)
             self._unsynced.discard(uri)
             return stat
         _log.warning("kept a hand edit of %s made while a commit was under way", uri)

@@ -22,6 +22,7 @@ from itertools import islice, takewhile
 
 from memory_core.core.caller import BY_HAND
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, StorageFailed, TooLarge
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import (
     Action,
@@ -274,6 +275,8 @@ class Adoption:
         self._in_hand: list[MemoryUri] = []
         #: How files looked right before they were read, of the steps that are about to be recorded.
         self._as_read: dict[MemoryUri, FileStat | None] = {}
+        #: Pages of directories that were looked at, whose words are as the ledger has them.
+        self._pages: dict[MemoryUri, FileStat] = {}
         self._guard = threading.Lock()
         #: Called after hand edits were recorded, so that the index follows.
         self.recorded: Callable[[], None] = lambda: None
@@ -415,7 +418,7 @@ class Adoption:
         row = self._ledger.file(uri)
         try:
             stat = self._files.stat(uri)
-            if row is not None and row.stat is not None and row.stat == stat:
+            if stat is not None and stat in (None if row is None else row.stat, self._pages.get(uri)):
                 return None
             text, seen = (None, Seen(None)) if stat is None else self._look(uri)
         except (StorageFailed, InvalidInput) as error:
@@ -427,7 +430,9 @@ class Adoption:
                 self._left[uri] = None
                 return None
             return text, seen
-        if row is not None and row.stat is not None and row.stat != stat:
+        if uri.is_summary and stat is not None:
+            self._pages[uri] = stat
+        elif row is not None and row.stat is not None and row.stat != stat:
             self._delivery.looked(uri, stat)  # copied or touched
         return None
 
@@ -519,7 +524,7 @@ class Adoption:
         return True
 
     def _look(self, uri: MemoryUri) -> _Read:
-        """The file's text and looks, its problems noted.
+        """What the ledger would keep of the file, and its looks; its problems are noted.
 
         Raises:
             StorageFailed: If the system refuses to read it.
@@ -534,6 +539,9 @@ class Adoption:
             hint = "Save it as UTF-8; until then its other characters are found, and no commit touches it."
             problems += (FileProblem(str(uri), "it is not UTF-8 text", hint),)
         self._note(uri, problems)
+        if uri.is_summary:  # its list is made from what is beside it
+            text = recorded(uri, text)
+            seen = replace(seen, sha256=None if text is None else text_sha256(text))
         return text, seen
 
     def _is_unicode(self, uri: MemoryUri) -> bool:

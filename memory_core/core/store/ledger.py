@@ -12,15 +12,16 @@ import json
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memory_core.core.errors import StoreBusy
+from memory_core.core.memory.directory_page import own_words
 from memory_core.core.memory.names import fold, refold
-from memory_core.core.memory.results import FileChange, SessionProgress
+from memory_core.core.memory.results import FileChange, SessionProgress, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import FileStat
 from memory_core.core.store.history_rows import SCHEMA as _PAST
@@ -131,16 +132,19 @@ def change_row(row: tuple[Any, ...]) -> ChangeRow:
 
 
 def insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change: FileChange) -> None:
-    """Store one change of a commit; of an append only the tail."""
+    """Store one change of a commit: of an append only the tail, and the text before only if no commit left it."""
     before, after = change.before, change.after
     if change.appended and after is not None:
         before, after = None, after[len(change.before or "") :]
+    uri = str(change.uri)
+    if before is not None and _newest_sha256(connection, uri) == change.before_sha256:
+        before = None
     connection.execute(
         f"INSERT INTO changes (ordinal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             ordinal,
             seq,
-            str(change.uri),
+            uri,
             change.memory_type,
             int(change.appended),
             before,
@@ -150,6 +154,20 @@ def insert_change(connection: sqlite3.Connection, seq: int, ordinal: int, change
             None if change.moved_from is None else str(change.moved_from),
         ),
     )
+
+
+def _newest_sha256(connection: sqlite3.Connection, uri: str) -> str | None:
+    """Hash of the text that the last commit left of a file."""
+    row = connection.execute("SELECT after_sha256 FROM changes WHERE uri = ? ORDER BY seq DESC LIMIT 1", (uri,))
+    found = row.fetchone()
+    return None if found is None else found[0]
+
+
+def text_before(connection: sqlite3.Connection, row: ChangeRow) -> str | None:
+    """The text that a change replaced, which an earlier one left; of an append, and where it is unknown, None."""
+    if row.before is not None or row.before_sha256 is None or row.appended:
+        return row.before
+    return stored_text(connection, str(row.uri), row.seq - 1)
 
 
 def upsert_name(connection: sqlite3.Connection, seq: int, change: FileChange) -> None:
@@ -318,23 +336,6 @@ class DirectoryTable:
         )
         return [uri.rpartition("/")[2] for (uri,) in rows]
 
-    def edited_since(self, page: MemoryUri) -> frozenset[str]:
-        """Names of the files beside a page that people changed by hand after the page was last written."""
-        rows = self._database.connection().execute(
-            "SELECT uri FROM files JOIN commits USING (seq) WHERE directory = ? AND kind = 'external' "
-            "AND seq > coalesce((SELECT seq FROM files WHERE uri = ?), 0)",
-            (str(page.parent), str(page)),
-        )
-        return frozenset(uri.rpartition("/")[2] for (uri,) in rows)
-
-    def present(self, directory: MemoryUri, names: Iterable[str]) -> frozenset[str]:
-        """Which of these names are files of the directory."""
-        rows = self._database.connection().execute(
-            "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM files WHERE uri = ? || value)",
-            (json.dumps(list(names)), f"{directory}/"),
-        )
-        return frozenset(name for (name,) in rows)
-
 
 def _range(below: MemoryUri) -> tuple[str, str]:
     """Everything below a directory shares its prefix; "0" is the character after "/"."""
@@ -465,6 +466,20 @@ UPDATE commits SET request_id = coalesce(
     + _PAST
 )
 _SCHEMA_5 = _MODEL_CALLS
+#: Lists of pages are views: of a page only what somebody wrote is kept. A text that an earlier change left stays once.
+_PAGES = "(uri LIKE '%/.overview.md' OR uri LIKE '%/.abstract.md')"
+_SCHEMA_6 = f"""
+UPDATE changes SET before = page_words(uri, before), after = page_words(uri, after) WHERE {_PAGES};
+DELETE FROM changes WHERE {_PAGES} AND before IS after;
+UPDATE changes SET before_sha256 = sha256_of(before), after_sha256 = sha256_of(after) WHERE {_PAGES};
+DELETE FROM files WHERE {_PAGES} AND (
+    SELECT after_sha256 FROM changes WHERE changes.uri = files.uri ORDER BY changes.seq DESC LIMIT 1) IS NULL;
+UPDATE files SET size_bytes = NULL, mtime_ns = NULL, sha256 = (
+    SELECT after_sha256 FROM changes WHERE changes.uri = files.uri ORDER BY changes.seq DESC LIMIT 1) WHERE {_PAGES};
+UPDATE changes SET before = NULL WHERE before IS NOT NULL AND before_sha256 = (
+    SELECT earlier.after_sha256 FROM changes earlier
+    WHERE earlier.uri = changes.uri AND earlier.seq < changes.seq ORDER BY earlier.seq DESC LIMIT 1);
+"""
 
 
 class Overtaken(StoreBusy):
@@ -504,8 +519,13 @@ class Ledger:
     """Reads and writes ``ledger.sqlite3``; knows no files on disk."""
 
     def __init__(self, path: Path) -> None:
-        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5)
-        functions = {"refold": refold, "space_of": _space_of}
+        migrations = (_SCHEMA_1, _SCHEMA_2, _SCHEMA_3, _SCHEMA_4, _SCHEMA_5, _SCHEMA_6)
+        functions: dict[str, Callable[..., str | None]] = {
+            "refold": refold,
+            "space_of": _space_of,
+            "page_words": _page_words,
+            "sha256_of": _sha256_of,
+        }
         hint = "Stop all programs that use this store, then run runebook doctor --repair."
         self._database = Database(path, migrations, "FULL", functions, keep_before_migrating, damage_hint=hint)
         self.extractions = ExtractionQueue(self._database)
@@ -616,14 +636,15 @@ class Ledger:
     def changes_of(self, seqs: Iterable[int]) -> list[ChangeRow]:
         """The changes of these commits, in order."""
         connection = self._database.connection()
-        return [
+        rows = (
             change_row(row)
             for seq in seqs
             for row in connection.execute(f"SELECT {COLUMNS} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,))
-        ]
+        )
+        return [replace(row, before=text_before(connection, row)) for row in rows]
 
     def changes_after(self, seq: int, limit: int) -> list[ChangeRow]:
-        """Changes of the ``limit`` commits that follow ``seq``, in order."""
+        """Changes of the ``limit`` commits that follow ``seq``, in order; without the texts that they replaced."""
         connection = self._database.connection()
         rows = connection.execute(
             f"SELECT {COLUMNS} FROM changes WHERE seq IN "
@@ -658,6 +679,15 @@ class Ledger:
     def text_at(self, uri: MemoryUri, seq: int) -> str | None:
         """The file's text as commit ``seq`` left it; appends are joined to what they extend."""
         return stored_text(self._database.connection(), str(uri), seq)
+
+    def origin(self, uri: MemoryUri) -> tuple[int, int]:
+        """The first commit that touched a file, and its place there; far behind all others for an unknown one."""
+        row = (
+            self._database.connection()
+            .execute("SELECT seq, ordinal FROM changes WHERE uri = ? ORDER BY seq, ordinal LIMIT 1", (str(uri),))
+            .fetchone()
+        )
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
     def file(self, uri: MemoryUri) -> FileRow | None:
         """What the last commit left at ``uri``, or None."""
@@ -709,6 +739,15 @@ class Ledger:
         for uri, memory_type, key, sha256, size, mtime in rows:
             stat = None if size is None else FileStat(size, mtime)
             yield FileRow(MemoryUri.parse(uri), memory_type, key, sha256, stat)
+
+
+def _page_words(uri: str, text: str | None) -> str | None:
+    """What the ledger keeps of a page, for the migration of pages that it kept whole."""
+    return own_words(uri.rpartition("/")[2], text)
+
+
+def _sha256_of(text: str | None) -> str | None:
+    return None if text is None else text_sha256(text)
 
 
 def _space_of(uri: str) -> str:

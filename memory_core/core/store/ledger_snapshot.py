@@ -16,6 +16,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from memory_core.core.errors import InvalidInput, StorageFailed
+from memory_core.core.memory.directory_page import own_words
+from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.core.store.ledger import stored_text
 
 _COMMIT = ("commit_id", "request_id", "at", "kind", "receipt", "author", "undoes")
@@ -106,8 +109,14 @@ class LedgerSnapshot:
                 changes = self._connection.execute(
                     f"SELECT {', '.join(_CHANGE)} FROM changes WHERE seq = ? ORDER BY ordinal", (seq,)
                 )
-                commit["changes"] = [dict(zip(_CHANGE, change, strict=True)) for change in changes]
+                commit["changes"] = [self._whole(seq, dict(zip(_CHANGE, change, strict=True))) for change in changes]
                 yield commit
+
+    def _whole(self, seq: int, change: dict[str, Any]) -> dict[str, Any]:
+        """A change with the text that it replaced, which the ledger keeps once."""
+        if change["before"] is None and change["before_sha256"] is not None and not change["appended"]:
+            change["before"] = stored_text(self._connection, change["uri"], seq - 1)
+        return change
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
@@ -162,6 +171,20 @@ def _insert(connection: sqlite3.Connection, commit: Mapping[str, Any]) -> None:
         f"INSERT INTO changes (seq, ordinal, {', '.join(_CHANGE)}) VALUES ({', '.join('?' * (len(_CHANGE) + 2))})",
         [
             (cursor.lastrowid, ordinal, *(change[name] for name in _CHANGE))
-            for ordinal, change in enumerate(commit["changes"])
+            for ordinal, change in enumerate(map(_recorded, commit["changes"]))
+            if not _is_page(change) or change["before"] != change["after"]
         ],
     )
+
+
+def _is_page(change: Mapping[str, Any]) -> bool:
+    return str(change["uri"]).rpartition("/")[2] in (ABSTRACT_NAME, OVERVIEW_NAME)
+
+
+def _recorded(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A change as the ledger keeps it: of a page that an older version exported only what somebody wrote."""
+    if not _is_page(change):
+        return change
+    name = str(change["uri"]).rpartition("/")[2]
+    texts = {side: own_words(name, change[side]) for side in ("before", "after")}
+    return {**change, **texts, **{f"{side}_sha256": text and text_sha256(text) for side, text in texts.items()}}

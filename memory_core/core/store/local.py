@@ -19,6 +19,7 @@ from typing import Protocol
 
 from memory_core.core.caller import current_author
 from memory_core.core.errors import RunebookError
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, FileProblem, Status, overall
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
@@ -124,6 +125,8 @@ class Store:
         self.usage = UsageLog(self.ledger.usage_table, self.ledger.model_calls, self._wake.set)
         self._delivery = Delivery(self.files, self.ledger, step, self._wake.set, writes=self._private is None)
         self.adoption = Adoption(self.files, self.ledger, self._delivery, self._lock, identify, examine)
+        #: Called before the page of a directory is read.
+        self.make_pages: Callable[[], None] = lambda: None
         self._closing = threading.Event()
         self._watcher: Watcher | None = None
         self._watch_guard = threading.Lock()
@@ -146,6 +149,11 @@ class Store:
         if self._private is not None:
             self._private.close()
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether files may be written; not where the folder can only be read."""
+        return self._private is None
+
     def text(self, uri: MemoryUri) -> str | None:
         """The file's text, or None.
 
@@ -155,13 +163,16 @@ class Store:
         """
         if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri, self.ledger.newest_seq())
+        if uri.is_summary:
+            self.make_pages()
         return self.files.look(uri, strict=True)[0]
 
     def look(self, uri: MemoryUri) -> tuple[str | None, Seen]:
-        """The file's text as by ``text``, and how the file on disk looks that a commit would replace."""
+        """What the ledger keeps of the file's text, and how the file on disk looks that a commit would replace."""
         if uri in self._delivery.undelivered:
             return self.ledger.text_at(uri, self.ledger.newest_seq()), self.files.look(uri)[1]
-        return self.files.look(uri, strict=True)
+        text, seen = self.files.look(uri, strict=True)
+        return recorded(uri, text), seen
 
     def locate(self, directory: MemoryUri, memory_type: str, key: str) -> MemoryUri | None:
         """The file that holds this key, or None."""
@@ -310,12 +321,18 @@ class Store:
     def _planned(self, plan: Plan) -> tuple[ChangeSet, _View]:
         """The plan on the files as they are; once more, if a person saved one of them meanwhile."""
         view = _View(self)
-        change_set = plan(view)
+        change_set = _kept(plan(view))
         self._step("planned")
-        if all(self.files.is_still(change.uri, view.file(change)) for change in change_set.changes):
+        if all(self._is_still(change, view) for change in change_set.changes):
             return change_set, view
         view = _View(self)
-        return plan(view), view
+        return _kept(plan(view)), view
+
+    def _is_still(self, change: FileChange, view: _View) -> bool:
+        """Whether a change's file is as its plan saw it; the list of a directory's page may be another by now."""
+        if change.uri.is_summary:
+            return self.look(change.uri)[0] == change.before
+        return self.files.is_still(change.uri, view.file(change))
 
     def _edited_by_hand(self, changes: Iterable[FileChange]) -> list[FileChange]:
         """What people did to the files that a commit is about to change, as its plan saw them."""
@@ -385,6 +402,18 @@ def _without_effect(change_set: ChangeSet) -> ChangeSet:
         for result in change_set.results
     )
     return replace(change_set, results=results)
+
+
+def _kept(change_set: ChangeSet) -> ChangeSet:
+    """The change set with what the ledger keeps of each file; a page whose words stay is no change."""
+    if not any(change.uri.is_summary for change in change_set.changes):
+        return change_set
+    kept = (
+        replace(change, before=recorded(change.uri, change.before), after=recorded(change.uri, change.after))
+        for change in change_set.changes
+    )
+    changes = tuple(change for change in kept if not change.uri.is_summary or change.before != change.after)
+    return replace(change_set, changes=changes)
 
 
 def _receipt(commit_id: str, status: Status, change_set: ChangeSet) -> CommitReceipt:

@@ -22,11 +22,6 @@ def store_lock(state: Path) -> StoreLock:
     return StoreLock(state / "locks" / "store.lock")
 
 
-def sealing_lock(state: Path, *, timeout_seconds: float = 30.0) -> StoreLock:
-    """Of whoever publishes or drops sealed vectors."""
-    return StoreLock(state / "locks" / "index.lock", timeout_seconds=timeout_seconds)
-
-
 class StoreLock:
     """A mutex shared by every thread and process that names the same file."""
 

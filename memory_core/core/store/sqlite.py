@@ -148,7 +148,7 @@ class Database:
         migrations: SQL scripts; script *n* takes the schema from version *n* to *n + 1*.
         synchronous: ``FULL`` syncs each commit (the ledger), ``NORMAL`` may lose the last ones at power
             loss but stays sound (the disposable index).
-        functions: Functions of one text that migrations may call, by name.
+        functions: Functions of texts that migrations may call, by name.
         before_migrating: Called with the file and the version to come, inside the transaction that migrates a file
             with content, before its first change.
         damage_hint: What to do about damage.
@@ -164,7 +164,7 @@ class Database:
         path: Path,
         migrations: tuple[str, ...],
         synchronous: Literal["FULL", "NORMAL"],
-        functions: Mapping[str, Callable[[str], str]] | None = None,
+        functions: Mapping[str, Callable[..., str | None]] | None = None,
         before_migrating: Callable[[Path, int], object] = lambda _path, _version: None,
         *,
         damage_hint: str = _CHECK_DISK,
@@ -386,7 +386,7 @@ class Database:
         if version == newest:
             return
         for name, function in self._functions.items():
-            connection.create_function(name, 1, function, deterministic=True)
+            connection.create_function(name, -1, function, deterministic=True)
         try:
             connection.execute("BEGIN IMMEDIATE")
             found = _version(connection)

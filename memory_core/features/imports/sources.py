@@ -506,7 +506,7 @@ def type_of(category: Any) -> str | None:
 @functools.cache
 def _labels() -> Mapping[str, str]:
     """Headings and labels beyond the categories that the registry knows."""
-    by_type = json.loads(Path(__file__).with_name("labels.json").read_text(encoding="utf-8"))
+    by_type = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
     return {label: memory_type for memory_type, labels in by_type.items() for label in labels}
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.memory.memory import parse
@@ -151,8 +150,7 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
     def planned(snapshot: Snapshot) -> ChangeSet:
         draft = WorkingCopy(snapshot, context)
         results = [moved(uri, draft) for uri in request.uris]
-        decided = refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
-        return without_removed(decided, snapshot, context)
+        return without_removed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
     receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
     return receipt if request.dry_run else memory.indexed(receipt)

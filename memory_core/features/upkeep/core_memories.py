@@ -27,7 +27,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.links import LINKS_LIMIT
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError, TooLarge
@@ -575,8 +574,7 @@ class Compression:
         def planned(snapshot: Snapshot) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
             results = [result for core in cores for result in _condensed(draft, core)]
-            decided = ChangeSet(draft.changes(), tuple(results), notes, usage.as_dict() if usage.requests else None)
-            return refresh(decided, snapshot, context)
+            return ChangeSet(draft.changes(), tuple(results), notes, usage.as_dict() if usage.requests else None)
 
         return planned
 

@@ -26,7 +26,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from memory_core.core.commit.directory_pages import refresh
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
@@ -125,7 +124,7 @@ class Upkeep:
                 held = self.brought_back(now)
                 going = (self._archived(draft, uri, due) for uri in batch if str(uri) not in held)
                 results = [result for result in going if result is not None]
-                return refresh(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+                return ChangeSet(draft.changes(), tuple(results))
 
             receipt = self.commit(kind, planned, now, dry_run=dry_run)
             if receipt is not None:

@@ -107,6 +107,7 @@ def test_an_update_changes_its_own_line_in_place_and_a_deletion_takes_it_away(me
 
 def test_the_last_deletion_leaves_summaries_that_say_so(memory: Runebook) -> None:
     put(memory, "One", "x")
+    assert abstract(memory) == "facts (1): One"
     delete(memory, f"{FACTS}/One.md")
     assert abstract(memory) == "facts (0)"
     assert page(memory) == f"{LIST_MARK}\n# facts (0)\n"
@@ -156,6 +157,8 @@ def test_the_line_of_a_large_directory_is_written_when_it_no_longer_holds_and_no
 ) -> None:
     for n in range(29):
         put(memory, f"第{n}条", "x")
+        if n == ENTRIES_LIMIT:
+            assert abstract(memory).startswith("facts (20+): 第24条, 第23条")
     assert abstract(memory).startswith("facts (20+): ")
     assert "第28条" not in abstract(memory)
     assert "第23条" in abstract(memory)
@@ -295,6 +298,7 @@ def test_an_edited_line_belongs_to_the_person_even_with_the_comment_left_below(
     memory: Runebook, tmp_path: Path
 ) -> None:
     put(memory, "One", "x")
+    memory.opened.current_pages()
     text = path(tmp_path, ".abstract.md").read_text(encoding="utf-8").replace("One", "我的话")
     path(tmp_path, ".abstract.md").write_text(text, encoding="utf-8")
     put(memory, "Two", "y")
@@ -335,12 +339,12 @@ def test_the_directory_of_the_profile_names_the_folders_that_hold_something(memo
     assert abstract(memory, AGENT) == "tools/"
 
 
-def test_a_second_memory_in_a_folder_leaves_the_directory_above_alone(memory: Runebook) -> None:
+def test_the_history_of_a_commit_holds_no_list(memory: Runebook) -> None:
     put(memory, "One", "x")
     put(memory, "Two", "y")
     (newest, *_) = memory.store.ledger.history()
     changed = {str(change.uri) for change in memory.store.ledger.changes_of([newest.seq])}
-    assert changed == {f"{FACTS}/Two.md", f"{FACTS}/.abstract.md", f"{FACTS}/.overview.md"}
+    assert changed == {f"{FACTS}/Two.md"}
 
 
 def test_sessions_have_no_summaries(memory: Runebook, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ListReq
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
+from tests.kept import kept_files
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -92,8 +93,7 @@ def body(memory: Runebook, uri: str) -> str:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
-    return {str(path.relative_to(home)): path.read_bytes() for path in found}
+    return kept_files(home)
 
 
 @pytest.mark.parametrize(("memory_type", "fields", "uri"), EIGHT, ids=[kind for kind, _, _ in EIGHT])

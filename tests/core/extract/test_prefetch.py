@@ -72,7 +72,7 @@ def test_directory_summaries_are_shown_and_count_as_seen_when_whole(stage: Stage
     stage.memory.commit(CommitRequest(operations={"overview_operations": [overview]}))
     found = gathered(stage, "hello")
     assert found.directories.endswith("(1 memory: Tea) — 饮食与口味")
-    assert "```\n# Tastes\n\n- Tea\n\n" in found.overviews
+    assert "```\n# Tastes\n\n- Tea\n\n\n# preferences (1)\n\n- Tea.md\n```" in found.overviews
     assert "generated" not in found.text
     assert set(found.seen) == {f"{USER}/preferences/.abstract.md", f"{USER}/preferences/.overview.md"}
     long = {**overview, "abstract": "many words " * 60, "overview": "# T\n" + "- item 项目\n" * 600}

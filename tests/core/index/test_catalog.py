@@ -21,7 +21,6 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidFilter
 from memory_core.core.index import indexer, vectors
 from memory_core.core.index.documents import memory_document, session_growth
-from memory_core.core.index.embedding_queue import dead_vectors
 from memory_core.core.index.filter import compile_filter, utc
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message_shapes import parse_messages
@@ -494,12 +493,12 @@ def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
         embedder, catalog = memory.indexer.embedder, memory.indexer.catalog
         assert embedder is not None
         space = ("user/default", embedder.fingerprint)
-        assert len(dead_vectors(catalog.connection(), *space)) == 7
+        assert len(vectors.dead(catalog.connection(), *space)) == 7
         memory.indexer._prune(*space)
-        assert len(dead_vectors(catalog.connection(), *space)) == 7
+        assert len(vectors.dead(catalog.connection(), *space)) == 7
         monkeypatch.setattr(indexer, "_FEWEST_PRUNED", 3)
         memory.indexer._prune(*space)
-        assert dead_vectors(catalog.connection(), *space) == []
+        assert vectors.dead(catalog.connection(), *space) == []
         assert vectors.count(catalog.connection(), *space) == 1
         assert "day 7" in memory.find(FindRequest("雨", rank="relevance")).hits[0].abstract
 

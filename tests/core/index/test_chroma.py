@@ -13,13 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.chroma_process import ChromaProcess
-from memory_core.core.index import vectors
+from memory_core.core.index import embedding_queue, vectors
 from memory_core.core.index.catalog_file import CatalogFile
-from memory_core.core.index.chroma_index import RemoteIndex, Sent, read
-from memory_core.core.index.chroma_place import Place
-from memory_core.core.index.chroma_server import ChromaServer
-from memory_core.core.index.vectors import VectorRow
-from memory_core.core.store.locks import sealing_lock
+from memory_core.core.index.chroma import ChromaIndex, Sent, read_sent
+from memory_core.core.index.chroma_server import ChromaServer, Place
+from memory_core.core.index.vectors import VectorIndex, VectorRow
+from memory_core.core.store.locks import StoreLock
 
 pytestmark = pytest.mark.slow
 
@@ -40,16 +39,20 @@ def row(number: int) -> VectorRow:
 
 
 class Store:
-    """One store as one process sees it."""
+    """One store as one process sees it. The document of row *n* has the number n + 1."""
 
     def __init__(self, state: Path, url: str) -> None:
         self.state = state
         self.catalog = CatalogFile(state / "index.sqlite3")
         self.server = ChromaServer(Place(url))
-        self.index = RemoteIndex(state, self.server, pause_seconds=0.05, verify_seconds=0.0)
+        self.index = ChromaIndex(state, self.server, pause_seconds=0.05, verify_seconds=0.0)
+        self.scan = VectorIndex(state)
 
     def append(self, *numbers: int) -> None:
         with self.catalog.database.writing() as connection:
+            for number in numbers:
+                place = row(number)
+                embedding_queue.put(connection, number + 1, SPACE, place.uri, 0, str(number), place.content_sha256)
             vectors.append(connection, [row(number) for number in numbers])
 
     def prune(self, seqs: list[int]) -> None:
@@ -57,20 +60,22 @@ class Store:
             vectors.prune(connection, seqs)
 
     def send(self) -> None:
-        self.index.seal(self.catalog.database.connection(), SPACE, MODEL)
+        while self.index.keep_up(self.catalog.database.connection(), SPACE, MODEL):
+            continue
 
     def search(self, query: int, k: int = 10) -> list[int]:
-        connection = self.catalog.database.connection()
-        return [seq for seq, _ in self.index.search(connection, SPACE, MODEL, unit(query), k)]
+        found = self.index.nearest(self.catalog.database.connection(), [SPACE], MODEL, [unit(query)], k).cosines
+        return sorted(found, key=lambda document: -found[document])[:k]
 
     def exact(self, query: int, k: int = 10) -> list[int]:
-        return [seq for seq, _ in vectors.nearest(self.catalog.database.connection(), SPACE, MODEL, unit(query), k)]
+        found = self.scan.nearest(self.catalog.database.connection(), [SPACE], MODEL, [unit(query)], k).cosines
+        return sorted(found, key=lambda document: -found[document])[:k]
 
     def backend(self) -> str:
         return self.index.status(self.catalog.database.connection(), SPACE, MODEL).backend
 
     def sent(self) -> Sent:
-        found = read(self.catalog.database.connection(), self.server.place.name, SPACE, MODEL)
+        found = read_sent(self.catalog.database.connection(), self.server.place.name, SPACE, MODEL)
         assert found is not None
         return found
 
@@ -157,7 +162,7 @@ def test_killed_server_is_missed_by_nobody_and_used_again_by_itself(store: Store
         assert "cannot be reached" in (store.index.trouble or "")
         store.append(5_000)
         store.send()
-        assert store.search(5_000)[0] == ROWS + 1
+        assert store.search(5_000)[0] == 5_001
     finally:
         process.start()
     assert soon(lambda: bool(store.search(9_000)) and store.backend() == "http")
@@ -186,6 +191,7 @@ def test_emptied_server_is_filled_anew(store: Store, process: ChromaProcess) -> 
     process.wipe()
     process.start()
     newcomer = Store(store.state, process.url)  # a process that was not there when rows were sent
+    newcomer.index.load(newcomer.catalog.database.connection(), SPACE, MODEL)
     for asking in (store, newcomer):
         assert asking.search(9_000) == asking.exact(9_000)
         assert "no longer holds" in (asking.index.trouble or "")
@@ -194,39 +200,47 @@ def test_emptied_server_is_filled_anew(store: Store, process: ChromaProcess) -> 
     assert len({*store.search(9_000)} & {*store.exact(9_000)}) >= 9
 
 
+def lose(store: Store, seqs: list[int]) -> None:
+    """Have the server forget rows."""
+    path = f"{store.server._collections}/{store.sent().collection}/delete"
+    store.server._ask("POST", path, {"ids": [str(seq) for seq in seqs]})
+
+
 def test_lost_and_superfluous_rows_are_mended(store: Store) -> None:
-    collection = store.sent().collection
-    store.server.delete(collection, [3, 5, 8])
-    store.server.add(collection, np.asarray([70_001, 70_002, 70_003]), np.stack([unit(1), unit(2), unit(3)]))
+    lose(store, [3, 5, 8])
+    strays = np.stack([unit(1), unit(2), unit(3)])
+    store.server.put(store.sent().collection, np.asarray([70_001, 70_002, 70_003]), strays)
     assert store.held() == ROWS  # the count alone does not tell
-    assert soon(lambda: store.is_whole() and set(store.server.rows(collection, [3, 5, 8, 70_001])) == {3, 5, 8})
+    mended = {3, 5, 8}
+    assert soon(
+        lambda: store.is_whole() and set(store.server.rows(store.sent().collection, [3, 5, 8, 70_001])) == mended
+    )
 
 
 def test_row_of_a_stranger_is_no_hit(store: Store) -> None:
-    store.server.add(store.sent().collection, np.asarray([70_001]), unit(9_000)[np.newaxis])
+    store.server.put(store.sent().collection, np.asarray([70_001]), unit(9_000)[np.newaxis])
     assert store.search(9_000)[0] == store.exact(9_000)[0]
 
 
 def test_rows_of_a_log_that_lost_its_end_are_not_taken_for_the_rows_that_come_instead(store: Store) -> None:
-    store.server.add(store.sent().collection, np.asarray([ROWS + 1]), unit(1)[np.newaxis])
+    store.server.put(store.sent().collection, np.asarray([ROWS + 1]), unit(1)[np.newaxis])
     store.append(5_000)
     assert soon(store.is_whole)
-    assert store.search(5_000)[0] == ROWS + 1
+    assert store.search(5_000)[0] == 5_001
 
 
 def test_swapped_vectors_are_noticed_and_sent_anew(store: Store) -> None:
     collection, seqs = store.sent().collection, np.arange(1, 301)
     for first in (1, 301, 601):
         seqs = np.arange(first, min(first + 300, ROWS + 1))
-        store.server.delete(collection, seqs.tolist())
-        store.server.add(collection, seqs, np.stack([unit(20_000 + int(seq)) for seq in seqs]))
+        store.server.put(collection, seqs, np.stack([unit(20_000 + int(seq)) for seq in seqs]))
     assert soon(lambda: store.is_whole() and store.sent().collection != collection)
     assert store.search(7)[0] == store.exact(7)[0]
 
 
 def test_pruned_rows_leave_the_server(store: Store) -> None:
     store.prune(list(range(1, 401)))
-    assert store.index.compact(store.catalog.database.connection(), SPACE, MODEL, 0)
+    store.index.compact(store.catalog.database.connection(), SPACE, MODEL)
     assert store.held() == ROWS - 400
     assert store.search(9_000) == store.exact(9_000)
 
@@ -244,14 +258,15 @@ def test_copied_store_begins_a_collection_of_its_own(store: Store, process: Chro
         assert soon(store.is_whole)
         assert copy.sent().collection != store.sent().collection
         for number in range(50):
-            assert copy.search(30_000 + number)[0] == store.search(40_000 + number)[0] == ROWS + 1 + number
+            assert copy.search(30_000 + number)[0] == 30_001 + number
+            assert store.search(40_000 + number)[0] == 40_001 + number
     finally:
         copy.close()
 
 
 def test_one_process_sends_at_a_time(store: Store) -> None:
     store.append(8_000)
-    with sealing_lock(store.state).held():
+    with StoreLock(store.state / "locks" / "index.lock").held():
         store.send()
         assert store.held() == ROWS
         assert store.index.trouble is None

@@ -16,12 +16,11 @@ import pytest
 from bench.chroma_process import free_port
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.core.errors import ConfigInvalid
-from memory_core.core.index import vectors
+from memory_core.core.index import embedding_queue, vectors
 from memory_core.core.index.catalog_file import CatalogFile
-from memory_core.core.index.chroma_index import RemoteIndex, Sent, write
-from memory_core.core.index.chroma_place import KEY_NAME, Place, place_of
-from memory_core.core.index.chroma_server import ChromaServer, ServerFailed
-from memory_core.core.index.vectors import VectorRow
+from memory_core.core.index.chroma import ChromaIndex, Sent, ServerFailed, write_sent
+from memory_core.core.index.chroma_server import KEY_NAME, ChromaServer, Place, place_of
+from memory_core.core.index.vectors import VectorIndex, VectorRow
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.features.doctor import Severity, examine
 from memory_core.features.metrics import STATS, StatsRequest, exposition
@@ -178,6 +177,26 @@ def test_proxy_of_the_environment_is_not_used_for_loopback(stand_in: StandIn, mo
     server.close()
 
 
+def sent(tmp_path: Path, stand_in: StandIn, rows: list[VectorRow]) -> tuple[CatalogFile, ChromaIndex]:
+    """A store that has sent these rows to the stand-in, which answers as a sound server until it is asked a search."""
+    catalog = CatalogFile(tmp_path / "index.sqlite3")
+    server = ChromaServer(Place(stand_in.url))
+    with catalog.database.writing() as connection:
+        for number, row in enumerate(rows, 1):
+            embedding_queue.put(connection, number, row.space, row.uri, 0, str(number), row.content_sha256)
+        vectors.append(connection, rows)
+        write_sent(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", len(rows), "w", ""))
+    index = ChromaIndex(tmp_path, server)
+    held = {
+        "ids": [str(number) for number in range(1, len(rows) + 1)],
+        "embeddings": [[*map(float, row.vector)] for row in rows],
+    }
+    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, len(rows)), (200, held), (200, {"ids": [["1"]]})]
+    index.load(catalog.database.connection(), SPACE, MODEL)
+    assert index.status(catalog.database.connection(), SPACE, MODEL).backend == "http"
+    return catalog, index
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -188,47 +207,52 @@ def test_proxy_of_the_environment_is_not_used_for_loopback(stand_in: StandIn, mo
         (200, "no JSON"),
         (200, "[" * 100_000),
         (404, "gone"),
-        (200, {"ids": [["7"]], "distances": [[float("nan")]]}),
-        (200, {"ids": [["7"]], "distances": [[float("-inf")]]}),
-        (200, {"ids": [["7"]], "distances": [[-40.0]]}),
-        (200, {"ids": [["7"]], "distances": [[10**400]]}),
+        (200, {"ids": [["7"]]}),
+        (200, {"ids": [["seven"] * 10]}),
+        (200, {"ids": [[]]}),
     ],
     ids=lambda answer: str(answer)[:40],
 )
 def test_search_is_exact_whatever_the_server_says(stand_in: StandIn, tmp_path: Path, answer: tuple[int, Any]) -> None:
-    catalog = CatalogFile(tmp_path / "index.sqlite3")
-    server = ChromaServer(Place(stand_in.url))
-    index = RemoteIndex(tmp_path, server)
-    with catalog.database.writing() as connection:
-        rows = [
-            VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(50)
-        ]
-        vectors.append(connection, rows)
-        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 50, "w", ""))
-    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, 50), answer]
+    rows = [VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(50)]
+    catalog, index = sent(tmp_path, stand_in, rows)
+    stand_in.answers = [answer]
     connection = catalog.database.connection()
-    found = index.search(connection, SPACE, MODEL, vector(7), 10)
-    assert found == vectors.nearest(connection, SPACE, MODEL, vector(7), 10)
+    exact = VectorIndex(tmp_path).nearest(connection, [SPACE], MODEL, [vector(7)], 10)
+    assert index.nearest(connection, [SPACE], MODEL, [vector(7)], 10) == exact
     assert index.trouble is not None
     asked = len(stand_in.seen)
-    index.search(connection, SPACE, MODEL, vector(8), 10)
+    index.nearest(connection, [SPACE], MODEL, [vector(8)], 10)
     assert len(stand_in.seen) == asked  # not every search waits for it
     index.close()
     catalog.database.close()
 
 
-def test_row_of_another_space_is_no_hit_whatever_the_server_says(stand_in: StandIn, tmp_path: Path) -> None:
-    catalog = CatalogFile(tmp_path / "index.sqlite3")
-    server = ChromaServer(Place(stand_in.url))
-    index = RemoteIndex(tmp_path, server)
+def test_row_of_another_space_is_no_hit_and_cosines_are_our_own_whatever_the_server_says(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    others = VectorRow("user/bob", "viking://secret", 0, "f" * 64, MODEL, vector(1))
+    catalog, index = sent(tmp_path, stand_in, [others, VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
+    stand_in.answers = [(200, {"ids": [["1", "2", "-3", str(2**70)]], "distances": [[0.0, 0.0, 0.0, 0.0]]})]
+    found = index.nearest(catalog.database.connection(), [SPACE], MODEL, [vector(1)], 10)
+    assert found.cosines == {2: pytest.approx(float(vector(1) @ vector(2)), abs=1e-6)}
+    assert found.complete
+    index.close()
+    catalog.database.close()
+
+
+def test_rows_of_texts_that_are_gone_do_not_make_the_rest_complete(stand_in: StandIn, tmp_path: Path) -> None:
+    rows = [VectorRow(SPACE, f"viking://{number}", 0, f"{number:064x}", MODEL, vector(number)) for number in range(30)]
+    catalog, index = sent(tmp_path, stand_in, rows)
     with catalog.database.writing() as connection:
-        others = VectorRow("user/bob", "viking://secret", 0, "f" * 64, MODEL, vector(1))
-        vectors.append(connection, [others, VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
-        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 2, "w", ""))
-    lie = {"ids": [["1", "2", "-3", str(2**70)]], "distances": [[0.0, 0.5, 0.0, 0.0]]}
-    stand_in.answers = [(200, {"id": "c1", "metadata": {}}), (200, 1), (200, lie)]
-    found = index.search(catalog.database.connection(), SPACE, MODEL, vector(1), 10)
-    assert found == [(2, 0.5)]
+        for number in range(20):
+            embedding_queue.remove(connection, f"viking://{number}")
+    given = [
+        str(number) for number in range(1, 23)
+    ]  # twenty are of no document any more, and eight others are not named
+    stand_in.answers = [(200, {"ids": [given]})]
+    found = index.nearest(catalog.database.connection(), [SPACE], MODEL, [vector(1)], 22)
+    assert (set(found.cosines), found.complete) == ({21, 22}, False)
     index.close()
     catalog.database.close()
 
@@ -257,24 +281,6 @@ def test_answer_without_an_end_is_not_kept(stand_in: StandIn, monkeypatch: pytes
     with pytest.raises(ServerFailed, match="does not end"):
         server.count("c1", soon=True)
     server.close()
-
-
-def test_list_of_rows_without_an_end_is_left(stand_in: StandIn, tmp_path: Path) -> None:
-    catalog = CatalogFile(tmp_path / "index.sqlite3")
-    server = ChromaServer(Place(stand_in.url))
-    index = RemoteIndex(tmp_path, server)
-    with catalog.database.writing() as connection:
-        vectors.append(connection, [VectorRow(SPACE, "viking://own", 0, "e" * 64, MODEL, vector(2))])
-        write(connection, server.place.name, SPACE, MODEL, Sent("store", "c1", 1, "w", "w"))
-    found = {"id": "c1", "metadata": {"writer": "w"}}
-    page = {"ids": [str(number) for number in range(1_000)], "embeddings": []}
-    whole = [(200, {"supports_base64_encoding": True}), (200, "1"), (200, found), (200, {}), (200, 7)]
-    stand_in.answers = [*whole, (200, {"ids": [], "embeddings": []}), (200, page)]
-    assert index.seal(catalog.database.connection(), SPACE, MODEL) is False
-    assert index.trouble is not None
-    assert len(stand_in.seen) < 100
-    index.close()
-    catalog.database.close()
 
 
 def test_store_works_and_says_so_where_nothing_listens(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
-from memory_core.core.index import vectors
+from memory_core.core.index import vector_scan
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest, TreeRequest
 from memory_core.core.store.sqlite import Database, DatabaseDamaged
 from memory_core.features.metrics import STATS, StatsRequest
@@ -345,7 +345,7 @@ def test_a_vector_that_is_none_is_left_out_and_computed_again(home: Path, blob: 
         memory.indexer.embed_all()
         assert [hit.uri for hit in memory.find(FindRequest("When is the backup of payments?")).memories] == expected
         connection = memory.indexer.catalog.connection()
-        assert vectors.unsound(connection) == []
+        assert vector_scan.unsound(connection) == []
 
 
 def test_vectors_of_a_lost_index_are_computed_again(home: Path) -> None:

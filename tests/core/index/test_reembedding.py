@@ -15,9 +15,9 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import EmbeddingFailed
-from memory_core.core.index import calibration, embedding, embedding_queue, vectors
-from memory_core.core.index.embedding import Progress
-from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale
+from memory_core.core.index import embedding_queue, vectors
+from memory_core.core.index.embedding_queue import Progress
+from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Scale, measure_scale
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
@@ -36,9 +36,9 @@ class HalvedEmbedder(BundledEmbedder):
         super().__init__()
         self.texts = 0
 
-    def embed(self, texts: Sequence[str]) -> Any:
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
         self.texts += len(texts)
-        halved = super().embed(texts)[:, ::2]
+        halved = super().embed(texts, query=query)[:, ::2]
         return np.ascontiguousarray(halved / np.linalg.norm(halved, axis=1, keepdims=True), dtype=np.float32)
 
 
@@ -51,11 +51,11 @@ class CountingEmbedder(BundledEmbedder):
         self.allowed = threading.Event()
         self.allowed.set()
 
-    def embed(self, texts: Sequence[str]) -> Any:
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
         if len(texts) > 1:
             self.allowed.wait(120)  # never for good: a test that fails must end
         self.texts += len(texts)
-        return super().embed(texts)
+        return super().embed(texts, query=query)
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +295,7 @@ def test_an_index_of_an_older_schema_is_rebuilt_and_keeps_its_vectors(tmp_path: 
 def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
     memory: Runebook, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "SMALL_BACKLOG", 10)
+    monkeypatch.setattr(embedding_queue, "SMALL_BACKLOG", 10)
     model = counting(loaded)
     model.allowed.clear()
     remember(memory, 30)
@@ -325,7 +325,7 @@ def test_a_search_embeds_the_little_that_waits_before_it_answers(memory: Runeboo
 def test_one_process_at_a_time_embeds_what_is_much(
     tmp_path: Path, loaded: BundledEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "SMALL_BACKLOG", 5)
+    monkeypatch.setattr(embedding_queue, "SMALL_BACKLOG", 5)
     with opened(tmp_path) as one, opened(tmp_path) as two:
         remember(one, 20)
         held, free = counting(loaded), counting(loaded)
@@ -425,7 +425,7 @@ def test_many_threads_load_once() -> None:
 
 
 def test_the_scale_of_the_bundled_model_is_measured_as_it_was_chosen(loaded: BundledEmbedder) -> None:
-    measured = calibration.measure_scale(loaded.embed)
+    measured = measure_scale(loaded.embed)
     assert measured.zero == pytest.approx(loaded.scale.zero, abs=0.02)
     assert measured.near == pytest.approx(loaded.scale.near, abs=0.05)
 
@@ -437,7 +437,7 @@ def test_a_model_whose_unrelated_texts_score_high_gets_a_high_zero(loaded: Bundl
         constant = np.full((len(texts), 1), np.sqrt(0.7), dtype=np.float32)
         return np.hstack([constant, np.sqrt(0.3) * found])
 
-    measured = calibration.measure_scale(narrow)
+    measured = measure_scale(narrow)
     assert measured.zero == pytest.approx(0.67, abs=0.03)
     assert measured.near == pytest.approx(0.88, abs=0.03)
 
@@ -449,4 +449,4 @@ def test_a_model_of_one_language_is_measured_in_that_language(loaded: BundledEmb
         found[foreign] = found[foreign[0]] if foreign else 0.0
         return found
 
-    assert calibration.measure_scale(english_only).zero == pytest.approx(0.0, abs=0.02)
+    assert measure_scale(english_only).zero == pytest.approx(0.0, abs=0.02)

@@ -79,7 +79,7 @@ def test_nothing_is_searched_where_no_space_may_be_seen(catalog: Catalog) -> Non
     hits = search(catalog, "kettle", spaces=[HERE])
     assert (hits.scores, hits.rare, hits.question.documents) == ({}, frozenset(), 1)
     assert search_rows.holding(catalog.connection(), ['"kettl"'], 5, []) == {}
-    assert search_rows.sharing(catalog.connection(), ['"kettl"'], [], 5) == []
+    assert search_rows.sharing(catalog.connection(), ['"kettl"'], [], 5, indexed=False) == []
 
 
 def test_words_of_another_space_are_neither_found_nor_known(catalog: Catalog) -> None:
@@ -151,7 +151,7 @@ def test_in_a_large_store_common_words_only_rank_what_rarer_ones_find(catalog: C
 
 
 def sharing(catalog: Catalog, text: str) -> list[str]:
-    found = search_rows.sharing(catalog.connection(), query_terms(text, 6), None, 10)
+    found = search_rows.sharing(catalog.connection(), query_terms(text, 6), None, 10, indexed=True)
     return [own for _, own in found]
 
 

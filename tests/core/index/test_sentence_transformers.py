@@ -55,7 +55,7 @@ def folder() -> Path:
 @pytest.fixture(scope="module")
 def minilm(folder: Path) -> SentenceTransformersEmbedder:
     model = SentenceTransformersEmbedder(str(folder))
-    model.embed_query("ready")
+    model.embed(["ready"])
     return model
 
 
@@ -140,7 +140,7 @@ def test_a_folder_is_loaded_and_used_without_a_network(folder: Path, no_network:
 @with_library
 def test_meaning_is_told_by_a_real_model(minilm: SentenceTransformersEmbedder) -> None:
     vectors = minilm.embed(["The dog is afraid of thunder.", "Tomatoes grow on the balcony."])
-    cosines = vectors @ minilm.embed_query("Which animal fears storms?")
+    cosines = vectors @ minilm.embed(["Which animal fears storms?"], query=True)[0]
     assert cosines[0] > cosines[1] + 0.3
     assert minilm.scale.zero == pytest.approx(0.0, abs=0.05)
     assert 0.5 < minilm.scale.near < 0.8
@@ -160,7 +160,7 @@ def test_what_lies_beyond_the_models_limit_does_not_count(minilm: SentenceTransf
 def test_prompts_go_before_queries_and_passages(folder: Path, minilm: SentenceTransformersEmbedder) -> None:
     prompted = SentenceTransformersEmbedder(str(folder), query_prompt="query: ", passage_prompt="passage: ")
     text = "蜂蜜 and bees"
-    assert np.allclose(prompted.embed_query(text), minilm.embed(["query: " + text])[0], atol=1e-5)
+    assert np.allclose(prompted.embed([text], query=True)[0], minilm.embed(["query: " + text])[0], atol=1e-5)
     assert np.allclose(prompted.embed([text])[0], minilm.embed(["passage: " + text])[0], atol=1e-5)
 
 
@@ -174,11 +174,11 @@ def test_a_models_own_prompts_are_used_unless_others_are_set(
     own = SentenceTransformer(str(folder), device="cpu", prompts={"query": "find: ", "document": "text: "})
     own.save(str(tmp_path / "prompted"), create_model_card=False)
     model = SentenceTransformersEmbedder(str(tmp_path / "prompted"))
-    assert np.allclose(model.embed_query("bees"), minilm.embed(["find: bees"])[0], atol=1e-5)
+    assert np.allclose(model.embed(["bees"], query=True)[0], minilm.embed(["find: bees"])[0], atol=1e-5)
     assert np.allclose(model.embed(["bees"])[0], minilm.embed(["text: bees"])[0], atol=1e-5)
     assert model.fingerprint != minilm.fingerprint
     override = SentenceTransformersEmbedder(str(tmp_path / "prompted"), query_prompt="query: ")
-    assert np.allclose(override.embed_query("bees"), minilm.embed(["query: bees"])[0], atol=1e-5)
+    assert np.allclose(override.embed(["bees"], query=True)[0], minilm.embed(["query: bees"])[0], atol=1e-5)
     assert override.fingerprint == model.fingerprint  # no stored vector depends on it
 
 
@@ -230,7 +230,7 @@ def test_blank_texts_are_refused(minilm: SentenceTransformersEmbedder) -> None:
         with pytest.raises(EmbeddingFailed):
             minilm.embed(texts)
     with pytest.raises(EmbeddingFailed):
-        minilm.embed_query("\n")
+        minilm.embed(["\n"], query=True)
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ def test_many_threads_may_embed_at_once(minilm: SentenceTransformersEmbedder) ->
 
     def embed(number: int) -> None:
         try:
-            if not np.allclose(minilm.embed_query(texts[number]), expected[number], atol=1e-4):
+            if not np.allclose(minilm.embed([texts[number]], query=True)[0], expected[number], atol=1e-4):
                 failures.append(number)
         except EmbeddingFailed as error:
             failures.append(error)
@@ -265,6 +265,7 @@ def test_a_store_switches_to_another_model_and_back(tmp_path: Path, folder: Path
         with open_memory(Config(home=tmp_path, embedding=settings)) as memory:
             if settings is bundled:
                 memory.commit(CommitRequest("Their dog is afraid of thunder."))
+            memory.indexer.embed_all()  # a search does not wait for a library that takes long to import
             found = memory.find(FindRequest(query, rank="relevance"))
             assert [hit.uri for hit in found.hits] == [f"{USER}/notes/Their dog is afraid of thunder.md"]
             assert found.notes == ()

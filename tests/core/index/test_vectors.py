@@ -1,188 +1,479 @@
-"""The vector log and the exact scan over it, on real SQLite."""
+"""Vectors as rows, and the exact scan over them: every process finds as sorting finds, whatever others commit."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from memory_core.core.index import vectors as log
-from memory_core.core.index.vectors import ExactScan, VectorRow
-from memory_core.core.store.sqlite import Database
+from memory_core.core.index import embedding_queue, vector_scan, vectors
+from memory_core.core.index.catalog_file import CatalogFile
+from memory_core.core.index.vector_scan import Vector
+from memory_core.core.index.vectors import VectorIndex, VectorRow
 
 USER = "user/default"
 CHINESE = "user/张三"
 MODEL = "model-a"
 DIM = 24
+FILED = 1_100
 
 
-def unit(seed: int) -> NDArray[np.float32]:
+def unit(seed: int) -> Vector:
     drawn = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
     return np.asarray(drawn / np.linalg.norm(drawn), np.float32)
 
 
 def row(number: int, space: str = USER, fingerprint: str = MODEL) -> VectorRow:
-    return VectorRow(
-        space, f"viking://{space}/memories/支付系统 {number}.md", 0, f"{number:064x}", fingerprint, unit(number)
-    )
+    return VectorRow(space, uri_of(number, space), 0, f"{number:064x}", fingerprint, unit(number))
+
+
+def uri_of(number: int, space: str = USER) -> str:
+    return f"viking://{space}/memories/支付系统 {number}.md"
+
+
+class Store:
+    """A ``.state`` folder as one process sees it. The document of row *n* has the number n + 1."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.catalog = CatalogFile(state / "index.sqlite3")
+        self.index = VectorIndex(state)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self.catalog.database.connection()
+
+    def add(self, *numbers: int, space: str = USER) -> None:
+        """Texts with their vectors."""
+        with self.catalog.database.writing() as connection:
+            for number in numbers:
+                embedding_queue.put(
+                    connection, number + 1, space, uri_of(number, space), 0, str(number), f"{number:064x}"
+                )
+            vectors.append(connection, [row(number, space) for number in numbers])
+
+    def remove(self, *numbers: int) -> None:
+        """Texts, whose vectors stay."""
+        with self.catalog.database.writing() as connection:
+            for number in numbers:
+                embedding_queue.remove(connection, uri_of(number))
+
+    def near(self, seed: int, k: int = 10, space: str = USER) -> list[int]:
+        """Documents near a vector, best first."""
+        found = self.index.nearest(self.connection, [space], MODEL, [unit(seed)], k).cosines
+        return sorted(found, key=lambda document: -found[document])
+
+    @property
+    def file(self) -> Path:
+        (path,) = (path for path in (self.state / "vectors").iterdir() if path.name.count("-") == 1)
+        return path
+
+    @property
+    def documents(self) -> Path:
+        """What is saved of the documents of the file's rows."""
+        (path,) = (self.state / "vectors").glob(f"{self.file.name}-*")
+        return path
+
+    def keep_up(self) -> None:
+        self.index.keep_up(self.connection, USER, MODEL)
+
+    def filed(self) -> int:
+        """How many vectors this process has mapped."""
+        return len(self.index._followed(self.connection, [USER], MODEL)[0][1].filed)
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalog.database.close()
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
-    return Database(tmp_path / "index.sqlite3", (log.DDL,), "NORMAL")
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def connection(database: Database) -> sqlite3.Connection:
-    return database.connection()
+def filed(store: Store) -> Store:
+    """A store with a file of vectors, and some newer ones."""
+    store.add(*range(FILED))
+    store.keep_up()
+    store.add(*range(FILED, FILED + 20))
+    assert store.filed() == FILED
+    return store
 
 
-def test_a_row_appended_twice_is_kept_once(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(1), row(2)])
-    log.append(connection, [row(2), row(3)])
-    seqs, vectors = log.rows_after(connection, USER, MODEL, 0, 100)
+def expected(numbers: Any, seed: int, k: int = 10) -> list[int]:
+    cosines = {number + 1: float(unit(number) @ unit(seed)) for number in numbers}
+    return sorted(cosines, key=lambda document: -cosines[document])[:k]
+
+
+def _noise(path: Path) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(8)
+        stream.write(np.random.default_rng(1).bytes(path.stat().st_size - 8))
+
+
+# Rows
+
+
+def test_a_row_appended_twice_is_kept_once(store: Store) -> None:
+    vectors.append(store.connection, [row(1), row(2)])
+    vectors.append(store.connection, [row(2), row(3)])
+    seqs, found = vector_scan.rows_after(store.connection, USER, MODEL, 0, 100)
     assert len(seqs) == 3  # a refused row may use up a number
     assert seqs[:2].tolist() == [1, 2]  # kept as they were, not replaced under a newer number
-    assert np.array_equal(vectors, np.stack([unit(1), unit(2), unit(3)]))
-    assert vectors.dtype == np.float32
+    assert np.array_equal(found, np.stack([unit(1), unit(2), unit(3)]))
 
 
-def test_rows_come_oldest_first_and_only_of_their_space_and_model(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(1), row(2, CHINESE), row(3, USER, "model-b"), row(4), row(5)])
-    seqs, vectors = log.rows_after(connection, USER, MODEL, 0, 2)
+def test_rows_come_oldest_first_and_only_of_their_space_and_model(store: Store) -> None:
+    vectors.append(store.connection, [row(1), row(2, CHINESE), row(3, USER, "model-b"), row(4), row(5)])
+    seqs, found = vector_scan.rows_after(store.connection, USER, MODEL, 0, 2)
     assert seqs.tolist() == [1, 4]
-    later, _ = log.rows_after(connection, USER, MODEL, 4, 2)
-    assert later.tolist() == [5]
-    assert np.array_equal(vectors[1], unit(4))
-    assert log.newest_seq(connection, CHINESE, MODEL) == 2
-    assert log.count(connection, USER, MODEL) == 3
-    assert log.count(connection, USER, MODEL, after=1) == 2
+    assert np.array_equal(found[1], unit(4))
+    assert vectors.newest_seq(store.connection, CHINESE, MODEL) == 2
+    assert vectors.count(store.connection, USER, MODEL) == 3
+    assert vectors.count(store.connection, USER, MODEL, after=1, up_to=4) == 1
+    assert set(vector_scan.by_seq(store.connection, [1, 2, 99])) == {1, 2}
 
 
-def test_an_empty_log_answers_with_nothing(connection: sqlite3.Connection) -> None:
-    seqs, vectors = log.rows_after(connection, USER, MODEL, 0, 10)
-    assert (seqs.shape, vectors.shape) == ((0,), (0, 0))
-    assert log.newest_seq(connection, USER, MODEL) == 0
-    scan = ExactScan(USER, MODEL)
-    scan.refresh(connection)
-    assert scan.search(unit(1), 5) == []
+def test_a_pruned_row_appended_again_gets_a_new_number(store: Store) -> None:
+    vectors.append(store.connection, [row(1), row(2)])
+    vectors.prune(store.connection, [2])
+    vectors.append(store.connection, [row(2)])
+    assert vectors.newest_seq(store.connection, USER, MODEL) == 3
 
 
-def test_rows_are_found_by_number_and_missing_numbers_are_left_out(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(1), row(2, CHINESE)])
-    assert set(log.by_seq(connection, [1, 2, 99])) == {1, 2}
-    assert log.entries(connection, range(1, 1200))[2] == (
-        "viking://user/张三/memories/支付系统 2.md",
-        0,
-        f"{2:064x}",
-    )
+# Documents
 
 
-def test_a_pruned_row_appended_again_gets_a_new_number(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(1), row(2)])
-    log.prune(connection, [2])
-    assert log.by_seq(connection, [2]) == {}
-    log.append(connection, [row(2)])
-    assert log.newest_seq(connection, USER, MODEL) == 3
+def test_only_rows_of_present_texts_are_found(store: Store) -> None:
+    store.add(*range(30))
+    store.remove(3, 7)
+    with store.catalog.database.writing() as connection:
+        embedding_queue.put(connection, 900, USER, uri_of(8), 0, "8", f"{8:064x}")  # of another document from now on
+        embedding_queue.put(connection, 10, USER, uri_of(9), 0, "other", "f" * 64)  # another text, not embedded yet
+    assert store.near(3)[0] != 4
+    assert store.near(8)[0] == 900
+    assert 10 not in store.near(9, 40)
+    assert len(store.near(0, 40)) == 27
+    assert store.index.cosines(store.connection, [USER], MODEL, [unit(5)], [4, 6, 10, 900, 5_000]).keys() == {6, 900}
+    assert vectors.dead(store.connection, USER, MODEL) == [4, 8, 10]
+    store.add(3)  # back, and not embedded again
+    assert store.near(3)[0] == 4
 
 
-def test_a_log_begun_anew_has_another_identity(tmp_path: Path, connection: sqlite3.Connection) -> None:
-    other = Database(tmp_path / "other.sqlite3", (log.DDL,), "NORMAL")
-    assert log.log_id(connection) == log.log_id(connection)
-    assert log.log_id(connection) != log.log_id(other.connection())
+def test_a_document_is_as_near_as_its_nearest_passage(store: Store) -> None:
+    with store.catalog.database.writing() as connection:
+        for part in range(3):
+            embedding_queue.put(connection, 5, USER, "viking://long.md", part, str(part), f"{part:064x}")
+        parts = [VectorRow(USER, "viking://long.md", part, f"{part:064x}", MODEL, unit(part)) for part in range(3)]
+        vectors.append(connection, parts)
+    found = store.index.nearest(store.connection, [USER], MODEL, [unit(2)], 2)
+    assert list(found.cosines) == [5]
+    assert not found.complete
+    assert store.index.nearest(store.connection, [USER], MODEL, [unit(2)], 3).complete
+    cosines = store.index.cosines(store.connection, [USER], MODEL, [unit(2)], [5])
+    assert cosines == {5: pytest.approx(1.0, abs=1e-6)}
 
 
-@settings(max_examples=40, deadline=None)
+def test_a_catalog_cleared_and_filled_again_finds_the_same(filed: Store) -> None:
+    before = filed.near(9_000)
+    with filed.catalog.database.writing() as connection:
+        embedding_queue.clear(connection)
+    assert filed.near(9_000) == []
+    filed.add(*range(FILED + 20))
+    assert filed.near(9_000) == before
+    assert vectors.count(filed.connection, USER, MODEL) == FILED + 20
+
+
+# The scan
+
+
+@settings(max_examples=40)
 @given(rows=st.integers(1, 300), k=st.integers(1, 40), step=st.integers(1, 80))
-def test_the_scan_ranks_as_sorting_all_cosines_does(rows: int, k: int, step: int) -> None:
-    connection = sqlite3.connect(":memory:")
+def test_the_scan_ranks_as_sorting_all_cosines_does(
+    tmp_path_factory: pytest.TempPathFactory, rows: int, k: int, step: int
+) -> None:
+    store = Store(tmp_path_factory.mktemp("scan"))
     try:
-        connection.executescript(log.DDL)
-        scan = ExactScan(USER, MODEL)
         for start in range(0, rows, step):
-            log.append(connection, [row(number) for number in range(start, min(rows, start + step))])
-            scan.refresh(connection)
-        query = unit(10_000)
-        cosines = {number + 1: float(unit(number) @ query) for number in range(rows)}
-        wanted = sorted(cosines, key=lambda seq: -cosines[seq])[:k]
-        hits = scan.search(query, k)
-        assert [seq for seq, _ in hits] == wanted
-        assert np.allclose([cosine for _, cosine in hits], [cosines[seq] for seq in wanted], atol=1e-5)
+            store.add(*range(start, min(rows, start + step)))
+            store.near(10_000)
+        found = store.index.nearest(store.connection, [USER], MODEL, [unit(10_000)], k)
+        wanted = expected(range(rows), 10_000, k)
+        assert store.near(10_000, k) == wanted
+        cosines = {document: float(unit(document - 1) @ unit(10_000)) for document in wanted}
+        assert found.cosines == pytest.approx(cosines, abs=1e-5)
+        assert found.complete == (k >= rows)
     finally:
-        connection.close()
+        store.close()
 
 
-def test_a_row_appended_by_another_connection_is_found_after_refresh(database: Database, tmp_path: Path) -> None:
-    scan = ExactScan(USER, MODEL)
-    scan.refresh(database.connection())
-    other = Database(tmp_path / "index.sqlite3", (log.DDL,), "NORMAL")
-    log.append(other.connection(), [row(7)])
-    scan.refresh(database.connection())
-    [(seq, cosine)] = scan.search(unit(7), 1)
-    assert seq == 1
-    assert cosine == pytest.approx(1.0, abs=1e-6)
+def test_the_older_of_two_equal_rows_comes_first(store: Store) -> None:
+    with store.catalog.database.writing() as connection:
+        for number in range(40):
+            embedding_queue.put(connection, 100 - number, USER, f"viking://{number}.md", 0, "same", "0" * 64)
+        same = [VectorRow(USER, f"viking://{number}.md", 0, "0" * 64, MODEL, unit(1)) for number in range(40)]
+        vectors.append(connection, same)
+    assert store.near(1, 40) == list(range(100, 60, -1))
 
 
-def test_rows_up_to_the_floor_are_not_scanned(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(number) for number in range(10)])
-    scan = ExactScan(USER, MODEL, floor=6)
-    scan.refresh(connection)
-    assert sorted(seq for seq, _ in scan.search(unit(0), 50)) == [7, 8, 9, 10]
+def test_spaces_and_models_do_not_mix(store: Store) -> None:
+    store.add(*range(5))
+    store.add(50, space=CHINESE)
+    assert store.near(50, space=CHINESE) == [51]
+    assert 51 not in store.near(50)
+    assert store.index.nearest(store.connection, [USER], "model-b", [unit(1)], 5).cosines == {}
+    assert store.index.nearest(store.connection, ["user/李四"], MODEL, [unit(1)], 5) == ({}, True)
 
 
-def test_a_scan_above_a_floor_keeps_what_was_loaded_and_goes_on_from_there(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(number) for number in range(10)])
-    scan = ExactScan(USER, MODEL)
-    scan.refresh(connection)
-    above = scan.above(8)
-    log.append(connection, [row(10)])
-    above.refresh(connection)
-    assert sorted(seq for seq, _ in above.search(unit(0), 50)) == [9, 10, 11]
-    assert len(scan) == 10
+def test_several_queries_and_spaces_are_answered_together_as_one_by_one(filed: Store) -> None:
+    filed.add(*range(5_000, 5_040), space=CHINESE)
+    seeds, spaces = (9_000, 9_001, 5_003), (USER, CHINESE)
+    one_by_one: dict[int, float] = {}
+    for space in spaces:
+        for seed in seeds:
+            for document, cosine in filed.index.nearest(
+                filed.connection, [space], MODEL, [unit(seed)], 5
+            ).cosines.items():
+                one_by_one[document] = max(cosine, one_by_one.get(document, -1.0))
+    queries = [unit(seed) for seed in seeds]
+    assert filed.index.nearest(filed.connection, spaces, MODEL, queries, 5) == (one_by_one, False)
+    documents = list(one_by_one)
+    cosines = filed.index.cosines(filed.connection, spaces, MODEL, queries, documents)
+    assert cosines.keys() == one_by_one.keys()
+    assert all(cosines[document] >= one_by_one[document] - 1e-6 for document in documents)
 
 
-def test_a_scan_above_what_it_has_loaded_misses_nothing(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(number) for number in range(10)])
-    above = ExactScan(USER, MODEL).above(4)
-    above.refresh(connection)
-    assert sorted(seq for seq, _ in above.search(unit(0), 50)) == [5, 6, 7, 8, 9, 10]
+def test_rows_that_are_no_vectors_are_left_out(filed: Store) -> None:
+    for number, blob in enumerate((b"", b"abc", unit(1)[:7].tobytes(), np.full(DIM, np.nan, np.float32).tobytes()), 1):
+        filed.connection.execute("UPDATE vectors SET vector = ? WHERE seq = ?", (blob, FILED + number))
+    assert vector_scan.unsound(filed.connection) == [FILED + 1, FILED + 2, FILED + 3, FILED + 4]
+    again = Store(filed.state)
+    assert again.near(9_000, 50) == expected([*range(FILED), *range(FILED + 4, FILED + 20)], 9_000, 50)
+    again.close()
 
 
-def test_cosines_of_named_rows_are_those_of_the_search(connection: sqlite3.Connection) -> None:
-    log.append(connection, [row(number) for number in range(5)])
-    scan = ExactScan(USER, MODEL, floor=2)
-    scan.refresh(connection)
-    searched = dict(scan.search(unit(3), 50))
-    assert scan.cosines(unit(3), [5, 2, 4, 99]) == pytest.approx({seq: searched[seq] for seq in (4, 5)})
-    assert scan.cosines(unit(3), []) == {}
-    assert ExactScan(USER, MODEL).cosines(unit(3), [1]) == {}
+# The file
 
 
-def test_a_search_during_growth_always_finds_a_row_that_was_there(database: Database) -> None:
-    log.append(database.connection(), [row(0)])
-    scan = ExactScan(USER, MODEL)
-    scan.refresh(database.connection())
-    growing = threading.Event()
+def test_a_file_holds_what_was_in_memory_and_all_processes_find_the_same(filed: Store) -> None:
+    wanted = expected(range(FILED + 20), 9_000, 50)
+    assert filed.near(9_000, 50) == wanted
+    other = Store(filed.state)
+    assert other.near(9_000, 50) == wanted
+    assert other.filed() == FILED
+    other.add(*range(2_000, 2_000 + FILED))
+    other.keep_up()
+    assert other.filed() == 2 * FILED + 20
+    assert filed.near(2_500)[0] == 2_501
+    filed.keep_up()  # its memory is the file's from now on
+    assert filed.filed() == 2 * FILED + 20
+    assert filed.near(9_000) == other.near(9_000)
+    other.close()
+
+
+def test_a_few_rows_make_no_file(store: Store) -> None:
+    store.add(*range(100))
+    store.keep_up()
+    assert not (store.state / "vectors").exists()
+
+
+def test_documents_are_read_as_they_were_saved_and_what_changed_since_is_made_good(filed: Store) -> None:
+    filed.remove(3)
+    filed.add(2_000)
+    wanted = expected([*range(3), *range(4, FILED + 20), 2_000], 3, 50)
+    for damage in (None, _noise, lambda path: os.truncate(path, 100), lambda path: path.unlink()):
+        if damage is not None:
+            damage(filed.documents)
+        other = Store(filed.state)
+        assert other.near(3, 50) == wanted
+        assert other.near(2_000)[0] == 2_001
+        other.close()
+
+
+def test_a_row_deleted_by_another_process_is_not_found_from_the_file(filed: Store) -> None:
+    other = Store(filed.state)
+    assert filed.near(5)[0] == 6
+    other.remove(5)
+    assert filed.near(5)[0] != 6
+    assert 6 not in filed.index.cosines(filed.connection, [USER], MODEL, [unit(5)], [6])
+    other.close()
+
+
+def test_pruned_rows_leave_the_file_and_every_process(filed: Store) -> None:
+    other = Store(filed.state)
+    assert other.near(3)[0] == 4
+    filed.remove(*range(1_000))
+    with filed.catalog.database.writing() as connection:
+        vectors.prune(connection, vectors.dead(connection, USER, MODEL))
+    filed.index.compact(filed.connection, USER, MODEL)
+    assert not list((filed.state / "vectors").iterdir())
+    wanted = expected(range(1_000, FILED + 20), 3)
+    assert filed.near(3) == wanted
+    assert other.near(3) == wanted
+    assert other.filed() == 0
+    other.close()
+
+
+def _hole(path: Path) -> None:
+    """What a power loss may leave: blocks of zeros."""
+    with path.open("r+b") as stream:
+        stream.seek(8 + 500 * (4 * DIM + 8))
+        stream.write(bytes(4 * DIM))
+
+
+def _without_some(path: Path) -> None:
+    content, record = path.read_bytes(), 4 * DIM + 8
+    path.write_bytes(content[: 8 + 300 * record] + content[8 + 310 * record :])
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "it is noise": _noise,
+    "it is empty": lambda path: os.truncate(path, 0),
+    "its header is cut": lambda path: os.truncate(path, 5),
+    "its end is torn": lambda path: os.truncate(path, path.stat().st_size - 30),
+    "it has a hole": _hole,
+    "rows are missing": _without_some,
+    "it is gone": lambda path: path.unlink(),
+    "it is a folder": _folder,
+    "its vectors are of another size": lambda path: path.write_bytes((7).to_bytes(8, "little") + bytes(8_000)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_noticed_and_made_anew(filed: Store, damage: str) -> None:
+    path = filed.file
+    filed.close()
+    DAMAGE[damage](path)
+    again = Store(filed.state)
+    again.index.load(again.connection, USER, MODEL)  # as a server does in the background
+    assert again.near(9_000, 50) == expected(range(FILED + 20), 9_000, 50)
+    again.add(*range(5_000, 5_000 + FILED))
+    again.keep_up()
+    assert again.near(9_000, 50) == expected([*range(FILED + 20), *range(5_000, 5_000 + FILED)], 9_000, 50)
+    assert again.filed() == (0 if damage == "it is a folder" else 2 * FILED + 20)
+    again.close()
+
+
+def test_the_file_of_another_log_is_not_believed(filed: Store) -> None:
+    path = filed.file
+    filed.close()
+    for each in filed.state.glob("index.sqlite3*"):
+        each.unlink()
+    again = Store(filed.state)
+    again.add(*reversed(range(FILED)))
+    assert again.near(9_000) == expected(range(FILED), 9_000)
+    again.keep_up()
+    assert again.file != path
+    assert again.near(9_000) == expected(range(FILED), 9_000)
+    again.close()
+
+
+# Several at once
+
+
+def test_a_search_during_growth_always_finds_a_row_that_was_there(store: Store) -> None:
+    store.add(0)
+    over = threading.Event()
 
     def grow() -> None:
-        connection = database.connection()
-        for start in range(1, 2_000, 20):
-            log.append(connection, [row(number) for number in range(start, start + 20)])
-            scan.refresh(connection)
-        growing.set()
+        for start in range(1, 2_500, 50):
+            store.add(*range(start, start + 50))
+            store.keep_up()
+        over.set()
 
     thread = threading.Thread(target=grow)
     thread.start()
-    searches = 0
-    while not growing.is_set() or not searches:
-        assert scan.search(unit(0), 1)[0][0] == 1
-        searches += 1
+    while not over.is_set():
+        assert store.near(0, 1) == [1]
     thread.join()
-    assert len(scan) == 2_001
-    database.close()
+    assert store.near(2_400, 1) == [2_401]
+
+
+def test_an_older_state_is_answered_from_as_it_was(filed: Store) -> None:
+    """A thread whose transaction began before another one's commit, which a third has taken in already."""
+    connection = filed.connection
+    connection.execute("BEGIN")
+    before = vectors.changes(connection)
+    other = Store(filed.state)
+    other.index = filed.index
+
+    def meanwhile() -> None:
+        for number in range(4):
+            other.remove(5 + number)
+            other.add(9_000 + number)
+            assert other.near(9_000)[0] == 9_001
+
+    thread = threading.Thread(target=meanwhile)
+    thread.start()
+    thread.join()
+    assert vectors.changes(connection) == before
+    assert filed.near(9_000, 50) == expected(range(FILED + 20), 9_000, 50)
+    assert filed.near(5)[0] == 6
+    connection.execute("COMMIT")
+    assert filed.near(9_000)[0] == 9_001
+    assert filed.near(5)[0] != 6
+    other.close()
+
+
+_FILER = """
+import sys
+from pathlib import Path
+from tests.core.index.test_vectors import MODEL, USER, Store
+store = Store(Path(sys.argv[1]))
+first = int(sys.argv[2])
+print("ready", flush=True)
+for start in range(first, first + 4_000, 500):
+    store.add(*range(start, start + 500))
+    store.keep_up()
+    assert store.near(start)[0] == start + 1
+print("done", flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_processes_that_file_at_once_and_are_killed_at_it_lose_nothing(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+
+    def started(first: int) -> subprocess.Popen[str]:
+        arguments = [sys.executable, "-c", _FILER, str(tmp_path), str(first)]
+        return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+
+    killed = [started(100_000 * (1 + number)) for number in range(3)]
+    survivor = started(0)
+    for number, process in enumerate(killed):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        while number and not (tmp_path / "vectors").exists() and process.poll() is None:
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert survivor.communicate()[0] == "ready\ndone\n"
+    store = Store(tmp_path)
+    rows = vectors.count(store.connection, USER, MODEL)
+    found = store.index.nearest(store.connection, [USER], MODEL, [unit(1)], 20_000)
+    assert len(found.cosines) == rows >= 4_000
+    scanned = store.near(1, 20_000)
+    (store.file).unlink()
+    fresh = Store(tmp_path)
+    assert fresh.near(1, 20_000) == scanned
+    store.close()
+    fresh.close()

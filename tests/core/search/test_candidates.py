@@ -40,16 +40,13 @@ class TopicEmbedder:
     def ready(self, timeout_seconds: float = 0.0) -> bool:  # noqa: ARG002 - the protocol has it
         return True
 
-    def embed(self, texts: Sequence[str]) -> Any:
+    def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:  # noqa: ARG002 - the protocol has it
         vectors = np.full((len(texts), self._dim), 1e-3, dtype=np.float32)
         for row, text in enumerate(texts):
             topics = {topic for word, topic in TOPICS.items() if word in text}
             for topic in topics or {5}:
                 vectors[row, (topic + self._shift) % self._dim] = 1.0
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    def embed_query(self, text: str) -> Any:
-        return self.embed([text])[0]
 
 
 @pytest.fixture
@@ -105,8 +102,8 @@ def test_what_words_find_has_its_cosine_too(memory: Runebook) -> None:
 
 def test_a_question_in_either_person_counts_by_the_nearer(memory: Runebook) -> None:
     class Personal(TopicEmbedder):
-        def embed(self, texts: Sequence[str]) -> Any:
-            return super().embed(["motor" if "the user" in text else "cat" for text in texts])
+        def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
+            return super().embed(["motor" if "the user" in text else "cat" for text in texts], query=query)
 
     memory.indexer.embedder = Personal(dim=9)
     (wanted,) = remember(memory, "Somewhere the user keeps it.")

@@ -15,7 +15,7 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.index.embedding import Progress
+from memory_core.core.index.embedding_queue import Progress
 from memory_core.core.memory.requests import (
     CommitRequest,
     FindRequest,

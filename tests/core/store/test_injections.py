@@ -127,5 +127,5 @@ def test_a_ledger_of_an_earlier_version_opens_and_keeps_its_counts(tmp_path: Pat
     assert ledger.injections.seen("s") == {TEA: "d1"}
     ledger.close()
     with sqlite3.connect(path) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (5,)
+        assert new.execute("PRAGMA user_version").fetchone() == (6,)
     new.close()

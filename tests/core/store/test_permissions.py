@@ -29,7 +29,7 @@ with open_memory(Config(home=Path(sys.argv[1]), index=IndexConfig(exact_below=5)
         memory.commit(CommitRequest(f"the cat number {number} sleeps 猫睡觉", fields={"title": f"cat {number} 猫"}))
     memory.commit(CommitRequest(messages=[{"role": "user", "content": "hello there 你好"}], session_id="s1"))
     memory.indexer.embed_all()
-    memory.indexer._seal()
+    memory.indexer._keep_up()
     found = memory.find(FindRequest("cat 猫"))
     assert found.hits
     automatic = automatic_maintenance(memory)

@@ -374,9 +374,9 @@ def test_grouping_by_meaning_takes_the_vectors_that_the_index_has(tmp_path: Path
 
         asked: ClassVar[list[str]] = []
 
-        def embed(self, texts: Sequence[str]) -> Any:
+        def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
             self.asked.extend(texts)
-            return super().embed(texts)
+            return super().embed(texts, query=query)
 
     model = Counting()
     with open_memory(Config(home=tmp_path)) as memory:

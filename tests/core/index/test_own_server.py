@@ -1,0 +1,381 @@
+"""The Chroma server that a store runs for itself: one for all processes, private, never left behind, never trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from memory_core.core.index import chroma, embedding_queue, vectors
+from memory_core.core.index.catalog_file import CatalogFile
+from memory_core.core.index.chroma import ChromaIndex
+from memory_core.core.index.vectors import VectorIndex, VectorRow
+
+SPACE = "user/张三"
+MODEL = "model-a"
+DIM = 32
+ROWS = 1_200
+QUERIES = range(9_000, 9_020)
+PATIENCE_SECONDS = 60.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def unit(seed: int) -> NDArray[np.float32]:
+    drawn = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
+    return np.asarray(drawn / np.linalg.norm(drawn), np.float32)
+
+
+class Store:
+    """A store's ``.state`` folder as one process sees it. The document of row *n* has the number n + 1."""
+
+    def __init__(self, state: Path, from_rows: int = 100) -> None:
+        self.state = state
+        self.catalog = CatalogFile(state / "index.sqlite3")
+        self.index = ChromaIndex(state, from_rows=from_rows, pause_seconds=0.05, verify_seconds=0.0)
+        self.scan = VectorIndex(state)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self.catalog.database.connection()
+
+    def append(self, *numbers: int) -> None:
+        with self.catalog.database.writing() as connection:
+            for number in numbers:
+                uri, sha256 = f"viking://user/张三/memories/条目 {number}.md", f"{number:064x}"
+                embedding_queue.put(connection, number + 1, SPACE, uri, 0, str(number), sha256)
+                vectors.append(connection, [VectorRow(SPACE, uri, 0, sha256, MODEL, unit(number))])
+
+    def keep_up(self) -> None:
+        while self.index.keep_up(self.connection, SPACE, MODEL):
+            continue
+
+    def search(self, query: int) -> list[int]:
+        found = self.index.nearest(self.connection, [SPACE], MODEL, [unit(query)], 10).cosines
+        return sorted(found, key=lambda document: -found[document])[:10]
+
+    def exact(self, query: int) -> list[int]:
+        found = self.scan.nearest(self.connection, [SPACE], MODEL, [unit(query)], 10).cosines
+        return sorted(found, key=lambda document: -found[document])[:10]
+
+    def backend(self) -> str:
+        return self.index.status(self.connection, SPACE, MODEL).backend
+
+    def is_served(self) -> bool:
+        """Whether the server holds all rows and answers searches."""
+        self.keep_up()
+        status = self.index.status(self.connection, SPACE, MODEL)
+        rows = vectors.count(self.connection, SPACE, MODEL)
+        return status.backend == "chroma" and status.sent_rows == rows and self.index.trouble is None
+
+    def finds_what_a_scan_finds(self) -> bool:
+        common = [len({*self.search(query)} & {*self.exact(query)}) for query in QUERIES]
+        return sum(common) >= 0.98 * 10 * len(QUERIES)
+
+    @property
+    def server(self) -> int:
+        """The server's process, which this one owns."""
+        assert self.index._own is not None
+        assert self.index._own._process is not None
+        return self.index._own._process.pid
+
+    @property
+    def address(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.state / "chroma" / "server.json").read_text(encoding="utf-8"))
+        return found
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalog.database.close()
+
+
+def soon(outcome: Callable[[], bool]) -> bool:
+    """Whether it comes about while one waits; how long that takes does not matter."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not outcome():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def answers(url: str) -> bool:
+    try:
+        with _DIRECT.open(f"{url}/api/v2/heartbeat", timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def served_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state folder whose rows are on its server; tests work on copies."""
+    state = tmp_path_factory.mktemp("served")
+    store = Store(state)
+    store.append(*range(ROWS))
+    assert soon(store.is_served)
+    store.close()
+    return state
+
+
+@pytest.fixture
+def store(tmp_path: Path, served_state: Path) -> Iterator[Store]:
+    shutil.copytree(served_state, tmp_path / "state")
+    opened = Store(tmp_path / "state")
+    yield opened
+    opened.close()
+
+
+def test_rows_are_found_as_by_a_scan_and_newer_ones_too(store: Store) -> None:
+    assert store.backend() == "exact"  # no search starts a server
+    assert soon(store.is_served)
+    assert store.finds_what_a_scan_finds()
+    store.append(5_000)
+    assert store.search(5_000)[0] == 5_001
+    status = store.index.status(store.connection, SPACE, MODEL)
+    assert (status.backend, status.sent_rows, status.scanned_rows) == ("chroma", ROWS, 1)
+
+
+def test_what_was_sent_before_is_used_by_the_next_process_and_not_sent_again(store: Store) -> None:
+    sent = store.connection.execute("SELECT collection, seq FROM sent").fetchall()
+    store.index.load(store.connection, SPACE, MODEL)
+    assert store.backend() == "chroma"
+    assert store.connection.execute("SELECT collection, seq FROM sent").fetchall() == sent
+
+
+def test_all_processes_ask_one_server_and_another_takes_over_when_its_owner_ends(store: Store) -> None:
+    assert soon(store.is_served)
+    other = Store(store.state)
+    assert soon(other.is_served)
+    assert other.index._own is not None
+    assert other.index._own._process is None
+    assert other.finds_what_a_scan_finds()
+    url = store.address["url"]
+    store.index.close()
+    assert soon(lambda: not answers(url))
+    assert other.search(9_000) == other.exact(9_000)
+    assert soon(other.is_served)
+    assert other.server
+    assert other.address["tenant"]
+    assert other.finds_what_a_scan_finds()
+    other.close()
+
+
+def test_a_small_space_needs_no_server(tmp_path: Path) -> None:
+    store = Store(tmp_path, from_rows=ROWS)
+    store.append(*range(50))
+    store.keep_up()
+    assert store.backend() == "exact"
+    assert not (tmp_path / "chroma").exists()
+    store.close()
+
+
+def test_nobody_else_sees_the_vectors(store: Store) -> None:
+    assert soon(store.is_served)
+    address = store.state / "chroma" / "server.json"
+    assert address.stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (store.state / "chroma").rglob("*"))
+    url = f"{store.address['url']}/api/v2"
+    with _DIRECT.open(f"{url}/tenants/default_tenant/databases/default_database/collections", timeout=5.0) as answer:
+        assert json.loads(answer.read()) == []
+    with pytest.raises(urllib.error.HTTPError):  # nothing lists tenants
+        _DIRECT.open(f"{url}/tenants", timeout=5.0)
+    assert store.address["tenant"] not in str(store.index.status(store.connection, SPACE, MODEL))
+
+
+def test_killed_server_is_missed_by_nobody_and_started_again(store: Store) -> None:
+    assert soon(store.is_served)
+    before = store.connection.execute("SELECT collection FROM sent").fetchall()
+    os.kill(store.server, signal.SIGKILL)
+    assert store.search(9_000) == store.exact(9_000)
+    assert store.index.trouble is not None
+    assert soon(store.is_served)
+    assert store.finds_what_a_scan_finds()
+    assert store.connection.execute("SELECT collection FROM sent").fetchall() == before
+
+
+def test_frozen_server_is_ended_and_started_again(store: Store) -> None:
+    assert soon(store.is_served)
+    frozen = store.server
+    assert store.index._current is not None
+    store.index._current._work = store.index._current._search
+    os.kill(frozen, signal.SIGSTOP)
+    assert store.search(9_000) == store.exact(9_000)
+    assert soon(store.is_served)
+    assert store.server != frozen
+
+
+def _noise(path: Path) -> None:
+    path.write_bytes(np.random.default_rng(1).bytes(path.stat().st_size))
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "vectors are noise": lambda folder: _noise(next(folder.rglob("data_level0.bin"))),
+    "vectors are cut": lambda folder: os.truncate(next(folder.rglob("data_level0.bin")), 1_000),
+    "links are gone": lambda folder: next(folder.rglob("link_lists.bin")).unlink(),
+    "the pickle is noise": lambda folder: _noise(next(folder.rglob("*.pickle"))),
+    "the database is noise": lambda folder: _noise(folder / "data" / "chroma.sqlite3"),
+    "the database is gone": lambda folder: (folder / "data" / "chroma.sqlite3").unlink(),
+    "the address is noise": lambda folder: (folder / "server.json").write_text("{", encoding="utf-8"),
+    "the folder is gone": shutil.rmtree,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_folder_is_filled_anew_and_nobody_misses_a_row(store: Store, damage: str) -> None:
+    DAMAGE[damage](store.state / "chroma")
+    store.append(*range(ROWS, ROWS + 200))
+    assert store.search(9_000) == store.exact(9_000)
+    assert soon(store.is_served)
+    assert store.finds_what_a_scan_finds()
+    assert store.search(ROWS + 150)[0] == ROWS + 151
+
+
+def test_a_folder_deleted_under_a_running_server_is_noticed(store: Store) -> None:
+    assert soon(store.is_served)
+    shutil.rmtree(store.state / "chroma")
+    assert soon(lambda: store.is_served() and (store.state / "chroma" / "server.json").exists())
+    assert store.finds_what_a_scan_finds()
+
+
+def test_the_folder_of_another_log_is_never_believed(store: Store) -> None:
+    store.close()
+    for path in store.state.glob("index.sqlite3*"):
+        path.unlink()
+    again = Store(store.state)
+    again.append(*reversed(range(ROWS)))  # other rows under the same numbers
+    assert soon(again.is_served)
+    assert again.finds_what_a_scan_finds()
+    again.close()
+
+
+def test_pruned_rows_leave_the_server(store: Store) -> None:
+    assert soon(store.is_served)
+    with store.catalog.database.writing() as connection:
+        for number in range(400):
+            embedding_queue.remove(connection, f"viking://user/张三/memories/条目 {number}.md")
+        vectors.prune(connection, vectors.dead(connection, SPACE, MODEL))
+    store.index.compact(store.connection, SPACE, MODEL)
+    assert soon(store.is_served)
+    assert store.index._current is not None
+    collection = store.connection.execute("SELECT collection FROM sent").fetchone()[0]
+    assert store.index._current.count(collection) == ROWS - 400
+    assert store.search(9_000) == store.exact(9_000)
+
+
+def test_without_chromadb_vectors_are_scanned_and_the_status_says_why(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chroma, "find_spec", lambda _name: None)
+    without = Store(store.state)
+    without.keep_up()
+    assert without.search(9_000) == without.exact(9_000)
+    assert without.index.status(without.connection, SPACE, MODEL).reason == "chromadb is not installed"
+    assert without.index.trouble is None
+    without.close()
+
+
+def test_a_chromadb_that_cannot_be_imported_is_in_nobodys_way(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "broken" / "chromadb_rust_bindings"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('no such codec')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(package.parent))
+    store.keep_up()
+    assert store.search(9_000) == store.exact(9_000)
+    assert "did not come up" in (store.index.trouble or "")
+
+
+_OWNER = """
+import sys
+from pathlib import Path
+from tests.core.index.test_own_server import Store
+store = Store(Path(sys.argv[1]))
+first = int(sys.argv[2])
+while not store.is_served():
+    pass
+own = store.index._own._process
+print(own.pid if own is not None else 0, flush=True)
+for number in range(first, first + 100_000, 40):
+    store.append(*range(number, number + 40))
+    store.keep_up()
+    assert store.search(number)[0] == number + 1, number
+"""
+
+
+def owner(state: Path, first: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", _OWNER, str(state), str(first)]
+    root = Path(__file__).parents[3]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_a_killed_owner_leaves_no_server_behind(store: Store) -> None:
+    process = owner(store.state, 10_000)
+    assert process.stdout is not None
+    server = int(process.stdout.readline())
+    assert is_alive(server)
+    process.kill()
+    process.communicate()
+    assert soon(lambda: not is_alive(server))
+    assert soon(store.is_served)
+    assert store.finds_what_a_scan_finds()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+def test_kills_of_owners_and_servers_while_rows_are_sent_lose_nothing(store: Store) -> None:
+    """For some 20 seconds, or as many as RUNEBOOK_STRESS_SECONDS says."""
+    until = time.monotonic() + float(os.environ.get("RUNEBOOK_STRESS_SECONDS", "20"))
+    random = np.random.default_rng(7)
+    running: list[subprocess.Popen[str]] = []
+    started = kills = 0
+    while time.monotonic() < until:
+        while len(running) < 3:
+            started += 1
+            running.append(owner(store.state, 100_000 * started))
+        store.search(9_000)
+        time.sleep(float(random.random()))
+        if random.random() < 0.5:
+            victim = running.pop(int(random.integers(len(running))))
+            victim.kill()
+            assert "AssertionError" not in victim.communicate()[1]
+        else:
+            servers = [path for path in Path("/proc").glob("[0-9]*/cwd") if _is_below(path, store.state)]
+            for path in servers:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        kills += 1
+    for process in running:
+        process.kill()
+        assert "AssertionError" not in process.communicate()[1]
+    assert soon(store.is_served)
+    assert store.finds_what_a_scan_finds()
+    print(f"{kills} kills, {vectors.count(store.connection, SPACE, MODEL)} rows")
+
+
+def _is_below(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink().is_relative_to(folder)
+    except OSError:
+        return False
