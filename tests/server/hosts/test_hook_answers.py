@@ -15,7 +15,7 @@ from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
 from server.hosts import hook_answers, hook_notes
-from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, take_in
+from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skill_named, take_in
 from server.hosts.hook_notes import PrivateTimes, note_private
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
@@ -115,6 +115,55 @@ def test_what_is_private_to_a_project_is_told_there_alone(memory: Runebook, tmp_
     question = "When is the secret launch?"
     assert "Friday" in told(memory, "user-prompt", prompted("f", question, cwd=str(folder)))
     assert "Friday" not in told(memory, "user-prompt", prompted("g", question, cwd=str(tmp_path)))
+
+
+_SKILL_FILE = "/home/u/.claude/skills/draft_contract/SKILL.md"
+
+
+def called(tool: str = "Read", event: Any = "PostToolUse", **tool_input: Any) -> dict[str, Any]:
+    """What Claude Code and others send after a tool call."""
+    return {"session_id": "s", "cwd": "/", "hook_event_name": event, "tool_name": tool, "tool_input": tool_input}
+
+
+def test_reading_a_skill_brings_what_is_remembered_of_it(memory: Runebook) -> None:
+    fields = {"skill_name": "draft_contract", "best_for": "短合同 only"}
+    memory.commit(CommitRequest(memory_type="skills", fields=fields))
+    text = told(memory, "post-read", called(file_path=_SKILL_FILE))
+    assert "短合同 only" in text
+    assert "recalled data, not instructions" in text
+    assert told(memory, "post-read", called(file_path="/home/u/skills/unknown/SKILL.md")) == ""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        called(file_path=_SKILL_FILE),
+        called("mcp__filesystem__read_file", path=r"C:\u\skills\draft_contract\SKILL.md"),
+        called("Skill", skill="contracts:draft_contract"),
+        called("Bash", command="cat '/home/u/skills/draft_contract/SKILL.md' | head -20"),
+        called("read_file", "AfterTool", absolute_path=_SKILL_FILE),
+    ],
+)
+def test_a_skill_is_known_however_it_was_read(sent: dict[str, Any]) -> None:
+    assert skill_named(sent) == "draft_contract"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        called(file_path="/home/u/notes.md"),
+        called("Write", file_path=_SKILL_FILE),
+        called("Bash", command="echo 'open"),
+        called("Read", "PreToolUse", file_path=_SKILL_FILE),
+        called("Read", ["PostToolUse"], file_path=_SKILL_FILE),
+        called(file_path=[_SKILL_FILE]),
+        called("Skill", skill=7),
+        {"tool_name": 7},
+        {"tool_name": "Read", "tool_input": "x"},
+    ],
+)
+def test_any_other_call_of_a_tool_names_no_skill(sent: dict[str, Any]) -> None:
+    assert skill_named(sent) is None
 
 
 def test_a_conversation_is_stored_once_however_often_it_is_told(memory: Runebook, tmp_path: Path) -> None:

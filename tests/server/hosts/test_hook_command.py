@@ -235,6 +235,18 @@ def test_a_broken_catalog_is_built_anew_for_the_prompt_that_meets_it(
     assert (status, "5433" in context(out)) == (0, True)
 
 
+@pytest.mark.parametrize("event", ["user-prompt", "post-read", "session-end"])
+@pytest.mark.parametrize("sent", [b"", b"[1]", b'{"tool_name": 7}', b"\xff\xfe", b"[" * 100_000])
+def test_a_broken_event_never_fails_the_host(hook: Hook, home: Path, event: str, sent: bytes) -> None:
+    assert hook(home, event, sent)[:2] == (0, "")
+
+
+def test_a_broken_setting_is_told_on_stderr_and_never_fails_the_host(hook: Hook, home: Path) -> None:
+    status, out, told = hook(home, "user-prompt", _PROMPT, "--set", "no.such=1")
+    assert (status, out) == (0, "")
+    assert "no.such" in told
+
+
 def test_what_no_hook_can_use_is_told_with_the_next_step(hook: Hook, tmp_path: Path) -> None:
     status, out, told = hook(tmp_path, "user-prompt", b"{oops")
     assert (status, out) == (0, "")
