@@ -38,7 +38,7 @@ class HooksConfig(Section):
     session_start_tokens: int = Field(2_000, ge=200, le=10_000, description="Tokens given at a session's start.")
     user_prompt_tokens: int = Field(1_200, ge=200, le=10_000, description="Tokens given with a prompt.")
     deadline_ms: int = Field(
-        1_000, ge=20, le=60_000, description="A prompt waits no longer for its memories; what comes later is not given."
+        2_000, ge=20, le=60_000, description="A prompt waits no longer for its memories; what comes later is not given."
     )
     patience_seconds: float = Field(
         10.0,
