@@ -37,7 +37,7 @@ class HooksConfig(Section):
     stop: bool = False
     session_start_tokens: int = Field(2_000, ge=200, le=10_000)
     user_prompt_tokens: int = Field(1_200, ge=200, le=10_000)
-    deadline_ms: int = Field(250, ge=20, le=60_000)
+    deadline_ms: int = Field(2_000, ge=20, le=60_000)
     patience_seconds: float = Field(10.0, ge=0.1, le=300.0)
     extract: bool = True
 

@@ -154,10 +154,10 @@ def _nothing() -> None:
 
 def _follow_notes(memory: Runebook) -> None:
     """Store what hosts' hooks could not, in the background."""
-    from server.hooks import pending
+    from server.hosts import hook_notes
 
-    if pending.waiting(memory.store.files.state):
-        from server.hooks.answers import begin_taking_in
+    if hook_notes.waiting(memory.store.files.state):
+        from server.hosts.hook_answers import begin_taking_in
 
         begin_taking_in(memory)
 
@@ -216,9 +216,9 @@ class MemorySession:
     def tell_hooks(self, *, private: bool) -> None:
         """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""
         if self.folder is not None:
-            from server.hooks import private_times
+            from server.hosts.hook_notes import note_private
 
-            private_times.note(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
+            note_private(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
 
     def warm(self) -> None:
         """``ServedStore.warm``."""
