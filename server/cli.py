@@ -31,10 +31,10 @@ MODULES: Mapping[str, str] = {
     **{"history": DECLARED, "diff": DECLARED, "undo": DECLARED, "forget": PAST, "purge": PAST},
     **dict.fromkeys(("embed", "migrate", "types", "config", "doctor", "rebuild"), STORE),
     **dict.fromkeys(("export", "backup", "restore", "import"), TRANSFER),
-    **{"chat": "server.commands.chat", "summary": STORE, "stats": STORE, "metrics": STORE},
+    **{"chat": "server.chat_terminal", "summary": STORE, "stats": STORE, "metrics": STORE},
     **{"token": "server.commands.tokens"},
     **dict.fromkeys(("install", "uninstall", "completion"), INSTALLING),
-    **{"hook": "server.hooks.command"},
+    **{"hook": "server.hosts.hook"},
     **dict.fromkeys(("ui", "serve", "stop", "usage", "demo"), SERVING),
 }
 

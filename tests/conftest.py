@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # One worker a core is enough: torch and BLAS would start as many threads again in each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Programs that tests start compile their modules once, not each for itself, also where Python is told to keep none.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(tempfile.gettempdir()) / f"runebook-tests-{getpass.getuser()}"))
 
 # Stores of tests wait for the disk at each commit. Where there is memory to spare, their folders are there: pytest
 # reads this when it makes the first one. PYTEST_DEBUG_TEMPROOT=/tmp has them on disk.

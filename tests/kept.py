@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memory_core.core.memory.directory_page import own_words
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
+from memory_core.core.store.atomic import TEMPORARY_PREFIX
 
 SCOPES = ("user", "agent", "session", "archive")
 
@@ -16,6 +17,8 @@ def kept_files(home: Path, scopes: Iterable[str] = SCOPES) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for scope in scopes:
         for path in sorted((home / scope).rglob("*")):
+            if path.name.startswith(TEMPORARY_PREFIX):  # a page that is being written
+                continue
             content = path.read_bytes() if path.is_file() else None
             if path.name in (ABSTRACT_NAME, OVERVIEW_NAME) and content is not None:
                 words = own_words(path.name, content.decode())

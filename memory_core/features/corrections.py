@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.names import summary_line
@@ -143,3 +145,16 @@ def _answered(messages: Sequence[Message], index: int) -> str | None:
         return None
     calls = ", ".join(call.name for call in turn.tool_calls)
     return summary_line(turn.text if turn.text.strip() else f"[{calls}]", _ABOUT_LIMIT_CHARS)
+
+
+def _learned(growing: Growing) -> Learned:
+    """Rules, unless a model sees the corrections itself; only new messages are looked at."""
+    found = () if growing.is_extracted else find_corrections(growing.fresh)
+    if not found:
+        return Learned()
+    begin = len(growing.stored)
+    placed = [replace(each, index=begin + each.index) for each in found]
+    return Learned(correction_writes(placed, [*growing.stored, *growing.fresh], growing.context.registry))
+
+
+FEATURE = Feature(learner=_learned, hints=lambda messages: hints(find_corrections(messages)))

@@ -7,15 +7,6 @@ memory file is written but to deliver what was acknowledged. Neither needs a sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-from memory_core.core.command import Arg, Command
-from memory_core.core.feature import Feature
-from memory_core.core.memory.directory_page import recorded
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import contextlib
 import hashlib
 import os
@@ -27,29 +18,31 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from memory_core.core.command import Arg, Command
 from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
 from memory_core.core.errors import ConfigInvalid, InvalidInput, InvalidUri, NotFound, RunebookError, StorageFailed
+from memory_core.core.feature import Feature, Features
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.documents import (
     Document,
+    documents_of,
     is_searchable,
     is_session_log,
-    log_documents,
-    memory_document,
     session_growth,
 )
 from memory_core.core.index.embedding_queue import await_missing, passages_without_vector
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT, open_embedder
 from memory_core.core.index.indexer import numbered
 from memory_core.core.index.vectors import prune
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
@@ -60,11 +53,13 @@ from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, Fi
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.store.local import Store
 from memory_core.core.store.sqlite import DatabaseDamaged
+from memory_core.features import FEATURES
 from memory_core.features.links import linked_uris
-from memory_core.features.log_entries import log_day
 from memory_core.features.migrate import file_problems
-from memory_core.features.migrate import file_problems as examine_text
 from memory_core.features.rebuild import rebuild_names, refill, rescue_ledger
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 #: Of many alike, so many are named one by one.
 _NAMED = 20
@@ -173,6 +168,7 @@ class Subject:
         ledger: For reading; None where it cannot be opened.
         catalog: For reading; None where it cannot be opened.
         fingerprint: Of the embedding model in use, where that is known without loading it.
+        features: Of the store.
     """
 
     config: Config
@@ -181,6 +177,7 @@ class Subject:
     ledger: sqlite3.Connection | None
     catalog: sqlite3.Connection | None
     fingerprint: str | None = None
+    features: Features = FEATURES
 
     @property
     def state(self) -> Path:
@@ -194,22 +191,18 @@ def looking_at(path: Path) -> Iterator[sqlite3.Connection | None]:
 
     Opened for writing, or a log that a killed process left could not be read.
     """
-    connection: sqlite3.Connection | None = None
-    with contextlib.suppress(sqlite3.Error):
-        if path.is_file():
-            connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-            )
-            connection.execute("PRAGMA query_only=ON")
-            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-                connection.close()
-                connection = None
-    usable = connection is not None and _answers(connection)
-    try:
-        yield connection if usable else None
-    finally:
-        if connection is not None:
-            connection.close()
+    usable: sqlite3.Connection | None = None
+    with contextlib.ExitStack() as opened:
+        with suppress(sqlite3.Error):
+            if path.is_file():
+                connection = opened.enter_context(
+                    closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS))
+                )
+                connection.isolation_level = None
+                connection.execute("PRAGMA query_only=ON")
+                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                usable = connection if tables else None
+        yield usable
 
 
 def damage_of(connection: sqlite3.Connection, limit: int = 5) -> list[str]:
@@ -219,14 +212,6 @@ def damage_of(connection: sqlite3.Connection, limit: int = 5) -> list[str]:
     except sqlite3.Error as error:
         return [str(error)]
     return [line for (line,) in rows if line != "ok"]
-
-
-def _answers(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error:
-        return False
-    return True
 
 
 _LEAST_FREE_BYTES = 100 * 1024**2
@@ -248,20 +233,12 @@ def check_folder(subject: Subject) -> Iterator[Finding]:
     free = shutil.disk_usage(root).free
     if free < _LEAST_FREE_BYTES:
         yield Finding("space", Severity.WARNING, str(root), f"only {free // 1024**2} MiB are free on its disk")
-    yield from gathered(
-        "permissions",
-        Severity.WARNING,
-        (_shown(root, path) for path in open_to_others(root) if _is_ours(root, path)),
-        "other users may read or write it",
-        "it is made private to its owner",
-    )
-    yield from gathered(
-        "permissions",
-        Severity.NOTICE,
-        (_shown(root, path) for path in open_to_others(root) if not _is_ours(root, path)),
-        "its own permissions let others read it, the folder above does not",
-        "it is made private to its owner",
-    )
+    for ours, severity, detail in (
+        (True, Severity.WARNING, "other users may read or write it"),
+        (False, Severity.NOTICE, "its own permissions let others read it, the folder above does not"),
+    ):
+        paths = (_shown(root, path) for path in open_to_others(root) if _is_ours(root, path) is ours)
+        yield from gathered("permissions", severity, paths, detail, "it is made private to its owner")
     yield from gathered(
         "temporary",
         Severity.NOTICE,
@@ -336,25 +313,16 @@ _PATIENCE_SECONDS = 3_600.0
 def check_hooks(subject: Subject) -> Iterator[Finding]:
     """Findings on hooks; none where none ran."""
     log = subject.state / _LOG_NAME
-    try:
+    with suppress(OSError, IndexError):
         if log.stat().st_mtime > time.time() - _FRESH_SECONDS:
             last = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()[-1]
             yield Finding("hooks", Severity.NOTICE, str(log), f"the last failure of a hook: {last}")
-    except (OSError, IndexError):
-        pass
-    notes = list(_notes(subject.state / "hooks" / "pending"))
-    if notes:
-        waits = f"{len(notes)} conversations wait to be stored; runebook hook pending does it now"
-        yield Finding("hooks", Severity.NOTICE, str(notes[0].parent), waits)
-
-
-def _notes(folder: Path) -> Iterator[Path]:
-    try:
-        for path in folder.glob("*.json"):
-            if path.stat().st_mtime < time.time() - _PATIENCE_SECONDS:
-                yield path
-    except OSError:
-        return
+    until = time.time() - _PATIENCE_SECONDS
+    with suppress(OSError):
+        notes = [path for path in (subject.state / "hooks" / "pending").glob("*.json") if path.stat().st_mtime < until]
+        if notes:
+            waits = f"{len(notes)} conversations wait to be stored; runebook hook pending does it now"
+            yield Finding("hooks", Severity.NOTICE, str(notes[0].parent), waits)
 
 
 _REPLACED = "it is moved aside and built anew"
@@ -362,15 +330,31 @@ _AGAIN = "the index is built anew; vectors of unchanged texts are kept"
 _COMPUTED = "they are computed anew"
 
 
+_WORDLESS = "SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_docsize)"
+_STRAY = "SELECT count(*) FROM words_docsize WHERE id > 0 AND id NOT IN (SELECT id FROM documents)"
+_DEAD = (
+    "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = v.uri "
+    "AND p.part = v.part AND p.content_sha256 = v.content_sha256)"
+)
+_WAITING = "SELECT count(*) FROM waiting"
+#: What is counted in the catalog: the check, how bad any are, how they are counted, what they are, what mends them.
+_INDEX_ROWS: tuple[tuple[str, Severity, str, str, str | None], ...] = (
+    ("words", Severity.WARNING, _WORDLESS, "documents have no words", _AGAIN),
+    ("words", Severity.WARNING, _STRAY, "rows of words are of no document", _AGAIN),
+    ("vectors", Severity.OK, _DEAD, "vectors are of texts that are gone; rebuild drops them", None),
+    ("vectors", Severity.NOTICE, _WAITING, "vectors are still to be computed", None),
+)
+
+
 def check_index(subject: Subject) -> Iterator[Finding]:
     """Findings on the catalog and what hangs on it."""
-    path = subject.state / INDEX_NAME
-    if subject.catalog is None:
+    path, catalog = subject.state / INDEX_NAME, subject.catalog
+    if catalog is None:
         detail = "it cannot be read" if path.exists() else "there is none yet; the first search builds it"
         yield Finding("index", Severity.WARNING if path.exists() else Severity.NOTICE, INDEX_NAME, detail, _REPLACED)
         return
     try:
-        damage = damage_of(subject.catalog)
+        damage = damage_of(catalog)
         yield from gathered("index", Severity.ERROR, damage, "SQLite finds it damaged", _REPLACED)
         if damage:
             return
@@ -378,15 +362,14 @@ def check_index(subject: Subject) -> Iterator[Finding]:
         if behind is not None:
             yield Finding("index", Severity.NOTICE, INDEX_NAME, behind, "it is brought up to date")
         else:
-            yield from gathered(
-                "documents",
-                Severity.WARNING,
-                _wrong_documents(subject),
-                "its search entry does not say what it says",
-                _AGAIN,
-            )
-        yield from _words(subject)
-        yield from _vectors(subject)
+            wrong = "its search entry does not say what it says"
+            yield from gathered("documents", Severity.WARNING, _wrong_documents(subject), wrong, _AGAIN)
+        for check, severity, query, detail, repair in _INDEX_ROWS:
+            if rows := catalog.execute(query).fetchone()[0]:
+                yield Finding(check, severity, INDEX_NAME, f"{rows:,} {detail}", repair)
+        if problem := _inverted(catalog):
+            yield Finding("words", Severity.WARNING, INDEX_NAME, f"the full-text index is damaged: {problem}", _AGAIN)
+        yield from _vectors(subject, catalog)
     except sqlite3.Error as error:
         yield Finding("index", Severity.ERROR, INDEX_NAME, f"it cannot be read: {error}", _REPLACED)
 
@@ -415,10 +398,10 @@ def _wrong_documents(subject: Subject) -> Iterator[str]:
     assert subject.catalog is not None
     assert subject.ledger is not None
     rows = subject.ledger.execute("SELECT uri, sha256 FROM files")
-    names = {uri: sha256 for uri, sha256 in rows if is_searchable(MemoryUri.parse(uri))}
+    names = {uri: sha256 for uri, sha256 in rows if is_searchable(MemoryUri.parse(uri), subject.features)}
     for uri, sha256 in names.items():
         place = MemoryUri.parse(uri)
-        with contextlib.suppress(StorageFailed):
+        with suppress(StorageFailed):
             text = subject.files.text(place)
             if text is not None and text_sha256(text) == sha256 and _differs(subject, place, text):
                 yield uri
@@ -447,9 +430,7 @@ def _differs(subject: Subject, uri: MemoryUri, text: str) -> bool:
 def _documents(subject: Subject, uri: MemoryUri, text: str) -> list[Document]:
     if is_session_log(uri):
         return list(session_growth(uri, [], list(numbered(text))).documents)
-    if log_day(uri) is not None:
-        return log_documents(uri, text)
-    return [memory_document(parse(uri, text, subject.registry))]
+    return list(documents_of(uri, text, subject.registry, subject.features))
 
 
 def _is_moving(subject: Subject, uri: MemoryUri) -> bool:
@@ -464,23 +445,6 @@ def _is_gone(subject: Subject, uri: str) -> bool:
     assert subject.ledger is not None
     row = subject.ledger.execute("SELECT 1 FROM files WHERE uri = ?", (uri,)).fetchone()
     return row is None and _behind(subject) is None
-
-
-def _words(subject: Subject) -> Iterator[Finding]:
-    """The full-text table: each document has its row, and the inverted index fits the rows."""
-    assert subject.catalog is not None
-    lacking = subject.catalog.execute(
-        "SELECT count(*) FROM documents WHERE id NOT IN (SELECT id FROM words_docsize)"
-    ).fetchone()[0]
-    stray = subject.catalog.execute(
-        "SELECT count(*) FROM words_docsize WHERE id > 0 AND id NOT IN (SELECT id FROM documents)"
-    ).fetchone()[0]
-    if lacking or stray:
-        detail = f"{lacking:,} documents have no words and {stray:,} rows of words no document"
-        yield Finding("words", Severity.WARNING, INDEX_NAME, detail, _AGAIN)
-    problem = _inverted(subject.catalog)
-    if problem is not None:
-        yield Finding("words", Severity.WARNING, INDEX_NAME, f"the full-text index is damaged: {problem}", _AGAIN)
 
 
 def _inverted(catalog: sqlite3.Connection) -> str | None:
@@ -498,9 +462,7 @@ def _inverted(catalog: sqlite3.Connection) -> str | None:
     return None
 
 
-def _vectors(subject: Subject) -> Iterator[Finding]:
-    catalog = subject.catalog
-    assert catalog is not None
+def _vectors(subject: Subject, catalog: sqlite3.Connection) -> Iterator[Finding]:
     from memory_core.core.index.vector_scan import unsound
 
     damaged = unsound(catalog)
@@ -510,17 +472,6 @@ def _vectors(subject: Subject) -> Iterator[Finding]:
     for fingerprint, lacking in passages_without_vector(catalog).items():
         detail = f"{lacking:,} passages have no vector and do not wait for one"
         yield Finding("vectors", Severity.WARNING, fingerprint, detail, _COMPUTED)
-    dead = catalog.execute(
-        "SELECT count(*) FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.uri = v.uri "
-        "AND p.part = v.part AND p.content_sha256 = v.content_sha256)"
-    ).fetchone()[0]
-    if dead:
-        yield Finding(
-            "vectors", Severity.OK, INDEX_NAME, f"{dead:,} vectors are of texts that are gone; rebuild drops them"
-        )
-    waiting = catalog.execute("SELECT count(*) FROM waiting").fetchone()[0]
-    if waiting:
-        yield Finding("vectors", Severity.NOTICE, INDEX_NAME, f"{waiting:,} vectors are still to be computed")
     models = [fingerprint for (fingerprint,) in catalog.execute("SELECT fingerprint FROM models ORDER BY last_used")]
     if subject.fingerprint is not None and models and subject.fingerprint not in models:
         detail = f"the model in use, {subject.fingerprint}, has no vectors yet; runebook embed computes them"
@@ -530,18 +481,34 @@ def _vectors(subject: Subject) -> Iterator[Finding]:
 #: A commit whose files are not known to be on disk after so long was made by a process that died.
 _SETTLING_SECONDS = 60.0
 _RECORDED = "it is recorded in the history as done by hand"
+_DELIVERED = "its files are brought to the disk"
 _NAMES = "the name table is built anew from history and files"
 _SALVAGE = "it is moved aside and kept; what can be read is carried into a new one"
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """What the ledger says of a file."""
-
-    sha256: str
-    memory_type: str
-    key: str
-    seq: int
+_UNSETTLED = "SELECT 'commit ' || seq FROM commits WHERE settled = 0 AND at {} :before ORDER BY seq"
+_ORPHANS = """SELECT DISTINCT "table" || ' of ' || parent FROM pragma_foreign_key_check ORDER BY 1"""
+_MISCOUNTED = (
+    "SELECT d.directory FROM directories d WHERE d.memories <> (SELECT count(*) FROM files f WHERE "
+    "f.directory = d.directory AND f.name_fold LIKE '%.md' AND f.name_fold NOT LIKE '.%') ORDER BY 1"
+)
+_MISNAMED = "SELECT uri FROM files WHERE folded(uri) <> name_fold"
+_TWINS = "SELECT directory || '/' || name_fold FROM files GROUP BY directory, name_fold HAVING count(*) > 1"
+_CONFUSED = "several files have this name but for case, width or form; some file systems keep only one of them"
+_ONE_KEY = (
+    "SELECT min(uri) || ' and ' || (count(*) - 1) || ' more' FROM files WHERE key <> '' "
+    "GROUP BY directory, memory_type, key HAVING count(*) > 1"
+)
+_PASTLESS = "SELECT uri FROM files f WHERE NOT EXISTS (SELECT 1 FROM changes c WHERE c.uri = f.uri)"
+#: What a sound ledger has no rows of: the check, how bad they are, how they are found, what they mean, what mends them.
+_LEDGER_ROWS: tuple[tuple[str, Severity, str, str, str | None], ...] = (
+    ("commits", Severity.WARNING, _UNSETTLED.format("<"), "its files may not be on the disk", _DELIVERED),
+    ("commits", Severity.NOTICE, _UNSETTLED.format(">="), "its files are on their way to the disk", _DELIVERED),
+    ("ledger", Severity.WARNING, _ORPHANS, "rows refer to rows that are not there", None),
+    ("names", Severity.WARNING, _MISCOUNTED, "its count of memories is wrong", _NAMES),
+    ("names", Severity.WARNING, _MISNAMED, "its folded name is wrong", _NAMES),
+    ("names", Severity.NOTICE, _TWINS, _CONFUSED, None),
+    ("keys", Severity.NOTICE, _ONE_KEY, "several files hold the same key", None),
+    ("names", Severity.WARNING, _PASTLESS, "it has no history at all", _NAMES),
+)
 
 
 def check_ledger(subject: Subject) -> Iterator[Finding]:
@@ -558,29 +525,31 @@ def check_ledger(subject: Subject) -> Iterator[Finding]:
         damage = damage_of(subject.ledger)
         yield from gathered("ledger", Severity.ERROR, damage, "SQLite finds it damaged", _SALVAGE)
         if not damage:
-            yield from _journal(subject.ledger)
-            yield from _names(subject.ledger)
-            yield from gathered(
-                "history",
-                Severity.WARNING,
-                _broken_texts(subject.ledger),
-                "its stored text is not what was committed; the file is not touched",
-            )
+            yield from _rows(subject.ledger)
+            spoilt = "its stored text is not what was committed; the file is not touched"
+            yield from gathered("history", Severity.WARNING, _broken_texts(subject.ledger), spoilt)
     except sqlite3.Error as error:
         yield Finding("ledger", Severity.ERROR, LEDGER_NAME, f"it cannot be read: {error}", _SALVAGE)
 
 
-def names_of(ledger: sqlite3.Connection) -> dict[str, Name]:
-    """What the ledger says of each file, by URI."""
-    rows = ledger.execute("SELECT uri, sha256, memory_type, key, seq FROM files")
-    return {uri: Name(*rest) for uri, *rest in rows}
+def _rows(ledger: sqlite3.Connection) -> Iterator[Finding]:
+    """What ``_LEDGER_ROWS`` finds."""
+    before = (datetime.now(UTC) - timedelta(seconds=_SETTLING_SECONDS)).isoformat(timespec="milliseconds")
+    ledger.create_function("folded", 1, lambda uri: fold(MemoryUri.parse(uri).name))
+    for check, severity, query, detail, repair in _LEDGER_ROWS:
+        found = (str(row) for (row,) in ledger.execute(query, {"before": before}))
+        yield from gathered(check, severity, found, detail, repair)
 
 
 def check_files(subject: Subject) -> Iterator[Finding]:
     """Findings on the files, against the ledger where it can be read."""
-    names = None if subject.ledger is None else names_of(subject.ledger)
-    undelivered = _undelivered(subject.ledger)
-    known = set(names or ())
+    ledger = subject.ledger
+    known: dict[str, str] = {}
+    undelivered: frozenset[str] = frozenset()
+    if ledger is not None:
+        known = dict(ledger.execute("SELECT uri, sha256 FROM files"))
+        unsettled = "SELECT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
+        undelivered = frozenset(uri for (uri,) in ledger.execute(unsettled))
     seen: set[str] = set()
     links: dict[str, frozenset[str]] = {}
     for entry in subject.files.walk():
@@ -593,15 +562,16 @@ def check_files(subject: Subject) -> Iterator[Finding]:
             continue
         if text is None:
             continue  # deleted this moment
-        if names is not None and str(uri) not in undelivered:
-            yield from _compared(subject, uri, text, names.get(str(uri)))
+        if ledger is not None and str(uri) not in undelivered:
+            yield from _compared(subject, ledger, uri, text, known.get(str(uri)))
         if "\ufffd" in text:
             yield from _encoding(subject, uri)
         for problem in file_problems(subject.registry, uri, text):
             yield Finding("contents", Severity.WARNING, problem.uri, f"{problem.what}: {problem.hint}")
         if uri.name.endswith(".md"):
             links[str(uri)] = linked_uris(split(text).trailer or {})
-    yield from _missing(subject, known - seen - undelivered)
+    if ledger is not None:
+        yield from _missing(subject, ledger, known.keys() - seen - undelivered)
     dangling = (
         f"{uri} → {target}"
         for uri, targets in links.items()
@@ -620,92 +590,30 @@ def _encoding(subject: Subject, uri: MemoryUri) -> Iterator[Finding]:
         yield Finding("contents", Severity.WARNING, str(uri), detail)
 
 
-def _compared(subject: Subject, uri: MemoryUri, text: str, name: Name | None) -> Iterator[Finding]:
+def _compared(
+    subject: Subject, ledger: sqlite3.Connection, uri: MemoryUri, text: str, known: str | None
+) -> Iterator[Finding]:
     kept = recorded(uri, text)
-    if kept is None and name is None:  # a page with nothing but its list
+    if kept is None and known is None:  # a page with nothing but its list
         return
-    sha256 = None if kept is None else text_sha256(kept)
-    if name is not None and (sha256 == name.sha256 or differ_alone(text, name.sha256)):
+    if known is not None and kept is not None and (text_sha256(kept) == known or differ_alone(kept, known)):
         return
-    assert subject.ledger is not None
-    row = subject.ledger.execute("SELECT sha256 FROM files WHERE uri = ?", (str(uri),)).fetchone()
+    row = ledger.execute("SELECT sha256 FROM files WHERE uri = ?", (str(uri),)).fetchone()
     now = recorded(uri, subject.files.text(uri))  # a commit may have come in between
-    if (None if row is None else row[0]) == (None if now is None else text_sha256(now)):
-        return
-    if row is None:
-        yield Finding("files", Severity.NOTICE, str(uri), "it is not in the ledger yet", _RECORDED)
-    else:
-        yield Finding(
-            "files", Severity.NOTICE, str(uri), "it was changed by hand, which is not recorded yet", _RECORDED
-        )
+    if (None if row is None else row[0]) != (None if now is None else text_sha256(now)):
+        detail = "it is not in the ledger yet" if row is None else "it was changed by hand, which is not recorded yet"
+        yield Finding("files", Severity.NOTICE, str(uri), detail, _RECORDED)
 
 
-def _missing(subject: Subject, uris: set[str]) -> Iterator[Finding]:
-    assert subject.ledger is not None or not uris
+def _missing(subject: Subject, ledger: sqlite3.Connection, uris: set[str]) -> Iterator[Finding]:
+    repair = "it is recorded as deleted by hand; where all vanished at once, they are written anew"
     for uri in sorted(uris):
-        assert subject.ledger is not None
-        held = subject.ledger.execute("SELECT 1 FROM files WHERE uri = ?", (uri,)).fetchone()
+        held = ledger.execute("SELECT 1 FROM files WHERE uri = ?", (uri,)).fetchone()
         try:
-            gone = held is not None and subject.files.stat(MemoryUri.parse(uri)) is None
+            if held is not None and subject.files.stat(MemoryUri.parse(uri)) is None:
+                yield Finding("files", Severity.WARNING, uri, "it is in the ledger but not on the disk", repair)
         except InvalidUri as error:
             yield Finding("files", Severity.WARNING, uri, error.message)
-            continue
-        if gone:
-            repair = "it is recorded as deleted by hand; where all vanished at once, they are written anew"
-            yield Finding("files", Severity.WARNING, uri, "it is in the ledger but not on the disk", repair)
-
-
-def _undelivered(ledger: sqlite3.Connection | None) -> frozenset[str]:
-    if ledger is None:
-        return frozenset()
-    rows = ledger.execute("SELECT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)")
-    return frozenset(uri for (uri,) in rows)
-
-
-def _journal(ledger: sqlite3.Connection) -> Iterator[Finding]:
-    pending = ledger.execute("SELECT seq, at FROM commits WHERE settled = 0 ORDER BY seq").fetchall()
-    before = (datetime.now(UTC) - timedelta(seconds=_SETTLING_SECONDS)).isoformat(timespec="milliseconds")
-    delivered = "its files are brought to the disk"
-    late = (f"commit {seq}" for seq, at in pending if at < before)
-    yield from gathered("commits", Severity.WARNING, late, "its files may not be on the disk", delivered)
-    young = (f"commit {seq}" for seq, at in pending if at >= before)
-    yield from gathered("commits", Severity.NOTICE, young, "its files are on their way to the disk", delivered)
-    foreign = ledger.execute("PRAGMA foreign_key_check").fetchall()
-    rows = sorted({f"{table} of {parent}" for table, _, parent, _ in foreign})
-    yield from gathered("ledger", Severity.WARNING, rows, "rows refer to rows that are not there")
-
-
-def _names(ledger: sqlite3.Connection) -> Iterator[Finding]:
-    counts = (
-        "SELECT d.directory FROM directories d WHERE d.memories <> (SELECT count(*) FROM files f WHERE "
-        "f.directory = d.directory AND f.name_fold LIKE '%.md' AND f.name_fold NOT LIKE '.%') ORDER BY 1"
-    )
-    wrong = (directory for (directory,) in ledger.execute(counts))
-    yield from gathered("names", Severity.WARNING, wrong, "its count of memories is wrong", _NAMES)
-    folds = (
-        uri
-        for uri, name_fold in ledger.execute("SELECT uri, name_fold FROM files")
-        if fold(MemoryUri.parse(uri).name) != name_fold
-    )
-    yield from gathered("names", Severity.WARNING, folds, "its folded name is wrong", _NAMES)
-    twins = "SELECT directory || '/' || name_fold FROM files GROUP BY directory, name_fold HAVING count(*) > 1"
-    yield from gathered(
-        "names",
-        Severity.NOTICE,
-        (name for (name,) in ledger.execute(twins)),
-        "several files have this name but for case, width or form; some file systems keep only one of them",
-    )
-    keys = (
-        "SELECT min(uri) || ' and ' || (count(*) - 1) || ' more' FROM files WHERE key <> '' "
-        "GROUP BY directory, memory_type, key HAVING count(*) > 1"
-    )
-    yield from gathered(
-        "keys", Severity.NOTICE, (name for (name,) in ledger.execute(keys)), "several files hold the same key"
-    )
-    stray = "SELECT uri FROM files f WHERE NOT EXISTS (SELECT 1 FROM changes c WHERE c.uri = f.uri)"
-    yield from gathered(
-        "names", Severity.WARNING, (uri for (uri,) in ledger.execute(stray)), "it has no history at all", _NAMES
-    )
 
 
 def _broken_texts(ledger: sqlite3.Connection) -> Iterator[str]:
@@ -773,12 +681,13 @@ def check_server(subject: Subject) -> Iterator[Finding]:
         yield Finding(_CHECK, Severity.OK, state.place, detail)
 
 
-def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
+def examine(config: Config, registry: MemoryTypeRegistry, features: Features = FEATURES) -> Report:
     """Look at a store from all sides.
 
     Args:
         config: Its settings.
         registry: The memory types.
+        features: Of the store.
 
     Raises:
         StorageFailed: If there is no folder to look at.
@@ -787,7 +696,7 @@ def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
     if not root.is_dir():
         raise StorageFailed(f"there is no memory folder {root}.", hint="Name it with --home, or begin with a commit.")
     with looking_at(root / STATE_NAME / LEDGER_NAME) as ledger, looking_at(root / STATE_NAME / INDEX_NAME) as catalog:
-        subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config))
+        subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config), features)
         return Report(tuple(_findings(subject)))
 
 
@@ -805,25 +714,25 @@ def doctor(memory: Runebook, request: DoctorRequest) -> Report:
         AccessDenied: If it is to be mended and this view only reads.
     """
     if not request.repair:
-        return examine(memory.config, memory.registry)
+        return examine(memory.config, memory.registry, memory.features)
     memory.expect_writable()
-    return repair(memory.config, memory.registry)
+    return repair(memory.config, memory.registry, memory.features)
 
 
 DOCTOR = Command("doctor", DoctorRequest, doctor)
 FEATURE = Feature(commands=(DOCTOR,))
 
 
-def repair(config: Config, registry: MemoryTypeRegistry) -> Report:
+def repair(config: Config, registry: MemoryTypeRegistry, features: Features = FEATURES) -> Report:
     """Mend what can be mended, and look again.
 
     Raises:
         StoreBusy: If another writer held the store too long.
         StorageFailed: If the system refuses.
     """
-    found = examine(config, registry)
+    found = examine(config, registry, features)
     done = [*_repaired(config, registry, found)]
-    again = examine(config, registry)
+    again = examine(config, registry, features)
     return Report(again.findings, tuple(done))
 
 
@@ -834,7 +743,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
     yield from ledger
     broken = any(finding.check == "ledger" and finding.severity is Severity.ERROR for finding in ledger)
     if broken:
-        subject = Subject(subject.config, subject.registry, subject.files, None, subject.catalog, subject.fingerprint)
+        subject = replace(subject, ledger=None)
     try:
         yield from check_files(subject)
     except (sqlite3.Error, RunebookError) as error:
@@ -859,7 +768,7 @@ def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report) -> It
     if found.of("names"):
         yield f"the name table was built anew: {rebuild_names(root, registry):,} files"
     yield from _tidied(root)
-    with closing(Store(root, partial(identify, registry), examine=partial(examine_text, registry))) as store:
+    with closing(Store(root, partial(identify, registry), examine=partial(file_problems, registry))) as store:
         waiting = len(store.ledger.unsettled())
         taken_in = store.adopt()
         back = store.bring_back_vanished()

@@ -1,6 +1,7 @@
-"""Export: one archive, or JSON lines, of a store as it was at one commit, while others go on writing.
+"""Export and import: a zip, or JSON lines, of a store as it was at one commit, and the way back into any store.
 
-The file appears under its name only when it is whole, private to the user. Texts are never logged.
+Others go on writing meanwhile. An export appears under its name only when it is whole, private to the user. An import
+checks everything first, then takes file by file, in commits that can be undone. Texts are never logged.
 """
 
 from __future__ import annotations
@@ -8,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import secrets
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -22,10 +20,11 @@ from typing import IO, Any, ClassVar
 from memory_core.core.commit.commits import identify
 from memory_core.core.commit.links import link
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError, StorageFailed
-from memory_core.core.index.documents import is_session_log
+from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError
+from memory_core.core.index.documents import is_session_log, memory_document
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import recorded
+from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import parse_lines, to_record
 from memory_core.core.memory.operations import GivenLink
@@ -46,28 +45,315 @@ from memory_core.core.store.files import LEDGER_NAME
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot, insert_history
 from memory_core.core.store.local import Snapshot, Store
 from memory_core.features.export_file import (
-    FORMAT,
-    FORMAT_VERSION,
+    EXPORT,
     HISTORY_NAME,
     MANIFEST_NAME,
     Archive,
     ArchivedFile,
     Problem,
     Selection,
-    TransferFile,
-    archive_paths,
-    chosen_history,
+    ZipWriter,
+    appearing,
     content_at,
     counted,
-    memory_facts,
+    created,
+    is_bomb_like,
     open_archive,
-    spaces_of,
+    pack,
+    pack_manifest,
 )
 from memory_core.features.links import linked_uris, retargeted
 from memory_core.features.redaction import Redaction
 from memory_core.version import program_version
 
 _SPACE_PARTS = 2
+_BATCH_FILES = 500
+_BATCH_BYTES = 16 * 1024**2
+_SHOWN = 3
+_REDACTING = Redaction("redact")
+Progress = Callable[[int, int], None]
+
+
+# Out -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was exported.
+
+    Attributes:
+        path: Where it is; None for a stream.
+        counts: Files by kind, and commits.
+        spaces: The spaces they are of.
+        seq: The last commit that is in it.
+        left_out: Files whose text neither disk nor ledger has as it was committed.
+        sessions: How far each session's messages were extracted.
+    """
+
+    JSON: ClassVar = "path counts spaces seq left_out"
+
+    path: Path | None
+    counts: dict[str, int]
+    spaces: list[str]
+    seq: int
+    left_out: list[str] = field(default_factory=list)
+    sessions: list[dict[str, Any]] = field(default_factory=list)
+
+
+def export_zip(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    target: Path,
+    selection: Selection,
+    *,
+    force: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> Export:
+    """Write a zip archive.
+
+    Args:
+        store: The store; others may go on using it.
+        registry: The memory types.
+        target: The archive to be.
+        selection: What is taken.
+        force: Replace a file that is there.
+        progress: Called with files done and files in all.
+
+    Raises:
+        InvalidInput: If ``target`` is there and ``force`` is not given. Nothing was written.
+        StorageFailed: If the disk refuses; ``target`` is then as it was.
+    """
+    with contextlib.ExitStack() as opened:
+        source = opened.enter_context(_source(store, registry, selection))
+        partial = opened.enter_context(_whole(target, force=force))
+        writer = opened.enter_context(contextlib.closing(ZipWriter(partial)))
+        paths = archive_paths(source.uris)
+        files: list[dict[str, Any]] = []
+        for file in source.files(progress):
+            packed = pack(writer, paths[file.uri], [file.content], stored=is_bomb_like(file.content))
+            files.append(packed.facts | {"uri": str(file.uri), "updated_at": file.updated_at})
+        history: dict[str, Any] | None = None
+        if selection.history:
+            history = pack(
+                writer, HISTORY_NAME, (json.dumps(commit).encode() + b"\n" for commit in source.history())
+            ).facts
+            history["commits"] = source.commits
+        export = source.export(target)
+        told: dict[str, Any] = {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}
+        told |= {"sessions": export.sessions, "history": history, "files": files}
+        pack_manifest(writer, EXPORT, source.header() | told)
+        return export
+
+
+def export_lines(
+    store: Store,
+    registry: MemoryTypeRegistry,
+    target: Path | IO[bytes],
+    selection: Selection,
+    *,
+    force: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> Export:
+    """Write JSON lines, to a file or to an open stream; see ``export_zip``."""
+    with contextlib.ExitStack() as opened:
+        source = opened.enter_context(_source(store, registry, selection))
+        path = target if isinstance(target, Path) else None
+        if isinstance(target, Path):
+            partial = opened.enter_context(_whole(target, force=force))
+            stream = opened.enter_context(created(partial))
+        else:
+            stream = target
+        digest = hashlib.sha256()
+
+        def write(facts: dict[str, Any]) -> None:
+            raw = _line(facts)
+            digest.update(raw)
+            stream.write(raw)
+
+        write({"kind": "export", "format": EXPORT.format, "format_version": EXPORT.version} | source.header())
+        for file in source.files(progress):
+            text = file.content.decode("utf-8", "replace")
+            # Of the text: a hand-made file may hold bytes that are none.
+            facts = {"kind": "file", "uri": str(file.uri), "sha256": text_sha256(text), "updated_at": file.updated_at}
+            write(facts | {"text": text} | memory_facts(file.uri, text, registry))
+            if selection.messages and is_session_log(file.uri):
+                for index, message in enumerate(parse_lines(text)[0]):
+                    write({"kind": "message", "uri": f"{file.uri}#{index}"} | to_record(message))
+        for commit in source.history() if selection.history else ():
+            write({"kind": "commit", "commit": commit})
+        export = source.export(path)
+        end = {"kind": "end", "counts": export.counts, "left_out": export.left_out, "sessions": export.sessions}
+        write(end | {"sha256": digest.hexdigest()})
+        stream.flush()
+        return export
+
+
+def _line(facts: dict[str, Any]) -> bytes:
+    """A line of JSON; ASCII where a text holds half a character, which UTF-8 cannot."""
+    try:
+        return json.dumps(facts, ensure_ascii=False).encode("utf-8") + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(facts).encode("ascii") + b"\n"
+
+
+@contextlib.contextmanager
+def _whole(target: Path, *, force: bool) -> Iterator[Path]:
+    """Where the file is written whose content appears at ``target``; see ``appearing``."""
+    if target.is_dir() or (target.exists() and not force):
+        raise InvalidInput(f"{target.name!r} is there already.", hint="Name another file, or add --force.")
+    partial = target.parent / f"{atomic.TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    with appearing(target, partial, repr(target.name)):
+        yield partial
+        if target.exists() and not force:
+            raise InvalidInput(f"{target.name!r} has appeared meanwhile.", hint="Name another file, or add --force.")
+
+
+@contextlib.contextmanager
+def _source(store: Store, registry: MemoryTypeRegistry, selection: Selection) -> Iterator[_Source]:
+    store.adopt()  # what people wrote is part of it
+    with LedgerSnapshot(store.files.state / LEDGER_NAME) as snapshot:
+        yield _Source(store, registry, selection, snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file: bytes as they are on disk; ``updated_at`` is ISO 8601, or empty."""
+
+    uri: MemoryUri
+    content: bytes
+    updated_at: str
+
+
+class _Source:
+    """The chosen files of one moment."""
+
+    def __init__(
+        self, store: Store, registry: MemoryTypeRegistry, selection: Selection, snapshot: LedgerSnapshot
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._selection = selection
+        self._snapshot = snapshot
+        self._rows = [row for row in snapshot.files() if selection.places(MemoryUri.parse(row.uri))]
+        self._taken: list[MemoryUri] = []
+        self._left_out: list[str] = []
+        self.commits = 0
+
+    @property
+    def uris(self) -> list[MemoryUri]:
+        """Every file that may be taken."""
+        return [MemoryUri.parse(row.uri) for row in self._rows]
+
+    def files(self, progress: Progress) -> Iterator[_File]:
+        """The files, one at a time."""
+        for done, row in enumerate(self._rows, 1):
+            uri = MemoryUri.parse(row.uri)
+            content = content_at(self._store.files, self._snapshot, row)
+            if content is None:
+                self._left_out.append(row.uri)
+            elif self._selection.takes(uri, content.decode("utf-8", "replace"), self._registry):
+                self._taken.append(uri)
+                yield _File(uri, content, row.updated_at)
+            progress(done, len(self._rows))
+
+    def history(self) -> Iterator[dict[str, Any]]:
+        """The commits that touched what was taken; all of them when everything was."""
+        taken = None if self._selection.is_everything else frozenset(str(uri) for uri in self._taken)
+        for commit in chosen_history(self._snapshot.history(), taken):
+            self.commits += 1
+            yield commit
+
+    def export(self, path: Path | None) -> Export:
+        """What was taken, once it was."""
+        taken = {str(uri) for uri in self._taken}
+        queued = [row for row in self._snapshot.queue() if row.log in taken]
+        sessions = [{"uri": row.log, "stored": row.stored, "extracted": row.extracted} for row in queued]
+        counts = counted(self._taken) | {"commits": self.commits}
+        return Export(path, counts, _spaces(self._taken), self._snapshot.seq, self._left_out, sessions)
+
+    def header(self) -> dict[str, Any]:
+        """What every form says first."""
+        return {
+            "program_version": program_version(),
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ledger_id": self._snapshot.ledger_id,
+            "seq": self._snapshot.seq,
+            "selection": self._selection.as_dict(),
+            "spaces": _spaces(self.uris),
+        }
+
+
+def archive_paths(uris: Sequence[MemoryUri]) -> dict[MemoryUri, str]:
+    """The path of each file in an archive; twins that a file system would confuse get names of their own."""
+    taken: set[str] = {MANIFEST_NAME, HISTORY_NAME}
+    paths: dict[MemoryUri, str] = {}
+    for uri in uris:
+        path = "/".join(uri.parts)
+        if names.fold(path) in taken:
+            path = "/".join((*uri.parts[:-1], _marked(uri.name, names.short_hash(str(uri)))))
+        taken.add(names.fold(path))
+        paths[uri] = path
+    return paths
+
+
+def _marked(name: str, mark: str) -> str:
+    """A file's name with a mark before its ending, within the limit."""
+    stem, dot, extension = name.rpartition(".")
+    return names.fit(stem or name, dot + extension if stem else "", f"~{mark}")
+
+
+def _spaces(uris: Sequence[MemoryUri]) -> list[str]:
+    return sorted({uri.space for uri in uris})
+
+
+def memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dict[str, Any]:
+    """A memory for programs that know nothing of our files; empty for files that are no memories."""
+    if uri.scope not in (Scope.USER, Scope.AGENT, Scope.ARCHIVE) or not uri.name.endswith(".md"):
+        return {}
+    if uri.is_summary:
+        return {}
+    memory = parse(uri, text, registry)
+    if memory.type is None:
+        return {}
+    document = memory_document(memory)
+    facts: dict[str, Any] = {
+        "memory_type": memory.type_name,
+        "name": document.name,
+        "fields": dict(memory.fields),
+        "abstract": document.abstract,
+        "tags": list(document.tags),
+        "salience": document.salience,
+        "project": document.project,
+    }
+    return facts
+
+
+def chosen_history(commits: Iterator[dict[str, Any]], taken: frozenset[str] | None) -> Iterator[dict[str, Any]]:
+    """The commits with what they say of other files left out; ``taken`` None leaves them whole."""
+    for commit in commits:
+        if taken is None:
+            yield commit
+            continue
+        changes = [change for change in commit["changes"] if change["uri"] in taken]
+        if changes:
+            receipt = _narrowed(commit["receipt"], taken)
+            moved = [
+                change | {"moved_from": change["moved_from"] if change["moved_from"] in taken else None}
+                for change in changes
+            ]
+            yield commit | {"receipt": receipt, "changes": moved}
+
+
+def _narrowed(receipt: Mapping[str, Any], taken: frozenset[str]) -> dict[str, Any]:
+    return {
+        "commit_id": receipt["commit_id"],
+        "status": receipt["status"],
+        "results": [result for result in receipt["results"] if result["uri"] in taken],
+        "similar": [],
+    }
+
+
+# In ------------------------------------------------------------------------------------------------------------------
 
 
 class OnConflict(StrEnum):
@@ -91,136 +377,109 @@ class Outcome:
 
     def add(self, other: Outcome) -> None:
         """Append another batch's outcome."""
-        self.created += other.created
-        self.updated += other.updated
-        self.unchanged += other.unchanged
-        self.kept += other.kept
-        self.beside += other.beside
-        self.refused += other.refused
+        for each in fields(self):
+            getattr(self, each.name).extend(getattr(other, each.name))
 
 
-class ImportBatch:
+class _Batch:
     """The plan of one commit.
 
     Args:
         store: The store; only read here.
-        registry: The memory types.
         texts: The files of the batch, by the URI they are to have.
         policy: What happens to those that differ.
         context: Time, types and spaces of the commit.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        registry: MemoryTypeRegistry,
-        texts: Mapping[MemoryUri, str],
-        policy: OnConflict,
-        context: PlanContext,
-    ) -> None:
+    def __init__(self, store: Store, texts: Mapping[MemoryUri, str], policy: OnConflict, context: PlanContext) -> None:
         self._store = store
-        self._registry = registry
         self._texts = texts
         self._policy = policy
         self._context = context
-        self.outcome = Outcome()
-        self._results: list[OperationResult] = []
-        self._after: dict[MemoryUri, tuple[str | None, str]] = {}
-        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
-        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
 
     def plan(self, snapshot: Snapshot) -> ChangeSet:
         """The batch's changes; a file that cannot be taken is refused alone."""
+        draft = self._draft = WorkingCopy(snapshot, self._context)
+        self.outcome = Outcome()
+        self._results: list[OperationResult] = []
+        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
+        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
         for uri, text in self._texts.items():
             try:
-                self._place(uri, text, snapshot)
+                self._place(uri, text, draft)
             except RunebookError as error:
                 self._refuse(uri, error.message)
-        changes = [self._change(uri, before, after) for uri, (before, after) in self._after.items()]
-        return ChangeSet(tuple(changes), tuple(self._results))
+        changes = tuple(_of_log(change) if is_session_log(change.uri) else change for change in draft.changes())
+        return ChangeSet(changes, tuple(self._results))
 
-    def _place(self, uri: MemoryUri, text: str, snapshot: Snapshot) -> None:
+    def _place(self, uri: MemoryUri, text: str, draft: WorkingCopy) -> None:
         obstacle = self._obstacle(uri)
         if obstacle is not None:
             self._refuse(uri, obstacle)
             return
-        kept = recorded(uri, text)
-        if kept is None:  # a page with nothing but its list
-            self._note(uri, Action.UNCHANGED)
-            return
-        text, present = kept, self._text(uri, snapshot)
-        if present == text:
+        present, kept = draft.text(uri), recorded(uri, text)
+        if kept is None or present == kept:  # as it is here, or a page with nothing but its list
             self._note(uri, Action.UNCHANGED)
         elif uri.is_summary:
             if present is None:
-                self._put(uri, None, text, Action.CREATED)
-        elif is_session_log(uri) and present is not None and (text.startswith(present) or present.startswith(text)):
-            if len(text) > len(present):
-                self._put(uri, present, text, Action.UPDATED, "the conversation went on")
-            else:
-                self._note(uri, Action.UNCHANGED)
+                self._put(uri, kept, Action.CREATED)
+        elif is_session_log(uri) and present is not None and text.startswith(present):
+            self._put(uri, text, Action.UPDATED, "the conversation went on")
+        elif is_session_log(uri) and present is not None and present.startswith(text):
+            self._note(uri, Action.UNCHANGED)
+        elif present is not None:
+            self._settle(uri, text, uri, "it differs")
+        elif (rival := self._of_key(uri, text)) is not None:
+            self._settle(uri, text, rival, "another file holds this memory")
+        elif (rival := self._twin(uri)) is not None:
+            self._settle(uri, text, rival, "its name is a twin of another's")
         else:
-            rival, why = (uri, "it differs") if present is not None else self._rival(uri, text, snapshot)
-            if rival is None:
-                self._put(uri, None, text, Action.CREATED)
-            else:
-                self._settle(uri, text, rival, why, snapshot)
+            self._put(uri, text, Action.CREATED)
 
-    def _settle(self, uri: MemoryUri, text: str, rival: MemoryUri, why: str, snapshot: Snapshot) -> None:
+    def _settle(self, uri: MemoryUri, text: str, rival: MemoryUri, why: str) -> None:
         """Follow the policy for a file that differs from ``rival``, which is there."""
-        there = self._text(rival, snapshot)
-        if there == text:
+        if self._draft.text(rival) == text:
             self._note(rival, Action.UNCHANGED)
         elif self._policy is OnConflict.KEEP:
             self.outcome.kept.append(Problem(str(uri), why if rival == uri else f"{why}: {rival}"))
             self._results.append(OperationResult("import", str(uri), Action.UNCHANGED, note=f"kept: {why}"))
         elif self._policy is OnConflict.REPLACE:
-            self._put(rival, there, text, Action.UPDATED, None if rival == uri else f"imported from {uri}")
+            self._put(rival, text, Action.UPDATED, None if rival == uri else f"imported from {uri}")
         else:
-            self._put_beside(uri, text, rival, snapshot)
+            self._put_beside(_beside(uri, text), text, rival)
 
-    def _put_beside(self, uri: MemoryUri, text: str, rival: MemoryUri, snapshot: Snapshot) -> None:
-        beside = _beside(uri, text)
-        if self._text(beside, snapshot) is not None:  # put there by an earlier import, and linked since
+    def _put_beside(self, beside: MemoryUri, text: str, rival: MemoryUri) -> None:
+        if self._draft.text(beside) is not None:  # put there by an earlier import, and linked since
             self._note(beside, Action.UNCHANGED)
             return
-        self._put(beside, None, text, Action.CREATED, f"beside {rival}")
+        self._put(beside, text, Action.CREATED, f"beside {rival}")
         self.outcome.beside.append((str(rival), str(beside)))
-        self._link(beside, rival, snapshot)
+        if all(uri.scope in (Scope.USER, Scope.AGENT) for uri in (beside, rival)):
+            own = self._draft.context
+            self._draft.context = _context_at(beside, own)
+            # A present file whose trailer is broken, or of no type, stays as it is.
+            with contextlib.suppress(RunebookError):
+                link(self._draft, beside, [GivenLink(uri=str(rival), relation="similar")])
+            self._draft.context = own
 
-    def _link(self, beside: MemoryUri, rival: MemoryUri, snapshot: Snapshot) -> None:
-        """Let two versions of a memory know of each other; what is no memory of a type has no links."""
-        draft = WorkingCopy(snapshot, self._context_at(beside))
-        for uri in (beside, rival):
-            text = self._text(uri, snapshot)
-            if text is None or uri.scope not in (Scope.USER, Scope.AGENT):
-                return
-            draft.put(uri, text)
-        try:
-            link(draft, beside, [GivenLink(uri=str(rival), relation="similar")])
-        except RunebookError:
-            return  # a present file whose trailer is broken, or of no type: it stays as it is
-        for uri in (beside, rival):
-            linked = draft.text(uri)
-            if linked is not None and linked != self._text(uri, snapshot):
-                self._after[uri] = (self._before(uri, snapshot), linked)
+    def _of_key(self, uri: MemoryUri, text: str) -> MemoryUri | None:
+        """Another file that stands for the same memory."""
+        memory_type, key = identify(self._context.registry, uri, text)
+        if not key:
+            return None
+        place = (uri.parent, memory_type, key)
+        found = self._keys.get(place) or self._draft.snapshot.locate(*place)
+        return found if found is not None and found != uri and self._draft.text(found) is not None else None
 
-    def _rival(self, uri: MemoryUri, text: str, snapshot: Snapshot) -> tuple[MemoryUri | None, str]:
-        """The file that stands for the same memory, or whose name is a twin of this one's."""
-        folded = (uri.parent, names.fold(uri.name))
-        if folded in self._names:
-            return self._names[folded], "its name is a twin of another's"
-        memory_type, key = identify(self._registry, uri, text)
-        if key:
-            found = self._keys.get((uri.parent, memory_type, key)) or snapshot.locate(uri.parent, memory_type, key)
-            if found is not None and found != uri and self._text(found, snapshot) is not None:
-                return found, "another file holds this memory"
-        if not snapshot.name_taken(uri.parent, uri.name):
-            return None, ""
-        for entry in self._store.files.entries(uri.parent) if self._store.files.is_dir(uri.parent) else ():
-            if entry.uri != uri and names.fold(entry.uri.name) == folded[1]:
-                return entry.uri, "its name is a twin of another's"
-        return None, ""
+    def _twin(self, uri: MemoryUri) -> MemoryUri | None:
+        """Another file whose name is a twin of this one's."""
+        folded = names.fold(uri.name)
+        if (uri.parent, folded) in self._names:
+            return self._names[uri.parent, folded]
+        if not self._draft.snapshot.name_taken(uri.parent, uri.name) or not self._store.files.is_dir(uri.parent):
+            return None
+        there = (entry.uri for entry in self._store.files.entries(uri.parent) if entry.uri != uri)
+        return next((each for each in there if names.fold(each.name) == folded), None)
 
     def _obstacle(self, uri: MemoryUri) -> str | None:
         """Why no file can be here: the name is a folder's, or a folder's name is a file's."""
@@ -228,22 +487,15 @@ class ImportBatch:
             return "a folder of this name is there"
         for depth in range(_SPACE_PARTS, len(uri.parts)):
             above = MemoryUri(uri.parts[:depth])
-            if above in self._after or (self._store.files.stat(above) and not self._store.files.is_dir(above)):
+            planned = (above.parent, names.fold(above.name)) in self._names
+            if planned or (self._store.files.stat(above) and not self._store.files.is_dir(above)):
                 return f"{above} is a file, not a folder"
         return None
 
-    def _text(self, uri: MemoryUri, snapshot: Snapshot) -> str | None:
-        return self._after[uri][1] if uri in self._after else snapshot.text(uri)
-
-    def _before(self, uri: MemoryUri, snapshot: Snapshot) -> str | None:
-        return self._after[uri][0] if uri in self._after else snapshot.text(uri)
-
-    def _put(self, uri: MemoryUri, before: str | None, text: str, action: Action, note: str | None = None) -> None:
-        if uri in self._after:
-            before = self._after[uri][0]
-        self._after[uri] = (before, text)
+    def _put(self, uri: MemoryUri, text: str, action: Action, note: str | None = None) -> None:
+        self._draft.put(uri, text)
         self._names[uri.parent, names.fold(uri.name)] = uri
-        memory_type, key = identify(self._registry, uri, text)
+        memory_type, key = identify(self._context.registry, uri, text)
         if key:
             self._keys[uri.parent, memory_type, key] = uri
         self._note(uri, action, note)
@@ -259,27 +511,25 @@ class ImportBatch:
         hint = "Rename what is in the way, then import again."
         self._results.append(OperationResult("import", str(uri), Action.REJECTED, reason, hint))
 
-    def _change(self, uri: MemoryUri, before: str | None, after: str) -> FileChange:
-        if is_session_log(uri):
-            grown = before is not None and after.startswith(before)
-            return FileChange(uri, before, after, "", uri.parent.name, appended=grown)
-        return FileChange(uri, before, after, *identify(self._registry, uri, after))
 
-    def _context_at(self, uri: MemoryUri) -> PlanContext:
-        """The context of the space that a file is in."""
-        space = uri.parts[1]
-        if uri.scope is Scope.AGENT:
-            return replace(self._context, agent_space=space)
-        return replace(self._context, user_space=space)
+def _of_log(change: FileChange) -> FileChange:
+    """The change of a session's log, which may only have grown."""
+    grown = change.before is not None and (change.after or "").startswith(change.before)
+    return replace(change, key=change.uri.parent.name, appended=grown)
+
+
+def _context_at(uri: MemoryUri, context: PlanContext) -> PlanContext:
+    """The context in the space that a file is in."""
+    space = uri.parts[1]
+    return replace(context, agent_space=space) if uri.scope is Scope.AGENT else replace(context, user_space=space)
 
 
 def _beside(uri: MemoryUri, text: str) -> MemoryUri:
     """Where a file goes whose own place is taken: the same place for the same text, however often it comes."""
-    mark = "~" + names.short_hash(text)
+    mark = names.short_hash(text)
     if is_session_log(uri):
-        return uri.parent.parent.child(names.fit(uri.parent.name, "", mark)).child(uri.name)
-    stem, dot, extension = uri.name.rpartition(".")
-    return uri.parent.child(names.fit(stem, dot + extension, mark) if stem else names.fit(uri.name, "", mark))
+        return uri.parent.parent.child(names.fit(uri.parent.name, "", f"~{mark}")).child(uri.name)
+    return uri.parent.child(_marked(uri.name, mark))
 
 
 def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> dict[str, str]:
@@ -294,13 +544,6 @@ def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> di
         if scope in targets and space != targets[scope]:
             found[f"{scope}/{space}"] = f"{scope}/{targets[scope]}"
     return found
-
-
-_BATCH_FILES = 500
-_BATCH_BYTES = 16 * 1024**2
-_SHOWN = 3
-_REDACTING = Redaction("redact")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,21 +679,20 @@ class _Run:
     def take_history(self, *, dry_run: bool, partial: bool = False) -> int:
         """Commits of the export's history, if there is one, it may be kept, and the store has none of its own."""
         commits = self._archive.history()
-        obstacle = None if commits is None else self._obstacle()
-        if obstacle is not None:
-            self.notes.append(f"The history was left out: {obstacle}")
-        if commits is None or obstacle is not None:
+        if commits is None:
             return 0
-        checked = (_checked(commit) for commit in commits)
         try:
-            if dry_run:
-                return sum(1 for _ in checked)
-            return insert_history(self._store.files.state / LEDGER_NAME, checked)
+            reason = self._obstacle()
+            if reason is None:
+                checked = map(_checked, commits)
+                ledger = self._store.files.state / LEDGER_NAME
+                return sum(1 for _ in checked) if dry_run else insert_history(ledger, checked)
         except InvalidInput as error:
             if not partial:
                 raise
-            self.notes.append(f"The history was left out: {error.message}")
-            return 0
+            reason = error.message
+        self.notes.append(f"The history was left out: {reason}")
+        return 0
 
     def _obstacle(self) -> str | None:
         """Why the history cannot be taken."""
@@ -467,7 +709,7 @@ class _Run:
         commits: list[str] = []
         done = 0
         for texts in self._batches():
-            batch = ImportBatch(self._store, self._registry, texts, self._policy, self._context)
+            batch = _Batch(self._store, texts, self._policy, self._context)
             receipt = self._store.commit(batch.plan, kind="import", now=moment, dry_run=dry_run)
             self.outcome.add(batch.outcome)
             commits += [receipt.commit_id] if receipt.commit_id else []
@@ -488,12 +730,6 @@ class _Run:
                 continue
             if isinstance(stored, int) and isinstance(extracted, int) and 0 <= extracted <= stored < 2**31:
                 self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), stamp)
-
-    def _is_absent(self, uri: MemoryUri) -> bool:
-        try:
-            return self._store.ledger.file(uri) is None and self._store.text(uri) is None
-        except InvalidInput:  # a link that leads elsewhere, or no text: something is there
-            return False
 
     def _placed(self) -> dict[MemoryUri, ArchivedFile]:
         """The files by where they go; summaries come last, when what they tell of is there.
@@ -594,242 +830,3 @@ def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
             hint="Take the files without the history with --partial, or export again without --history.",
         ) from error
     return commit
-
-
-#: What an importer takes for a bomb is stored as it is instead: a text of one repeated line is none.
-_DEFLATE_LIMIT = 50
-_RATIO_FROM_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """What was exported.
-
-    Attributes:
-        path: Where it is; None for a stream.
-        counts: Files by kind, and commits.
-        spaces: The spaces they are of.
-        seq: The last commit that is in it.
-        left_out: Files whose text neither disk nor ledger has as it was committed.
-        sessions: How far each session's messages were extracted.
-    """
-
-    JSON: ClassVar = "path counts spaces seq left_out"
-
-    path: Path | None
-    counts: dict[str, int]
-    spaces: list[str]
-    seq: int
-    left_out: list[str] = field(default_factory=list)
-    sessions: list[dict[str, Any]] = field(default_factory=list)
-
-
-def export_zip(
-    store: Store,
-    registry: MemoryTypeRegistry,
-    target: Path,
-    selection: Selection,
-    *,
-    force: bool = False,
-    progress: Progress = lambda _done, _total: None,
-) -> Export:
-    """Write a zip archive.
-
-    Args:
-        store: The store; others may go on using it.
-        registry: The memory types.
-        target: The archive to be.
-        selection: What is taken.
-        force: Replace a file that is there.
-        progress: Called with files done and files in all.
-
-    Raises:
-        InvalidInput: If ``target`` is there and ``force`` is not given. Nothing was written.
-        StorageFailed: If the disk refuses; ``target`` is then as it was.
-    """
-    with _source(store, registry, selection) as source, _whole(target, force=force) as stream:
-        entries: list[dict[str, Any]] = []
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-            paths = archive_paths(source.uris)
-            for file in source.files(progress):
-                _put(archive, paths[file.uri], file.content)
-                facts = {"path": paths[file.uri], "uri": str(file.uri), "sha256": file.sha256}
-                entries.append(facts | {"size": len(file.content), "updated_at": file.updated_at})
-            commits = _put_history(archive, source) if selection.history else None
-            export = source.export(target, 0 if commits is None else commits["commits"])
-            manifest = source.header(export) | {"history": commits, "files": entries}
-            _put(archive, MANIFEST_NAME, json.dumps(manifest, ensure_ascii=False, indent=1).encode())
-        return export
-
-
-def export_lines(
-    store: Store,
-    registry: MemoryTypeRegistry,
-    target: Path | IO[bytes],
-    selection: Selection,
-    *,
-    force: bool = False,
-    progress: Progress = lambda _done, _total: None,
-) -> Export:
-    """Write JSON lines, to a file or to an open stream; see ``export_zip``."""
-    path = target if isinstance(target, Path) else None
-    destination = _whole(target, force=force) if isinstance(target, Path) else contextlib.nullcontext(target)
-    with _source(store, registry, selection) as source, destination as stream:
-        lines = _Lines(stream)
-        lines.write({"kind": "export"} | source.header(None))
-        for file in source.files(progress):
-            sha256 = text_sha256(file.text)  # of the text: a hand-made file may hold bytes that are none
-            facts = {"kind": "file", "uri": str(file.uri), "sha256": sha256, "updated_at": file.updated_at}
-            lines.write(facts | {"text": file.text} | memory_facts(file.uri, file.text, registry))
-            if selection.messages and is_session_log(file.uri):
-                for index, message in enumerate(parse_lines(file.text)[0]):
-                    lines.write({"kind": "message", "uri": f"{file.uri}#{index}"} | to_record(message))
-        commits = 0
-        for commit in source.history() if selection.history else ():
-            lines.write({"kind": "commit", "commit": commit})
-            commits += 1
-        export = source.export(path, commits)
-        lines.write(
-            {"kind": "end", "counts": export.counts, "left_out": export.left_out, "sessions": export.sessions}
-            | {"sha256": lines.digest.hexdigest()}
-        )
-        stream.flush()
-        return export
-
-
-class _Lines:
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-
-    def write(self, facts: dict[str, Any]) -> None:
-        # ASCII where a text holds half a character, which UTF-8 cannot: the line stays valid JSON.
-        line = json.dumps(facts, ensure_ascii=False)
-        try:
-            raw = line.encode("utf-8") + b"\n"
-        except UnicodeEncodeError:
-            raw = json.dumps(facts).encode("ascii") + b"\n"
-        self.digest.update(raw)
-        self._stream.write(raw)
-
-
-@contextlib.contextmanager
-def _source(store: Store, registry: MemoryTypeRegistry, selection: Selection) -> Iterator[_Source]:
-    store.adopt()  # what people wrote is part of it
-    with LedgerSnapshot(store.files.state / LEDGER_NAME) as snapshot:
-        yield _Source(store, registry, selection, snapshot)
-
-
-class _Source:
-    """The chosen files of one moment."""
-
-    def __init__(
-        self, store: Store, registry: MemoryTypeRegistry, selection: Selection, snapshot: LedgerSnapshot
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._selection = selection
-        self._snapshot = snapshot
-        self._rows = [row for row in snapshot.files() if selection.places(MemoryUri.parse(row.uri))]
-        self._taken: list[MemoryUri] = []
-        self._left_out: list[str] = []
-
-    @property
-    def uris(self) -> list[MemoryUri]:
-        """Every file that may be taken."""
-        return [MemoryUri.parse(row.uri) for row in self._rows]
-
-    def files(self, progress: Progress) -> Iterator[TransferFile]:
-        """The files, one at a time."""
-        for done, row in enumerate(self._rows, 1):
-            uri = MemoryUri.parse(row.uri)
-            content = content_at(self._store.files, self._snapshot, row)
-            if content is None:
-                self._left_out.append(row.uri)
-            elif self._selection.takes(uri, content.decode("utf-8", "replace"), self._registry):
-                self._taken.append(uri)
-                yield TransferFile(uri, content, row.updated_at)
-            progress(done, len(self._rows))
-
-    def history(self) -> Iterator[dict[str, Any]]:
-        """The commits that touched what was taken; all of them when everything was."""
-        if self._selection.is_everything:
-            return chosen_history(self._snapshot.history(), None)
-        return chosen_history(self._snapshot.history(), frozenset(str(uri) for uri in self._taken))
-
-    def export(self, path: Path | None, commits: int) -> Export:
-        """What was taken, once it was."""
-        counts = counted(self._taken) | {"commits": commits}
-        taken = {str(uri) for uri in self._taken}
-        sessions = [
-            {"uri": row.log, "stored": row.stored, "extracted": row.extracted}
-            for row in self._snapshot.queue()
-            if row.log in taken
-        ]
-        return Export(path, counts, spaces_of(self._taken), self._snapshot.seq, self._left_out, sessions)
-
-    def header(self, export: Export | None) -> dict[str, Any]:
-        """What every form says first; counts are known once everything was taken."""
-        facts: dict[str, Any] = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "program_version": program_version(),
-            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "ledger_id": self._snapshot.ledger_id,
-            "seq": self._snapshot.seq,
-            "selection": self._selection.as_dict(),
-        }
-        if export is None:
-            return facts | {"spaces": spaces_of(self.uris)}
-        facts |= {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}
-        return facts | {"sessions": export.sessions}
-
-
-def _put(archive: zipfile.ZipFile, path: str, content: bytes) -> None:
-    info = zipfile.ZipInfo(path, datetime.now(UTC).timetuple()[:6])
-    info.external_attr = 0o600 << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    if len(content) > _RATIO_FROM_BYTES and len(zlib.compress(content, 1)) * _DEFLATE_LIMIT < len(content):
-        info.compress_type = zipfile.ZIP_STORED
-    archive.writestr(info, content)
-
-
-def _put_history(archive: zipfile.ZipFile, source: _Source) -> dict[str, Any]:
-    digest, size, commits = hashlib.sha256(), 0, 0
-    info = zipfile.ZipInfo(HISTORY_NAME, datetime.now(UTC).timetuple()[:6])
-    info.external_attr = 0o600 << 16
-    info.compress_type = zipfile.ZIP_DEFLATED
-    with archive.open(info, "w", force_zip64=True) as stream:
-        for commit in source.history():
-            line = json.dumps(commit).encode("ascii") + b"\n"
-            stream.write(line)
-            digest.update(line)
-            size += len(line)
-            commits += 1
-    return {"path": HISTORY_NAME, "sha256": digest.hexdigest(), "size": size, "commits": commits}
-
-
-@contextlib.contextmanager
-def _whole(target: Path, *, force: bool) -> Iterator[IO[bytes]]:
-    """A stream whose content appears at ``target`` when the body ends, and not at all when it raises."""
-    if target.is_dir() or (target.exists() and not force):
-        raise InvalidInput(f"{target.name!r} is there already.", hint="Name another file, or add --force.")
-    atomic.make_folder(target.absolute().parent)
-    temporary = target.parent / f"{atomic.TEMPORARY_PREFIX}{secrets.token_hex(8)}"
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(temporary, flags, 0o600), "w+b") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        if target.exists() and not force:
-            raise InvalidInput(f"{target.name!r} has appeared meanwhile.", hint="Name another file, or add --force.")
-        temporary.replace(target)
-        atomic.sync(target)
-    except OSError as error:
-        raise StorageFailed(
-            f"{target.name!r} could not be written: {error.strerror or error}.",
-            hint="Check free space and permissions.",
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

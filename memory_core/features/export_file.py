@@ -1,44 +1,88 @@
-"""Reading an export that came from somewhere else: nothing in it is believed before it was checked.
+"""Files packed for another place: a zip, a folder, or JSON lines; written whole, and never believed when read.
 
-A name in an archive is never a path on the disk: each file's URI goes through ``MemoryUri.parse``, and an entry that
-no export of ours would hold (a link, an encrypted or foreign entry, a name that leaves the folder, two files for one
-URI) is a problem. Sizes and ratios are bounded before and while anything is unpacked, and every hash is compared
-before the first file is handed out. Writes nothing.
+An export is a zip (or JSON lines) of memories, a backup a zip (or folder) of everything; both have a manifest that
+names each file with its size and hash, one writer and one reader. A name in an archive is never a path on the disk:
+each file's URI goes through ``MemoryUri.parse``, and an entry that no export of ours would hold (a link, an encrypted
+or foreign entry, a name that leaves the folder, two files for one URI) is a problem. Sizes and ratios are bounded
+before and while anything is unpacked, and every hash is compared before the first file is handed out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 import contextlib
 import hashlib
+import io
 import json
+import os
+import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from memory_core.core.errors import InvalidInput, InvalidUri, StorageFailed
-from memory_core.core.index.documents import MESSAGES_NAME, is_session_log, memory_document
-from memory_core.core.memory import names
+from memory_core.core.index.documents import MESSAGES_NAME, is_session_log
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.uri import SCHEME, MemoryUri, Scope
+from memory_core.core.store import atomic
 from memory_core.core.store.files import FILE_LIMIT_BYTES, FileStore
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot, SnapshotFile
 
 FORMAT = "runebook-export"
-FORMAT_VERSION = 1
 MANIFEST_NAME = "manifest.json"
 HISTORY_NAME = "history.jsonl"
+ENTRIES_LIMIT = 1_000_000
+TOTAL_LIMIT_BYTES = 16 * 1024**3
+MANIFEST_LIMIT_BYTES = 512 * 1024**2
+#: A line holds one file as JSON, which may write six bytes for one.
+LINE_LIMIT_BYTES = 6 * FILE_LIMIT_BYTES
+#: Ours stay below 50 to 1; bombs are near 1,000.
+RATIO_LIMIT = 200
+_RATIO_FROM_BYTES = 1024**2
+#: What a reader takes for a bomb is stored as it is instead: a text of one repeated line is none.
+_DEFLATE_LIMIT = 50
+_DEFLATE_FROM_BYTES = 64 * 1024
+_LEAST_PARTS = 3
+_NAME_CHARS = 200
+_CHUNK_BYTES = 1024**2
 _EVERYWHERE = MemoryUri()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a pack is: its name, format and version, its manifest, and the next step where it is damaged, or another."""
+
+    name: str
+    format: str
+    manifest: str
+    damaged: str
+    other: str
+    version: int = 1
+
+
+EXPORT = Form(
+    "export",
+    FORMAT,
+    MANIFEST_NAME,
+    "Get a sound copy of the file, or take what is sound of it with --partial.",
+    "Name a file that runebook export wrote; for a backup, use runebook restore.",
+)
+BACKUP = Form(
+    "backup",
+    "runebook-backup",
+    "backup.json",
+    "Take another backup; this one was changed or cut short.",
+    "Name what runebook backup wrote; for an export, use runebook import.",
+)
+
+
+# What is taken -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +142,6 @@ class Selection:
         return {name: value for name, value in members.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class TransferFile:
-    """One file: bytes as they are on disk; ``updated_at`` is ISO 8601, or empty."""
-
-    uri: MemoryUri
-    content: bytes
-    updated_at: str
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the bytes."""
-        return hashlib.sha256(self.content).hexdigest()
-
-    @property
-    def text(self) -> str:
-        """The text; bytes that are not UTF-8 become U+FFFD."""
-        return self.content.decode("utf-8", "replace")
-
-
 def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -> bytes | None:
     """A file as the snapshot has it: from the disk while it is still that, else from the ledger.
 
@@ -138,43 +163,6 @@ def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -
 
 def _readable_sha256(content: bytes) -> str:
     return hashlib.sha256(content.decode("utf-8", "replace").encode("utf-8")).hexdigest()
-
-
-def memory_facts(uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> dict[str, Any]:
-    """A memory for programs that know nothing of our files; empty for files that are no memories."""
-    if uri.scope not in (Scope.USER, Scope.AGENT, Scope.ARCHIVE) or not uri.name.endswith(".md"):
-        return {}
-    if uri.is_summary:
-        return {}
-    memory = parse(uri, text, registry)
-    if memory.type is None:
-        return {}
-    document = memory_document(memory)
-    facts: dict[str, Any] = {
-        "memory_type": memory.type_name,
-        "name": document.name,
-        "fields": dict(memory.fields),
-        "abstract": document.abstract,
-        "tags": list(document.tags),
-        "salience": document.salience,
-        "project": document.project,
-    }
-    return facts
-
-
-def archive_paths(uris: Sequence[MemoryUri]) -> dict[MemoryUri, str]:
-    """The path of each file in an archive; twins that a file system would confuse get names of their own."""
-    taken: set[str] = {MANIFEST_NAME, HISTORY_NAME}
-    paths: dict[MemoryUri, str] = {}
-    for uri in uris:
-        path = "/".join(uri.parts)
-        if names.fold(path) in taken:
-            stem, dot, extension = uri.name.rpartition(".")
-            mark = "~" + names.short_hash(str(uri))
-            path = "/".join((*uri.parts[:-1], names.fit(stem or uri.name, dot + extension if stem else "", mark)))
-        taken.add(names.fold(path))
-        paths[uri] = path
-    return paths
 
 
 def kind_of(uri: MemoryUri) -> str:
@@ -201,51 +189,352 @@ def spaces_of(uris: Sequence[MemoryUri]) -> list[str]:
     return sorted({uri.space for uri in uris})
 
 
-def chosen_history(commits: Iterator[dict[str, Any]], taken: frozenset[str] | None) -> Iterator[dict[str, Any]]:
-    """The commits with what they say of other files left out; ``taken`` None leaves them whole."""
-    for commit in commits:
-        if taken is None:
-            yield commit
-            continue
-        changes = [change for change in commit["changes"] if change["uri"] in taken]
-        if changes:
-            receipt = _narrowed(commit["receipt"], taken)
-            moved = [
-                change | {"moved_from": change["moved_from"] if change["moved_from"] in taken else None}
-                for change in changes
-            ]
-            yield commit | {"receipt": receipt, "changes": moved}
+# Writing -------------------------------------------------------------------------------------------------------------
 
 
-def _narrowed(receipt: Mapping[str, Any], taken: frozenset[str]) -> dict[str, Any]:
-    return {
-        "commit_id": receipt["commit_id"],
-        "status": receipt["status"],
-        "results": [result for result in receipt["results"] if result["uri"] in taken],
-        "similar": [],
-    }
+@dataclass(frozen=True, slots=True)
+class PackedFile:
+    """One file of a pack; ``path`` is relative, with ``/``."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        return {"path": self.path, "sha256": self.sha256, "size": self.size_bytes}
 
 
-def path_uri(path: str) -> MemoryUri:
-    """The URI that a path in an archive would have.
+class Writer(Protocol):
+    """Where files are packed into."""
+
+    def opened(self, path: str, *, stored: bool = False) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """A new file of the pack; ``stored`` leaves it as it is where others are compressed."""
+        ...
+
+    def finish(self) -> None:
+        """Make everything durable."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open, finished or not."""
+        ...
+
+
+class FolderWriter:
+    """Files below a folder, private to the user and durable one by one."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        atomic.make_folder(root)
+        self._folders = {root}
+
+    @contextlib.contextmanager
+    def opened(self, path: str, *, stored: bool = False) -> Iterator[IO[bytes]]:
+        """See ``Writer``."""
+        del stored
+        target = self._root.joinpath(*path.split("/"))
+        atomic.make_folder(target.parent)
+        self._folders |= {folder for folder in target.parents if folder.is_relative_to(self._root)}
+        with created(target) as stream:
+            yield stream
+
+    def finish(self) -> None:
+        """See ``Writer``."""
+        for folder in sorted(self._folders, reverse=True):
+            sync_folder(folder)
+
+    def close(self) -> None:
+        """See ``Writer``; nothing stays open."""
+
+
+class ZipWriter:
+    """Files in one zip."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = contextlib.ExitStack()
+        self._archive = zipfile.ZipFile(self._file.enter_context(created(path)), "w")
+
+    @contextlib.contextmanager
+    def opened(self, path: str, *, stored: bool = False) -> Iterator[IO[bytes]]:
+        """See ``Writer``."""
+        info = zipfile.ZipInfo(path, datetime.now(UTC).timetuple()[:6])
+        info.external_attr = 0o600 << 16
+        info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+        with self._archive.open(info, "w", force_zip64=True) as stream:
+            yield stream
+
+    def finish(self) -> None:
+        """See ``Writer``."""
+        self.close()
+
+    def close(self) -> None:
+        """See ``Writer``."""
+        self._archive.close()
+        self._file.close()
+
+
+def pack(writer: Writer, path: str, chunks: Iterable[bytes], *, stored: bool = False) -> PackedFile:
+    """Write one file of a pack, of any size."""
+    with writer.opened(path, stored=stored) as target:
+        return _poured(path, chunks, target)
+
+
+def pack_manifest(writer: Writer, form: Form, facts: Mapping[str, Any]) -> None:
+    """Write the manifest, which comes last."""
+    manifest = {"format": form.format, "format_version": form.version, **facts}
+    pack(writer, form.manifest, [json.dumps(manifest, ensure_ascii=False, indent=1).encode()])
+    writer.finish()
+
+
+def is_bomb_like(content: bytes) -> bool:
+    """Whether a reader would take a text for a bomb, were it compressed."""
+    return len(content) > _DEFLATE_FROM_BYTES and len(zlib.compress(content, 1)) * _DEFLATE_LIMIT < len(content)
+
+
+def chunks_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """A stream to its end."""
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
+
+
+@contextlib.contextmanager
+def created(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, private to the user and durable when the body ends."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    with os.fdopen(os.open(path, flags, 0o600), "w+b") as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+@contextlib.contextmanager
+def appearing(target: Path, partial: Path, name: str) -> Iterator[None]:
+    """What the body writes at ``partial`` appears at ``target`` when the body ends, and not at all when it raises.
 
     Raises:
-        InvalidUri: If the path would leave the memory folder, or is no portable one.
+        StorageFailed: If the system refuses; ``name`` is what could not be written.
     """
-    return MemoryUri.parse(SCHEME + path)
+    atomic.make_folder(target.absolute().parent)
+    try:
+        yield
+        partial.replace(target)
+        sync_folder(target.absolute().parent)
+    except (OSError, zipfile.LargeZipFile) as error:
+        raise StorageFailed(
+            f"{name} could not be written: {getattr(error, 'strerror', None) or error}.",
+            hint="Check free space and permissions of the destination.",
+        ) from error
+    finally:
+        remove_whole(partial)
 
 
-ENTRIES_LIMIT = 1_000_000
-TOTAL_LIMIT_BYTES = 16 * 1024**3
-MANIFEST_LIMIT_BYTES = 512 * 1024**2
-#: A line holds one file as JSON, which may write six bytes for one.
-LINE_LIMIT_BYTES = 6 * FILE_LIMIT_BYTES
-#: Ours stay below 50 to 1; bombs are near 1,000.
-RATIO_LIMIT = 200
-_RATIO_FROM_BYTES = 1024**2
-_LEAST_PARTS = 3
-_CHUNK_BYTES = 1024**2
-_HINT = "Get a sound copy of the file, or take what is sound of it with --partial."
+def sync_folder(folder: Path) -> None:
+    """Make a folder's entries survive a power loss."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_whole(path: Path) -> None:
+    """Delete a pack of either form."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _poured(path: str, chunks: Iterable[bytes], target: IO[bytes] | None, limit_bytes: int | None = None) -> PackedFile:
+    """Copy chunks, at most one more than ``limit_bytes`` allows."""
+    digest, size = hashlib.sha256(), 0
+    for chunk in chunks:
+        digest.update(chunk)
+        size += len(chunk)
+        if limit_bytes is not None and size > limit_bytes:
+            break
+        if target is not None:
+            target.write(chunk)
+    return PackedFile(path, digest.hexdigest(), size)
+
+
+# Reading a zip or a folder -------------------------------------------------------------------------------------------
+
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+@contextlib.contextmanager
+def reading(path: Path, form: Form) -> Iterator[None]:
+    """Errors of the system and of unpacking, as ours.
+
+    Raises:
+        InvalidInput: If there is nothing, or it is damaged.
+        StorageFailed: If it cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InvalidInput(f"there is no {form.name} at {path.name!r}.", hint=form.other) from error
+    except _BROKEN as error:
+        raise InvalidInput(f"the {form.name} {path.name!r} is damaged: {error}.", hint=form.damaged) from error
+    except OSError as error:
+        raise StorageFailed(
+            f"the {form.name} {path.name!r} cannot be used: {error.strerror or error}.",
+            hint="Name what you may read, and check free space and permissions.",
+        ) from error
+
+
+class Pack:
+    """A zip or folder as its manifest describes it.
+
+    Args:
+        form: What it is to be.
+        manifest: The stream of its manifest.
+        opener: Opens the file at a path of the pack.
+    """
+
+    def __init__(self, form: Form, manifest: IO[bytes], opener: Callable[[str], IO[bytes]]) -> None:
+        self._form = form
+        self._open = opener
+        with manifest:
+            content = manifest.read(MANIFEST_LIMIT_BYTES + 1)
+        if len(content) > MANIFEST_LIMIT_BYTES:
+            raise InvalidInput(f"the {form.name}'s manifest is too large.", hint=form.damaged)
+        self.manifest = read_object(content, form.manifest, form)
+        check_format(self.manifest, form)
+
+    def files(self) -> list[PackedFile]:
+        """What the manifest names.
+
+        Raises:
+            InvalidInput: If one of them is not described.
+        """
+        try:
+            return [PackedFile(str(f["path"]), str(f["sha256"]), int(f["size"])) for f in self.manifest["files"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"the {self._form.name}'s manifest is damaged.", hint=self._form.damaged) from error
+
+    def pour(self, file: PackedFile, target: IO[bytes] | None) -> None:
+        """Read a file to its end, into ``target`` if there is one, and never more than it should have.
+
+        Raises:
+            InvalidInput: If it is not what the manifest says.
+        """
+        try:
+            with self._open(file.path) as stream:
+                found = _poured(file.path, chunks_of(stream), target, file.size_bytes)
+        except (KeyError, FileNotFoundError, *_BROKEN) as error:
+            raise InvalidInput(
+                f"the {self._form.name}'s {file.path!r} is missing or damaged.", hint=self._form.damaged
+            ) from error
+        if found != file:
+            raise InvalidInput(
+                f"the {self._form.name}'s {file.path!r} is not what the manifest says.", hint=self._form.damaged
+            )
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of a file that was checked."""
+        with self._open(path) as stream:
+            while line := stream.readline(LINE_LIMIT_BYTES):
+                yield line
+
+
+@contextlib.contextmanager
+def open_pack(path: Path, form: Form) -> Iterator[Pack]:
+    """Open a zip or a folder, whatever its name; its files are checked when they are read.
+
+    Raises:
+        InvalidInput: If it is none of this form.
+        StorageFailed: If it cannot be read.
+    """
+    with reading(path, form), contextlib.ExitStack() as opened:
+        if path.is_dir():
+            yield Pack(form, (path / form.manifest).open("rb"), lambda name: _open_inside(path, name))
+            return
+        archive = opened.enter_context(zipfile.ZipFile(path))
+        links = any(stat.S_ISLNK(info.external_attr >> 16) for info in archive.infolist())
+        if links or form.manifest not in archive.namelist():
+            raise InvalidInput(f"this is no {form.name} of Runebook.", hint=form.other)
+        yield Pack(form, archive.open(form.manifest), archive.open)
+
+
+def _open_inside(root: Path, name: str) -> IO[bytes]:
+    path = root.joinpath(*name.split("/"))
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise FileNotFoundError(name)
+    return path.open("rb")
+
+
+def sound_entries(archive: zipfile.ZipFile, hint: str) -> tuple[dict[str, zipfile.ZipInfo], list[Problem]]:
+    """The files of an archive from elsewhere by name, and what of it is not to be unpacked.
+
+    Raises:
+        InvalidInput: If all of it would unpack to more than is sensible.
+    """
+    infos = archive.infolist()
+    if len(infos) > ENTRIES_LIMIT or sum(info.file_size for info in infos) > TOTAL_LIMIT_BYTES:
+        raise InvalidInput(
+            f"the archive would unpack to over {ENTRIES_LIMIT:,} files or {TOTAL_LIMIT_BYTES // 1024**3} GiB.",
+            hint=hint,
+        )
+    known: dict[str, zipfile.ZipInfo] = {}
+    problems: list[Problem] = []
+    for info in infos:
+        reason = "the archive holds this name twice" if info.filename in known else _hazard(info)
+        if reason is not None:
+            problems.append(Problem(info.filename[:_NAME_CHARS], reason))
+        elif not info.is_dir():
+            known[info.filename] = info
+    return known, problems
+
+
+def _hazard(info: zipfile.ZipInfo) -> str | None:
+    """Why an entry of an archive from elsewhere is not unpacked; None if it may be."""
+    mode = info.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "it is a link or a device, not a file"
+    if info.flag_bits & 0x1:
+        return "it is encrypted"
+    if info.file_size > _RATIO_FROM_BYTES and info.file_size > RATIO_LIMIT * max(1, info.compress_size):
+        return "it unpacks to far more than it holds"
+    return None
+
+
+def check_format(facts: Mapping[str, Any], form: Form) -> None:
+    """Refuse what is no pack of this form, or of a newer program.
+
+    Raises:
+        InvalidInput: If it is none.
+    """
+    if facts.get("format") != form.format:
+        raise InvalidInput(f"this is no {form.name} of Runebook.", hint=form.other)
+    version = facts.get("format_version")
+    if not isinstance(version, int) or not 1 <= version <= form.version:
+        raise InvalidInput(
+            f"the {form.name} has format version {version!r}; this program knows {form.version}.",
+            hint="Upgrade Runebook.",
+        )
+
+
+def read_object(content: bytes, name: str, form: Form = EXPORT) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        InvalidInput: If it is none.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{name} is not JSON: {type(error).__name__}.", hint=form.damaged) from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{name} is no JSON object.", hint=form.damaged)
+    return found
+
+
+# An export that came from somewhere else -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +555,19 @@ class Problem:
     reason: str
 
 
-class Archive(Protocol):
-    """An export whose files were checked."""
+class Archive:
+    """An export whose files were checked: one URI, one file, and no file where another has its folder."""
 
-    files: list[ArchivedFile]
-    problems: list[Problem]
-    sessions: list[Mapping[str, Any]]
+    def __init__(self) -> None:
+        self.files: list[ArchivedFile] = []
+        self.problems: list[Problem] = []
+        self.sessions: list[Mapping[str, Any]] = []
+        self._known: set[MemoryUri] = set()
+        self._folders: set[MemoryUri] = set()
+
+    def history(self) -> Iterator[Mapping[str, Any]] | None:
+        """The commits, oldest first; None for an export without history."""
+        raise NotImplementedError
 
     def content(self, file: ArchivedFile) -> bytes:
         """The bytes of a file.
@@ -279,11 +575,32 @@ class Archive(Protocol):
         Raises:
             InvalidInput: If they are no longer what was checked.
         """
-        ...
+        content = self._content(file)
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise InvalidInput(f"{str(file.uri)!r} was changed in the export while it was read.", hint=EXPORT.damaged)
+        return content
 
-    def history(self) -> Iterator[Mapping[str, Any]] | None:
-        """The commits, oldest first; None for an export without history."""
-        ...
+    def _content(self, file: ArchivedFile) -> bytes:
+        raise NotImplementedError
+
+    def _refuse(self, name: str, reason: str) -> None:
+        self.problems.append(Problem(name[:_NAME_CHARS], reason))
+
+    def _take(self, uri: MemoryUri, sha256: str, place: str | int, size_bytes: int) -> None:
+        """Take a sound file, unless it stands in the way of another."""
+        above = {MemoryUri(uri.parts[:depth]) for depth in range(1, len(uri.parts))}
+        if uri in self._known:
+            self._refuse(str(uri), "the export holds this file twice")
+        elif len(uri.parts) < _LEAST_PARTS:
+            self._refuse(str(uri), "this is the place of a space, not of a file")
+        elif size_bytes > FILE_LIMIT_BYTES:
+            self._refuse(str(uri), "it is too large")
+        elif uri in self._folders or above & self._known:
+            self._refuse(str(uri), "another file needs this name for a folder")
+        else:
+            self._known.add(uri)
+            self._folders |= above
+            self.files.append(ArchivedFile(uri, sha256, place, size_bytes))
 
 
 @contextlib.contextmanager
@@ -294,197 +611,85 @@ def open_archive(path: Path) -> Iterator[Archive]:
         InvalidInput: If it is no export of ours, is cut short, or asks for more room than is sensible.
         StorageFailed: If it cannot be read.
     """
-    try:
-        with path.open("rb") as stream:
-            begins = stream.read(4)
-            stream.seek(0)
-            if begins.startswith(b"PK"):
-                with zipfile.ZipFile(stream) as archive:
-                    yield _Zip(archive)
-            else:
-                yield _Lines(stream)
-    except OSError as error:
-        raise StorageFailed(
-            f"{path.name!r} cannot be read: {error.strerror or error}.", hint="Name an export that you may read."
-        ) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise InvalidInput(f"{path.name!r} is damaged or incomplete: {error}.", hint=_HINT) from error
-
-
-class _Sorted:
-    """Files and problems as they are found; one URI, one file, and no file where another has its folder."""
-
-    def __init__(self) -> None:
-        self.files: list[ArchivedFile] = []
-        self.problems: list[Problem] = []
-        self._known: set[MemoryUri] = set()
-        self._folders: set[MemoryUri] = set()
-
-    def refuse(self, name: str, reason: str) -> None:
-        self.problems.append(Problem(name[:200], reason))
-
-    def take(self, uri: MemoryUri, sha256: str, place: str | int, size_bytes: int) -> None:
-        """Take a sound file, unless it stands in the way of another."""
-        above = {MemoryUri(uri.parts[:depth]) for depth in range(1, len(uri.parts))}
-        if uri in self._known:
-            self.refuse(str(uri), "the export holds this file twice")
-        elif len(uri.parts) < _LEAST_PARTS:
-            self.refuse(str(uri), "this is the place of a space, not of a file")
-        elif uri in self._folders or above & self._known:
-            self.refuse(str(uri), "another file needs this name for a folder")
+    with reading(path, EXPORT), path.open("rb") as stream:
+        begins = stream.read(4)
+        stream.seek(0)
+        if begins.startswith(b"PK"):
+            with zipfile.ZipFile(stream) as archive:
+                yield _Zip(archive)
         else:
-            self._known.add(uri)
-            self._folders |= above
-            self.files.append(ArchivedFile(uri, sha256, place, size_bytes))
+            yield _Lines(stream)
 
 
-class _Zip:
+class _Zip(Archive):
     def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
-        self._sorted = _Sorted()
-        self.files, self.problems = self._sorted.files, self._sorted.problems
-        self._entries = self._bounded()
-        self.manifest = self._manifest()
-        self.sessions = _records(self.manifest.get("sessions"))
-        self._check_files()
-        self._history = self._checked_history()
-
-    def content(self, file: ArchivedFile) -> bytes:
-        content = self._read(self._entries[str(file.place)], file.size_bytes)
-        return _unchanged(content, file)
+        super().__init__()
+        self._entries, problems = sound_entries(archive, "Export in parts, with --target-uri.")
+        self.problems += problems
+        if MANIFEST_NAME not in self._entries:
+            raise InvalidInput(f"the archive has no {MANIFEST_NAME}: it is no export of Runebook.", hint=EXPORT.other)
+        self._pack = Pack(EXPORT, archive.open(MANIFEST_NAME), archive.open)
+        self.sessions = _records(self._pack.manifest.get("sessions"))
+        named = {self._check(facts) for facts in _records(self._pack.manifest.get("files"))}
+        history = self._pack.manifest.get("history")
+        self._has_history = isinstance(history, dict) and self._is_sound({**history, "path": HISTORY_NAME})
+        named |= {MANIFEST_NAME} | ({HISTORY_NAME} if isinstance(history, dict) else set())
+        for name in self._entries.keys() - named:
+            self._refuse(name, "the manifest does not name this entry")
 
     def history(self) -> Iterator[Mapping[str, Any]] | None:
-        return None if self._history is None else self._commits(self._history)
+        lines = self._pack.lines(HISTORY_NAME)
+        return (read_object(line, HISTORY_NAME) for line in lines) if self._has_history else None
 
-    def _bounded(self) -> dict[str, zipfile.ZipInfo]:
-        """The entries by name, without those that no export holds."""
-        infos = self._archive.infolist()
-        if len(infos) > ENTRIES_LIMIT or sum(info.file_size for info in infos) > TOTAL_LIMIT_BYTES:
-            raise InvalidInput(
-                f"the archive would unpack to over {ENTRIES_LIMIT:,} files or {TOTAL_LIMIT_BYTES // 1024**3} GiB.",
-                hint="Export in parts, with --target-uri.",
-            )
-        found: dict[str, zipfile.ZipInfo] = {}
-        for info in infos:
-            reason = _foreign(info)
-            if reason is None and info.filename in found:
-                reason = "the archive holds this name twice"
-            if reason is not None:
-                self._sorted.refuse(info.filename, reason)
-            elif not info.is_dir():
-                found[info.filename] = info
-        return found
+    def _content(self, file: ArchivedFile) -> bytes:
+        content = io.BytesIO()
+        self._pack.pour(PackedFile(str(file.place), file.sha256, file.size_bytes), content)
+        return content.getvalue()
 
-    def _manifest(self) -> dict[str, Any]:
-        info = self._entries.pop(MANIFEST_NAME, None)
-        if info is None or info.file_size > MANIFEST_LIMIT_BYTES:
-            raise InvalidInput(
-                f"the archive has no {MANIFEST_NAME}: it is no export of Runebook.",
-                hint="Name a file that runebook export wrote; for a backup, use runebook restore.",
-            )
-        manifest = _object(self._read(info, info.file_size), MANIFEST_NAME)
-        _check_format(manifest)
-        return manifest
+    def _check(self, facts: Mapping[str, Any]) -> str:
+        """Take a file that the manifest names, if it is sound; returns its path."""
+        path = str(facts.get("path", ""))
+        try:
+            uri, _ = MemoryUri.parse(str(facts.get("uri", ""))), path_uri(path)
+            if self._is_sound(facts):
+                self._take(uri, str(facts["sha256"]), path, self._entries[path].file_size)
+        except InvalidUri as error:
+            self._refuse(path, error.message)
+        return path
 
-    def _check_files(self) -> None:
-        named: set[str] = set()
-        for facts in _records(self.manifest.get("files")):
-            path, uri, sha256 = (str(facts.get(name, "")) for name in ("path", "uri", "sha256"))
-            named.add(path)
+    def _is_sound(self, facts: Mapping[str, Any]) -> bool:
+        """Whether an entry is what the manifest says; a problem, if not."""
+        path = str(facts["path"])
+        info = self._entries.get(path)
+        if info is None:
+            self._refuse(path, "the manifest names this file and the archive does not hold it")
+        elif info.file_size != facts.get("size"):
+            self._refuse(path, "its size is not the one in the manifest")
+        else:
             try:
-                place, _ = MemoryUri.parse(uri), path_uri(path)
-                info = self._entries.get(path)
-                if info is None:
-                    self._sorted.refuse(path, "the manifest names this file and the archive does not hold it")
-                elif info.file_size != facts.get("size") or info.file_size > FILE_LIMIT_BYTES:
-                    self._sorted.refuse(path, "its size is not the one in the manifest, or too large")
-                elif hashlib.sha256(self._read(info, info.file_size)).hexdigest() != sha256:
-                    self._sorted.refuse(path, "its content is not what the manifest says")
-                else:
-                    self._sorted.take(place, sha256, path, info.file_size)
-            except InvalidUri as error:
-                self._sorted.refuse(path, error.message)
-            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                self._sorted.refuse(path, f"it is damaged: {error}")
-        for name in self._entries.keys() - named - {HISTORY_NAME}:
-            self._sorted.refuse(name, "the manifest does not name this entry")
-
-    def _checked_history(self) -> zipfile.ZipInfo | None:
-        facts = self.manifest.get("history")
-        info = self._entries.get(HISTORY_NAME)
-        if not isinstance(facts, dict):
-            if info is not None:
-                self._sorted.refuse(HISTORY_NAME, "the manifest does not name this entry")
-            return None
-        digest = hashlib.sha256()
-        if info is not None and info.file_size == facts.get("size"):
-            try:
-                with self._archive.open(info) as stream:
-                    while chunk := stream.read(_CHUNK_BYTES):
-                        digest.update(chunk)
-            except (zipfile.BadZipFile, zlib.error, EOFError):
-                digest = hashlib.sha256()
-        if info is None or digest.hexdigest() != facts.get("sha256"):
-            self._sorted.refuse(HISTORY_NAME, "the history is not what the manifest says")
-            return None
-        return info
-
-    def _commits(self, info: zipfile.ZipInfo) -> Iterator[Mapping[str, Any]]:
-        with self._archive.open(info) as stream:
-            while line := stream.readline(LINE_LIMIT_BYTES):
-                yield _object(line, HISTORY_NAME)
-
-    def _read(self, info: zipfile.ZipInfo, size_bytes: int) -> bytes:
-        """The bytes of an entry, never more than it says it has."""
-        with self._archive.open(info) as stream:
-            content = stream.read(size_bytes + 1)
-        if len(content) != size_bytes:
-            raise zipfile.BadZipFile("an entry is longer or shorter than it says")
-        return content
+                self._pack.pour(PackedFile(path, str(facts.get("sha256", "")), info.file_size), None)
+                return True
+            except InvalidInput as error:
+                self._refuse(path, error.message.rstrip("."))
+        return False
 
 
-def hazard(info: zipfile.ZipInfo) -> str | None:
-    """Why an entry of an archive from elsewhere is not unpacked; None if it may be."""
-    mode = info.external_attr >> 16
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        return "it is a link or a device, not a file"
-    if info.flag_bits & 0x1:
-        return "it is encrypted"
-    if info.file_size > _RATIO_FROM_BYTES and info.file_size > RATIO_LIMIT * max(1, info.compress_size):
-        return "it unpacks to far more than it holds"
-    return None
-
-
-def _foreign(info: zipfile.ZipInfo) -> str | None:
-    """Why no export of ours holds such an entry; None if one may."""
-    danger = hazard(info)
-    if danger is not None or info.filename in (MANIFEST_NAME, HISTORY_NAME):
-        return danger
-    try:
-        path_uri(info.filename)
-    except InvalidUri as error:
-        return error.message
-    return None
-
-
-class _Lines:
+class _Lines(Archive):
     def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
         self._stream = stream
-        self._sorted = _Sorted()
-        self.files, self.problems = self._sorted.files, self._sorted.problems
         self._commits: list[int] = []
-        self.sessions: list[Mapping[str, Any]] = []
         self._survey()
 
-    def content(self, file: ArchivedFile) -> bytes:
-        return _unchanged(_text(_object(self._line_at(int(file.place)), "the line")).encode("utf-8"), file)
+    def _content(self, file: ArchivedFile) -> bytes:
+        return _text(read_object(self._line_at(int(file.place)), "the line")).encode("utf-8")
 
     def history(self) -> Iterator[Mapping[str, Any]] | None:
         return self._history() if self._commits else None
 
     def _history(self) -> Iterator[Mapping[str, Any]]:
         for place in self._commits:
-            commit = _object(self._line_at(place), "the line").get("commit")
+            commit = read_object(self._line_at(place), "the line").get("commit")
             yield commit if isinstance(commit, dict) else {}
 
     def _line_at(self, place: int) -> bytes:
@@ -494,78 +699,56 @@ class _Lines:
     def _survey(self) -> None:
         """One look at every line: nothing is kept of a file but where it is."""
         digest, place, ended = hashlib.sha256(), 0, False
-        begun = False
         while line := self._stream.readline(LINE_LIMIT_BYTES):
-            if not begun:
-                self._begin(line)
-                begun = True
-            name = f"byte {place}"
-            try:
-                facts = _object(line, name)
-            except InvalidInput as error:
-                self._sorted.refuse(name, error.message)
-                facts = {}
+            if not place:
+                check_format(read_object(line, "the first line"), EXPORT)
+            facts = self._facts(line, f"byte {place}")
             if facts.get("kind") == "end":
                 ended = True
-                self._end(facts, digest.hexdigest())
+                self.sessions = _records(facts.get("sessions"))
+                if facts.get("sha256") != digest.hexdigest():
+                    self._refuse("end", "the lines are not those that were exported")
             elif ended:
-                self._sorted.refuse(name, "there is more after the end of the export")
-            self._take(facts, place)
+                self._refuse(f"byte {place}", "there is more after the end of the export")
+            elif facts.get("kind") == "commit":
+                self._commits.append(place)
+            elif facts.get("kind") == "file":
+                self._take_line(facts, place)
             digest.update(line)
             place += len(line)
-        if not begun:
-            raise InvalidInput("the file is empty.", hint="Name a file that runebook export wrote.")
+        if not place:
+            raise InvalidInput("the file is empty.", hint=EXPORT.other)
         if not ended:
-            self._sorted.refuse("end", "the export is cut short: its last line is missing")
+            self._refuse("end", "the export is cut short: its last line is missing")
 
-    def _begin(self, line: bytes) -> None:
-        _check_format(_object(line, "the first line"))
-
-    def _end(self, facts: Mapping[str, Any], sha256: str) -> None:
-        self.sessions = _records(facts.get("sessions"))
-        if facts.get("sha256") != sha256:
-            self._sorted.refuse("end", "the lines are not those that were exported")
-
-    def _take(self, facts: Mapping[str, Any], place: int) -> None:
-        if facts.get("kind") == "commit":
-            self._commits.append(place)
-        if facts.get("kind") != "file":
-            return
+    def _facts(self, line: bytes, name: str) -> dict[str, Any]:
         try:
-            uri, content = MemoryUri.parse(str(facts.get("uri", ""))), _text(facts).encode("utf-8")
+            return read_object(line, name)
+        except InvalidInput as error:
+            self._refuse(name, error.message)
+            return {}
+
+    def _take_line(self, facts: Mapping[str, Any], place: int) -> None:
+        name = str(facts.get("uri", ""))
+        try:
+            uri, content = MemoryUri.parse(name), _text(facts).encode("utf-8")
         except (InvalidUri, InvalidInput) as error:
-            self._sorted.refuse(str(facts.get("uri", "")), error.message)
+            self._refuse(name, error.message)
             return
         sha256 = hashlib.sha256(content).hexdigest()
-        if len(content) > FILE_LIMIT_BYTES:
-            self._sorted.refuse(str(uri), "it is too large")
-        elif facts.get("sha256", sha256) != sha256:
-            self._sorted.refuse(str(uri), "its text is not what its hash says")
+        if facts.get("sha256", sha256) != sha256:
+            self._refuse(name, "its text is not what its hash says")
         else:
-            self._sorted.take(uri, sha256, place, len(content))
+            self._take(uri, sha256, place, len(content))
 
 
-def _check_format(facts: Mapping[str, Any]) -> None:
-    if facts.get("format") != FORMAT:
-        raise InvalidInput(
-            "the file is no export of Runebook.",
-            hint="Name a file that runebook export wrote; for a backup, use runebook restore.",
-        )
-    version = facts.get("format_version")
-    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
-        raise InvalidInput(
-            f"the export has format version {version!r}; this program knows {FORMAT_VERSION}.", hint="Upgrade Runebook."
-        )
+def path_uri(path: str) -> MemoryUri:
+    """The URI that a path in an archive would have.
 
-
-def _object(content: bytes, name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{name} is not JSON: {type(error).__name__}.", hint=_HINT) from error
-    if not isinstance(found, dict):
-        raise InvalidInput(f"{name} is no JSON object.", hint=_HINT)
-    return found
+    Raises:
+        InvalidUri: If the path would leave the memory folder, or is no portable one.
+    """
+    return MemoryUri.parse(SCHEME + path)
 
 
 def _records(value: Any) -> list[Mapping[str, Any]]:
@@ -575,15 +758,9 @@ def _records(value: Any) -> list[Mapping[str, Any]]:
 def _text(facts: Mapping[str, Any]) -> str:
     text = facts.get("text")
     if not isinstance(text, str):
-        raise InvalidInput("it has no text.", hint=_HINT)
+        raise InvalidInput("it has no text.", hint=EXPORT.damaged)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidInput("its text holds half a character, which no file can.", hint=_HINT) from None
+        raise InvalidInput("its text holds half a character, which no file can.", hint=EXPORT.damaged) from None
     return text
-
-
-def _unchanged(content: bytes, file: ArchivedFile) -> bytes:
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise InvalidInput(f"{str(file.uri)!r} was changed in the export while it was read.", hint=_HINT)
-    return content

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memory_core.core.store.local import Store
     from memory_core.runebook import Runebook
 
+HISTORY_URI = f"{SCHEME}history"
 #: As a commit's id: the newest one.
 LAST = "last"
 LIMIT_COMMITS = 1_000
@@ -295,10 +296,12 @@ class History:
     def _withheld(self, row: ChangeRow, purged: Iterable[str]) -> str | None:
         if str(row.uri) in purged:
             return _PURGED
-        texts = [text for text in (row.before, row.after) if text is not None]
         from memory_core.core.search.browse import is_elsewhere
 
-        if not row.uri.is_summary and any(is_elsewhere(row.uri, text, self._project) for text in texts):
+        texts = [text for text in (row.before, row.after) if text is not None]
+        if not row.uri.is_summary and any(
+            is_elsewhere(row.uri, text, self._project, self._browser.features) for text in texts
+        ):
             return _PRIVATE
         return None
 
@@ -367,49 +370,11 @@ def _no_commit(commit_id: str) -> NotFound:
     return NotFound(f"there is no commit {commit_id!r}.", hint=_HINT)
 
 
-HISTORY_URI = f"{SCHEME}history"
 #: Commits and versions of one page; the command line goes further back.
 _COMMITS = 200
 _VERSIONS = 50
 _SCOPES = frozenset(scope.value for scope in Scope)
 _ABOUT = "what changed, when and by whom: read it for the latest commits"
-
-
-def is_history(uri: str) -> bool:
-    """Whether an address is one of history's."""
-    return uri == HISTORY_URI or uri.startswith(f"{HISTORY_URI}/")
-
-
-def read_history(
-    history: History, uri: str, offset: int = 0, limit: int = -1, limit_chars: int | None = None
-) -> ReadResult:
-    """Lines of a page of history; the arguments are those of ``Browser.read``.
-
-    Raises:
-        NotFound: If the reader sees no such commit or file.
-        InvalidUri: If what stands behind ``viking://history/`` is neither a commit nor a URI.
-    """
-    rest = uri.removeprefix(HISTORY_URI).strip("/")
-    if not rest:
-        text = _listing("# History: the latest commits, newest first", history.commits(limit=_COMMITS))
-    elif rest.split("/")[0] in _SCOPES:
-        text = _past_of(history, f"{SCHEME}{rest}")
-    else:
-        text = commit_page(history.commit(rest), history.diff(rest))
-    from memory_core.core.search.browse import page_of
-
-    return page_of(uri.rstrip("/"), text, offset, limit, limit_chars)
-
-
-def history_listing(history: History, abs_limit: int | None) -> tuple[Listing, ...]:
-    """The line of ``ls viking://`` that leads to history; none where there is none yet.
-
-    Args:
-        history: The reader's.
-        abs_limit: Characters of its abstract; None is none.
-    """
-    about = None if abs_limit is None else _ABOUT[:abs_limit]
-    return tuple(Listing(HISTORY_URI, "history", False, 0, commit.at, about) for commit in history.commits(limit=1))
 
 
 def commit_page(commit: Commit, diffs: Sequence[FileDiff]) -> str:
@@ -494,16 +459,32 @@ class _Pages:
 
     def holds(self, uri: str) -> bool:
         """Whether an address is one of history's."""
-        return is_history(uri)
+        return uri == HISTORY_URI or uri.startswith(f"{HISTORY_URI}/")
 
     def read(self, memory: Runebook, request: ReadRequest) -> ReadResult:
-        """Lines of a page."""
+        """Lines of a page.
+
+        Raises:
+            NotFound: If the reader sees no such commit or file.
+            InvalidUri: If what stands behind ``viking://history/`` is neither a commit nor a URI.
+        """
         history = history_of(memory).seen_from(memory.projects.current(request.here))
-        return read_history(history, request.uri, request.offset, request.limit, request.limit_chars)
+        rest = request.uri.removeprefix(HISTORY_URI).strip("/")
+        if not rest:
+            text = _listing("# History: the latest commits, newest first", history.commits(limit=_COMMITS))
+        elif rest.split("/")[0] in _SCOPES:
+            text = _past_of(history, f"{SCHEME}{rest}")
+        else:
+            text = commit_page(history.commit(rest), history.diff(rest))
+        from memory_core.core.search.browse import page_of
+
+        return page_of(request.uri.rstrip("/"), text, request.offset, request.limit, request.limit_chars)
 
     def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
-        """The line of ``ls viking://``."""
-        return history_listing(history_of(memory), abs_limit)
+        """The line of ``ls viking://``; none where there is no history yet."""
+        about = None if abs_limit is None else _ABOUT[:abs_limit]
+        newest = history_of(memory).commits(limit=1)
+        return tuple(Listing(HISTORY_URI, "history", False, 0, commit.at, about) for commit in newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -601,4 +582,4 @@ def _diff_text(found: CommitDiff | Comparison) -> str:
 
 HISTORY = Command("history", HistoryRequest, history, member="commits", text=_history_text)
 DIFF = Command("diff", DiffRequest, diff, text=_diff_text)
-FEATURE = Feature(commands=(HISTORY, DIFF), hooks={"pages": _Pages()})
+FEATURE = Feature(commands=(HISTORY, DIFF), pages=_Pages())

@@ -5,26 +5,19 @@ Like the pages of history it is no ``MemoryUri``: nothing can be written, indexe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from memory_core.core.command import NOWHERE, Arg, Command
-from memory_core.core.feature import Feature
-from memory_core.core.index.indexer import healed
-from memory_core.core.memory.requests import ReadRequest
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.feature import Feature
 from memory_core.core.index import embedding_queue
-from memory_core.core.index.indexer import Indexer
+from memory_core.core.index.indexer import Indexer, healed
+from memory_core.core.memory.requests import ReadRequest
 from memory_core.core.memory.results import Listing, ReadResult, as_json
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import page_of
@@ -33,8 +26,10 @@ from memory_core.core.store.usage import ModelCalls
 
 if TYPE_CHECKING:
     from memory_core.core.index.chroma_upkeep import ServerState
+    from memory_core.runebook import Runebook
 
-
+METRICS_URI = f"{SCHEME}metrics"
+_ABOUT = "how much is stored, how it is used, how fast it is found, what models cost"
 _ARCHIVE = "viking://archive"
 _SEGMENTS = "*/segments/*.md"
 _MEMORIES = "*/memories/*.md"
@@ -312,39 +307,26 @@ _PREFIX = "runebook_"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 #: Labels of a sample with their values, and its value; None is not known.
-Sample = tuple[Mapping[str, str], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric: its name without the prefix, its kind, what it means, its samples."""
-
-    name: str
-    kind: Literal["gauge", "counter"]
-    about: str
-    samples: tuple[Sample, ...]
-
-    def lines(self) -> Iterator[str]:
-        """Its lines; none where nothing is known."""
-        known = [(labels, value) for labels, value in self.samples if value is not None]
-        if not known:
-            return
-        yield f"# HELP {_PREFIX}{self.name} {self.about}"
-        yield f"# TYPE {_PREFIX}{self.name} {self.kind}"
-        for labels, value in known:
-            shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            yield f"{_PREFIX}{self.name}{{{shown}}} {value}" if shown else f"{_PREFIX}{self.name} {value}"
+Sample: TypeAlias = tuple[Mapping[str, str], float | None]
+#: One metric: its name without the prefix, its kind, what it means, its samples.
+Family: TypeAlias = tuple[str, Literal["gauge", "counter"], str, Sequence[Sample]]
 
 
 def exposition(metrics: Metrics) -> str:
-    """All figures as one text; it ends with a line feed."""
-    families = (*_holdings(metrics), *_use(metrics), *_index(metrics), *_models(metrics))
-    return "".join(f"{line}\n" for family in families for line in family.lines())
+    """All figures as one text for Prometheus; it ends with a line feed, and leaves out what is not known."""
+    lines: list[str] = []
+    for name, kind, about, samples in (*_holdings(metrics), *_use(metrics), *_models(metrics)):
+        known = [(labels, value) for labels, value in samples if value is not None]
+        lines += [f"# HELP {_PREFIX}{name} {about}", f"# TYPE {_PREFIX}{name} {kind}"] if known else []
+        for labels, value in known:
+            shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            lines.append(f"{_PREFIX}{name}{f'{{{shown}}}' if shown else ''} {value}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _holdings(metrics: Metrics) -> Iterator[Family]:
     cells = [({"space": space, "type": name}, count) for (space, name), count in metrics.cells.items()]
-    yield Family("memories", "gauge", "Memories by space and type.", tuple(cells or [({}, 0)]))
+    yield "memories", "gauge", "Memories by space and type.", cells or [({}, 0)]
     yield _gauge("memories_pinned", "Memories that never decay or leave by themselves.", metrics.pinned)
     yield _gauge("memories_archived", "Memories in the archive.", metrics.archived)
     yield _gauge("memory_salience_mean", "Mean importance of memories, 0 to 1.", metrics.mean_salience)
@@ -356,31 +338,21 @@ def _holdings(metrics: Metrics) -> Iterator[Family]:
     yield _gauge("waiting_messages", "Messages that wait for extraction.", metrics.waiting_messages)
     yield _gauge("directories", "Directories that hold memories.", metrics.directories)
     sizes = {"files": metrics.size_bytes, **metrics.state_bytes}
-    yield Family("size_bytes", "gauge", "Size on disk, in bytes.", _by("part", sizes.items()))
+    yield "size_bytes", "gauge", "Size on disk, in bytes.", _by("part", sizes)
 
 
 def _use(metrics: Metrics) -> Iterator[Family]:
     # A purge may take from the sums of accesses and commits; Prometheus reads that as a counter that began anew.
-    yield Family(
-        "accesses_total", "counter", "Retrievals and reads of memories and messages.", (({}, metrics.accesses),)
-    )
+    yield "accesses_total", "counter", "Retrievals and reads of memories and messages.", [({}, metrics.accesses)]
     yield _gauge("used", "Memories and messages that were used once at least.", metrics.used)
-    yield Family("commits_total", "counter", "Commits by kind.", _by("kind", metrics.commits.items()))
-    latencies = {"0.5": _seconds(metrics.p50_ms), "0.99": _seconds(metrics.p99_ms)}
-    yield Family(
-        "retrieval_latency_seconds",
-        "gauge",
-        "Time that half, and all but one in a hundred, of the last retrievals took no longer than.",
-        _by("quantile", latencies.items()),
-    )
+    yield "commits_total", "counter", "Commits by kind.", _by("kind", metrics.commits)
+    about = "Time that half, and all but one in a hundred, of the last retrievals took no longer than."
+    latencies = {"0.5": metrics.p50_ms, "0.99": metrics.p99_ms}
+    seconds = {share: None if taken is None else taken / 1_000 for share, taken in latencies.items()}
+    yield "retrieval_latency_seconds", "gauge", about, _by("quantile", seconds)
     yield _gauge("retrievals", "Retrievals in the trail, which is bounded.", metrics.retrievals)
     rates = {"query": metrics.cache_hit_rate, "embedding": metrics.embedding_cache_hit_rate}
-    yield Family(
-        "cache_hit_ratio", "gauge", "Share that a cache answered, 0 to 1, by cache.", _by("cache", rates.items())
-    )
-
-
-def _index(metrics: Metrics) -> Iterator[Family]:
+    yield "cache_hit_ratio", "gauge", "Share that a cache answered, 0 to 1, by cache.", _by("cache", rates)
     yield _gauge("passages", "Texts to be found by meaning.", metrics.passages)
     yield _gauge("passages_embedded", "Of them, those with a vector of the model in use.", metrics.vectors)
     yield _gauge("passages_waiting", "Of them, those that wait for a vector.", metrics.waiting)
@@ -393,70 +365,31 @@ def _index(metrics: Metrics) -> Iterator[Family]:
 
 def _models(metrics: Metrics) -> Iterator[Family]:
     calls = [
-        ({"space": call.space, "purpose": call.purpose, "model": call.model}, call) for call in metrics.model_calls
+        ({"space": each.space, "purpose": each.purpose, "model": each.model}, each) for each in metrics.model_calls
     ]
-    yield Family(
-        "model_calls_total",
-        "counter",
-        "Calls of language models, by purpose and model; failures included.",
-        tuple((labels, call.calls) for labels, call in calls),
-    )
-    yield Family(
-        "model_failures_total",
-        "counter",
-        "Calls of language models that brought no answer.",
-        tuple((labels, call.failures) for labels, call in calls),
-    )
-    yield Family(
-        "model_tokens_total",
-        "counter",
-        "Tokens that language models read (prompt; cached is a share of it) and wrote (completion).",
-        tuple(
-            ({**labels, "kind": kind}, count)
-            for labels, call in calls
-            for kind, count in (
-                ("prompt", call.prompt_tokens),
-                ("completion", call.completion_tokens),
-                ("cached", call.cached_tokens),
-            )
-        ),
-    )
+    about = "Calls of language models, by purpose and model; failures included."
+    yield "model_calls_total", "counter", about, [(labels, each.calls) for labels, each in calls]
+    about = "Calls of language models that brought no answer."
+    yield "model_failures_total", "counter", about, [(labels, each.failures) for labels, each in calls]
+    about = "Tokens that language models read (prompt; cached is a share of it) and wrote (completion)."
+    tokens = [
+        ({**labels, "kind": kind}, getattr(each, f"{kind}_tokens"))
+        for labels, each in calls
+        for kind in ("prompt", "completion", "cached")
+    ]
+    yield "model_tokens_total", "counter", about, tokens
 
 
 def _gauge(name: str, about: str, value: float | None) -> Family:
-    return Family(name, "gauge", about, (({}, value),))
+    return name, "gauge", about, [({}, value)]
 
 
-def _by(label: str, values: Iterable[tuple[str, float | None]]) -> tuple[Sample, ...]:
-    return tuple(({label: name}, value) for name, value in values)
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1_000
+def _by(label: str, values: Mapping[str, float | None] | Mapping[str, int]) -> list[Sample]:
+    return [({label: name}, value) for name, value in values.items()]
 
 
 def _escaped(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").translate(_ESCAPES)
-
-
-METRICS_URI = f"{SCHEME}metrics"
-_ABOUT = "how much is stored, how it is used, how fast it is found, what models cost"
-
-
-def is_metrics(uri: str) -> bool:
-    """Whether an address is that of the metrics."""
-    return uri.rstrip("/") == METRICS_URI
-
-
-def read_metrics(metrics: Metrics, offset: int = 0, limit: int = -1, limit_chars: int | None = None) -> ReadResult:
-    """Lines of the page; the arguments are those of ``Browser.read``."""
-    text = json.dumps(as_json(metrics), ensure_ascii=False, indent=2) + "\n"
-    return page_of(METRICS_URI, text, offset, limit, limit_chars)
-
-
-def metrics_listing(at: str, abs_limit: int | None) -> Listing:
-    """The line of ``ls viking://`` that leads to it; ``at`` is ISO 8601, without ``abs_limit`` there is no abstract."""
-    return Listing(METRICS_URI, "metrics", False, 0, at, None if abs_limit is None else _ABOUT[:abs_limit])
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,16 +447,18 @@ class _Page:
 
     def holds(self, uri: str) -> bool:
         """Whether it is this page."""
-        return is_metrics(uri)
+        return uri.rstrip("/") == METRICS_URI
 
     def read(self, memory: Runebook, request: ReadRequest) -> ReadResult:
         """Lines of the page."""
-        return read_metrics(stats(memory, StatsRequest()), request.offset, request.limit, request.limit_chars)
+        text = json.dumps(as_json(stats(memory, StatsRequest())), ensure_ascii=False, indent=2) + "\n"
+        return page_of(METRICS_URI, text, request.offset, request.limit, request.limit_chars)
 
     def listing(self, memory: Runebook, abs_limit: int | None) -> tuple[Listing, ...]:
         """The line of ``ls viking://``."""
+        about = None if abs_limit is None else _ABOUT[:abs_limit]
         newest = memory.store.ledger.past.commits(memory.spaces, limit=1)
-        return tuple(metrics_listing(commit.at, abs_limit) for commit in newest)
+        return tuple(Listing(METRICS_URI, "metrics", False, 0, commit.at, about) for commit in newest)
 
 
-FEATURE = Feature(commands=(STATS,), hooks={"pages": _Page()})
+FEATURE = Feature(commands=(STATS,), pages=_Page())

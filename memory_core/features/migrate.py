@@ -8,35 +8,32 @@ Each batch is one ordinary commit: killed between two, the next run goes on; a s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from memory_core.core.command import NOWHERE, Arg, Command
-from memory_core.core.feature import Feature
-from memory_core.core.memory.requests import Now
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import FieldRejected, RunebookError
+from memory_core.core.feature import Feature
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, dump, parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.names import numbered
-from memory_core.core.memory.results import Action, ChangeSet, FileChange, FileProblem, OperationResult, text_sha256
+from memory_core.core.memory.requests import Now
+from memory_core.core.memory.results import Action, ChangeSet, FileProblem, OperationResult, text_sha256
 from memory_core.core.memory.trailer import Parts, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot, Store
 from memory_core.features.links import linked_uris, retargeted
 from memory_core.features.older_format import Naming, is_random_name, is_rendering, name_of, understand
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 _NAME_CHARS = 60
 
@@ -93,17 +90,11 @@ class Proposal:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refused(RunebookError):
     """Why a file is left alone, and what a person can do about it."""
 
-    reason: str
-    hint: str
 
-
-def propose(
-    memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None
-) -> Proposal | Refusal | None:
+def propose(memory_type: MemoryType, uri: MemoryUri, text: str, modified_at: str | None = None) -> Proposal | None:
     """Decide what becomes of one file, from its text and name alone.
 
     Args:
@@ -114,11 +105,12 @@ def propose(
 
     Returns:
         None if it is as it should be.
+
+    Raises:
+        Refused: If nobody but a person should change it.
     """
     file, stem = split(text), uri.name.removesuffix(".md")
-    refusal = _refusal(memory_type, file)
-    if refusal is not None:
-        return refusal
+    _expect_clear(memory_type, file)
     random = bool(memory_type.key_fields) and is_random_name(stem)
     if file.trailer is None and not random and not is_rendering(memory_type, file.body):
         return None
@@ -128,7 +120,7 @@ def propose(
     if random and naming is not None and naming.given and _alike(stem, _stem(memory_type, naming.keys)):
         random = False  # a key may look like an identifier
     if random and naming is None:
-        return Refusal("nothing in it makes a name", "Give the file a heading, or rename it by hand.")
+        raise Refused("nothing in it makes a name", hint="Give the file a heading, or rename it by hand.")
     if naming is not None:
         made = {key: value for key, value in naming.keys.items() if str(memory.fields.get(key, "")).strip() != value}
         memory = replace(memory, fields={**memory.fields, **made})
@@ -142,19 +134,19 @@ def propose(
     return Proposal(memory_type, memory, naming if renames else None, "; ".join(remarks))
 
 
-def _refusal(memory_type: MemoryType, file: Parts) -> Refusal | None:
-    """Why nobody but a person should change the file, or None."""
+def _expect_clear(memory_type: MemoryType, file: Parts) -> None:
+    """Refuse a file that does not say clearly which of it is text and which is trailer."""
     if file.damage is not None:
-        return Refusal(file.damage, "Mend or remove the trailer by hand.")
+        raise Refused(file.damage, hint="Mend or remove the trailer by hand.")
     if file.trailer is None:
         if any(_opens_trailer(file.body, match.end()) for match in _BURIED.finditer(file.body)):
-            return Refusal("it has a MEMORY_FIELDS comment that is not its end", "Move the comment to the end.")
-        return None
+            raise Refused("it has a MEMORY_FIELDS comment that is not its end", hint="Move the comment to the end.")
+        return
     content = file.trailer.get(CONTENT)
-    twofold = not memory_type.template_mode and isinstance(content, str) and content.strip() and file.body.strip()
-    if twofold and isinstance(content, str) and content.split() != file.body.split():
-        return Refusal("its text and the content in its trailer differ", "Keep one of the two.")
-    return None
+    if memory_type.template_mode or not isinstance(content, str) or not content.strip() or not file.body.strip():
+        return
+    if content.split() != file.body.split():
+        raise Refused("its text and the content in its trailer differ", hint="Keep one of the two.")
 
 
 def _opens_trailer(text: str, at: int) -> bool:
@@ -306,16 +298,7 @@ def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
 
 
 MIGRATE = Command("migrate", MigrateRequest, migrate, writes=True)
-FEATURE = Feature(commands=(MIGRATE,))
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One file's texts and what the ledger is to remember of it: type and key."""
-
-    before: str | None
-    after: str | None
-    identity: tuple[str, str]
+FEATURE = Feature(commands=(MIGRATE,), problems=file_problems)
 
 
 class _Survey:
@@ -347,46 +330,41 @@ class _Survey:
                 self._take_file(entry.uri)
 
     def _take_file(self, uri: MemoryUri) -> None:
+        text: str | None = None
+        proposal: Proposal | None = None
         try:
             text = self.store.text(uri)
+            if text is None:
+                return
+            for target in linked_uris(split(text).trailer or {}):
+                self.linking.setdefault(target, set()).add(uri)
+            proposal = self.decide(uri, text)
+            if proposal is None:
+                self.unchanged.append(str(uri))
         except RunebookError as error:
             self.skipped.append(Touched(str(uri), error.message, error.hint))
-            return
-        if text is None:
-            return
-        file = split(text)
-        for target in linked_uris(file.trailer or {}):
-            self.linking.setdefault(target, set()).add(uri)
-        decided = self.decide(uri, text)
-        if isinstance(decided, Proposal):
-            self.expected[uri] = text_sha256(text)
-            if decided.naming is None or decided.naming.given:
-                self._claim(decided.memory)
-            return
-        if isinstance(decided, Refusal):
-            self.skipped.append(Touched(str(uri), decided.reason, decided.hint))
-        else:
-            self.unchanged.append(str(uri))
-        memory = parse(uri, text, self.registry)
-        if memory.type is not None:
-            self._claim(memory)
+        if proposal is not None:
+            self.expected[uri] = text_sha256(text or "")
+        if proposal is None or proposal.naming is None or proposal.naming.given:
+            memory = parse(uri, text or "", self.registry) if proposal is None else proposal.memory
+            if memory.type is not None and text is not None:
+                self.keys.add((memory.uri.parent, memory.type_name, memory.key))
 
-    def decide(self, uri: MemoryUri, text: str) -> Proposal | Refusal | None:
+    def decide(self, uri: MemoryUri, text: str) -> Proposal | None:
         """``propose`` for a file of this store."""
         named = split(text).type_name
         memory_type = self.registry.type_at(uri, named)
         if memory_type is None:
             if not is_random_name(uri.name.removesuffix(".md")):
                 return None
-            return Refusal("its folder belongs to no memory type", "Move it to a type's folder, or declare a type.")
+            raise Refused("its folder belongs to no memory type", hint="Move it to a type's folder, or declare a type.")
         if named is not None and memory_type.name not in (named, resolve_category(named)):
-            return Refusal(f"its trailer names the unknown memory type '{named[:64]}'", "Declare that type in YAML.")
+            raise Refused(
+                f"its trailer names the unknown memory type '{named[:64]}'", hint="Declare that type in YAML."
+            )
         stat = self.store.files.stat(uri)
         written = None if stat is None else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
         return propose(memory_type, uri, text, None if written is None else written.isoformat(timespec="seconds"))
-
-    def _claim(self, memory: Memory) -> None:
-        self.keys.add((memory.uri.parent, memory.type_name, memory.key))
 
 
 class _Batch:
@@ -396,32 +374,25 @@ class _Batch:
         self._survey = survey
         self._context = context
         self._uris = uris
-        self._texts: dict[MemoryUri, _Step] = {}
+
+    def plan(self, snapshot: Snapshot) -> ChangeSet:
+        """The batch's change set; a file that changed since the survey is left out and named."""
+        self._draft = WorkingCopy(snapshot, self._context)
         self._moved: dict[MemoryUri, MemoryUri] = {}
         self._renamed: list[Renamed] = []
         self._rewritten: list[Touched] = []
         self._skipped: list[Touched] = []
         self._results: list[OperationResult] = []
-        self._names: set[tuple[MemoryUri, str]] = set()
         self._keys: set[tuple[MemoryUri, str, str]] = set()
-
-    def plan(self, snapshot: Snapshot) -> ChangeSet:
-        """The batch's change set; a file that changed since the survey is left out and named."""
         for uri in self._uris:
-            refusal = self._attempt(uri, snapshot)
-            if refusal is not None:
-                self._skipped.append(Touched(str(uri), refusal.reason, refusal.hint))
-                self._results.append(
-                    OperationResult("migrate", str(uri), Action.REJECTED, refusal.reason, refusal.hint)
-                )
+            try:
+                self._attempt(uri)
+            except RunebookError as error:
+                self._skipped.append(Touched(str(uri), error.message, error.hint))
+                self._results.append(OperationResult("migrate", str(uri), Action.REJECTED, error.message, error.hint))
         for old, new in self._moved.items():
-            self._relink(old, new, snapshot)
-        changes = tuple(
-            FileChange(uri, step.before, step.after, *step.identity)
-            for uri, step in self._texts.items()
-            if step.before != step.after
-        )
-        return ChangeSet(changes, tuple(self._results))
+            self._relink(old, new)
+        return ChangeSet(self._draft.changes(), tuple(self._results))
 
     def settle(self, *, dry_run: bool) -> None:
         """Let the next batch build on this one."""
@@ -430,50 +401,43 @@ class _Batch:
         survey.renamed += self._renamed
         survey.skipped += self._skipped
         survey.keys |= self._keys
-        for directory, name in self._names:
-            survey.names.setdefault(directory, set()).add(name)
         for touched in self._rewritten:
             survey.rewritten.setdefault(touched.uri, touched)
-        for uri, step in self._texts.items():
-            if uri in survey.expected and step.after is not None and not dry_run:
-                survey.expected[uri] = text_sha256(step.after)
+        for change in self._draft.changes():
+            if change.after is not None:
+                survey.names.setdefault(change.uri.parent, set()).add(names.fold(change.uri.name))
+                if change.uri in survey.expected and not dry_run:
+                    survey.expected[change.uri] = text_sha256(change.after)
         touched_uris = {touched.uri for touched in self._rewritten}
         survey.unchanged = [uri for uri in survey.unchanged if uri not in touched_uris]
 
-    def _attempt(self, uri: MemoryUri, snapshot: Snapshot) -> Refusal | None:
-        try:
-            text = snapshot.text(uri)
-            if text is None or text_sha256(text) != self._survey.expected[uri]:
-                return Refusal("it changed while the migration ran", _AGAIN)
-            decided = self._survey.decide(uri, text)
-            if isinstance(decided, Proposal):
-                self._apply(uri, text, decided, snapshot)
-                return None
-        except RunebookError as error:
-            return Refusal(error.message, error.hint)
-        return decided
+    def _attempt(self, uri: MemoryUri) -> None:
+        text = self._draft.text(uri)
+        if text is None or text_sha256(text) != self._survey.expected[uri]:
+            raise Refused("it changed while the migration ran", hint=_AGAIN)
+        proposal = self._survey.decide(uri, text)
+        if proposal is not None:  # an earlier batch may have brought it to the present format with its links
+            self._apply(uri, proposal)
 
-    def _apply(self, uri: MemoryUri, text: str, proposal: Proposal, snapshot: Snapshot) -> None:
-        memory_type, memory = proposal.memory_type, proposal.memory
+    def _apply(self, uri: MemoryUri, proposal: Proposal) -> None:
+        memory_type = proposal.memory_type
         if proposal.naming is None:
-            self._texts[uri] = _Step(text, dump(memory), (memory_type.name, memory.key))
-            self._rewritten.append(Touched(str(uri), proposal.why))
-            self._result(uri, Action.UPDATED, note=proposal.why)
+            self._draft.put(uri, dump(proposal.memory))
+            self._rewrite(uri, proposal.why)
             return
-        memory = self._place(memory, proposal.naming, memory_type, snapshot)
+        memory = self._place(proposal.memory, proposal.naming, memory_type)
         memory = replace(memory, unknown={**memory.unknown, MIGRATED_FROM: str(uri)})
-        new, key = memory.uri, memory.key
-        self._texts[uri] = _Step(text, None, (memory_type.name, key))
-        self._texts[new] = _Step(None, dump(memory), (memory_type.name, key))
-        self._names.add((new.parent, names.fold(new.name)))
-        self._keys.add((new.parent, memory_type.name, key))
+        new = memory.uri
+        self._draft.put(uri, None)
+        self._draft.put(new, dump(memory))
+        self._keys.add((new.parent, memory_type.name, memory.key))
         self._moved[uri] = new
         keys = {name: str(memory.fields[name]) for name in memory_type.key_fields if name in memory.fields}
         self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, proposal.why))
         self._result(new, Action.CREATED, note=f"renamed from {uri}: {proposal.why}")
         self._result(uri, Action.DELETED, note=f"renamed to {new}")
 
-    def _place(self, memory: Memory, naming: Naming, memory_type: MemoryType, snapshot: Snapshot) -> Memory:
+    def _place(self, memory: Memory, naming: Naming, memory_type: MemoryType) -> Memory:
         """A free name beside the old one. A made-up key is numbered; a given one stays and only its file is marked."""
         directory = memory.uri.parent
         for attempt in range(1, _NAMES_LIMIT):
@@ -483,49 +447,39 @@ class _Batch:
                 stem, dot, extension = name.rpartition(".")
                 name = names.fit(stem, dot + extension, "~" + names.short_hash(f"{attempt}:{memory.uri}"))
             key = (directory, memory_type.name, names.key_of(fields, memory_type.key_fields))
-            if (naming.given or not self._known(key, snapshot)) and not self._taken(directory, name, snapshot):
+            if (naming.given or not self._is_known(key)) and not self._is_taken(directory.child(name)):
                 return replace(memory, uri=directory.child(name), fields=fields)
         raise FieldRejected("too many memories have this name.", hint="Rename the file by hand.")
 
-    def _known(self, key: tuple[MemoryUri, str, str], snapshot: Snapshot) -> bool:
+    def _is_known(self, key: tuple[MemoryUri, str, str]) -> bool:
         if key in self._keys or key in self._survey.keys:
             return True
-        found = snapshot.locate(*key)
+        found = self._draft.snapshot.locate(*key)
         return found is not None and found not in self._survey.expected
 
-    def _taken(self, directory: MemoryUri, name: str, snapshot: Snapshot) -> bool:
-        folded = names.fold(name)
-        if (directory, folded) in self._names or folded in self._survey.names.get(directory, ()):
-            return True
-        return snapshot.name_taken(directory, name)
+    def _is_taken(self, uri: MemoryUri) -> bool:
+        return names.fold(uri.name) in self._survey.names.get(uri.parent, ()) or self._draft.is_taken(uri)
 
-    def _relink(self, old: MemoryUri, new: MemoryUri, snapshot: Snapshot) -> None:
+    def _relink(self, old: MemoryUri, new: MemoryUri) -> None:
         """Let links in other memories follow a renamed file."""
         for source in sorted(self._survey.linking.get(str(old), ())):
             at = self._moved.get(source) or self._survey.moved.get(source, source)
-            step = self._texts.get(at) or self._untouched(at, snapshot)
-            if step is None or step.after is None:
+            try:
+                text = self._draft.text(at)
+            except RunebookError:
+                continue  # it was unreadable in the survey too, and is reported there
+            file = split(text or "")
+            if file.trailer is None or self._survey.registry.type_at(at, file.type_name) is None:
                 continue
-            file = split(step.after)
-            trailer = retargeted(file.trailer or {}, old, new)
-            after = join(file.body, trailer) if trailer != file.trailer else step.after
-            if after != step.after:
-                if at not in self._texts:
-                    self._rewritten.append(Touched(str(at), "its links follow renamed files"))
-                    self._result(at, Action.UPDATED, note="its links follow renamed files")
-                self._texts[at] = replace(step, after=after)
+            trailer = retargeted(file.trailer, old, new)
+            if trailer != file.trailer:
+                if text == self._draft.before(at):
+                    self._rewrite(at, "its links follow renamed files")
+                self._draft.put(at, join(file.body, trailer))
 
-    def _untouched(self, uri: MemoryUri, snapshot: Snapshot) -> _Step | None:
-        try:
-            text = snapshot.text(uri)
-        except RunebookError:
-            return None  # it was unreadable in the survey too, and is reported there
-        if text is None:
-            return None
-        memory = parse(uri, text, self._survey.registry)
-        if memory.type is None or not memory.has_trailer:
-            return None
-        return _Step(text, text, (memory.type_name, memory.key))
+    def _rewrite(self, uri: MemoryUri, why: str) -> None:
+        self._rewritten.append(Touched(str(uri), why))
+        self._result(uri, Action.UPDATED, note=why)
 
     def _result(self, uri: MemoryUri, action: Action, note: str) -> None:
         self._results.append(OperationResult("migrate", str(uri), action, note=note))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.core.errors import FieldRejected
@@ -23,6 +23,7 @@ from memory_core.core.memory.template import behind, missing_sums, number, recov
 from memory_core.core.memory.template import render as render_body
 from memory_core.core.memory.trailer import body_digest, split
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.text.time_expressions import month_days, time_spans
 
 #: An identifier some program made up: UUID, hexadecimal, ULID, digits.
 _IDENTIFIER = re.compile(
@@ -43,20 +44,9 @@ _HEADING = re.compile(r"#{1,6}[ \t]+(?P<text>.+?)[ \t#]*$")
 _LABEL = re.compile(r"(?P<label>[^:\uff1a]{2,20})[:\uff1a]\s*(?P<rest>\S.*)")
 _OWNER = re.compile(r"^(?:user(?:'s)?\s+|用户)")
 _GENERIC = frozenset({"memory", "memories", "content", "summary", "overview", "记忆", "内容", "摘要", "概述"})
-
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_NUMERIC_DAY = re.compile(
-    r"(?<!\d)(?P<year>(?:19|20)\d\d)(?:[-/.]|年\s*)(?P<month>\d{1,2})(?:[-/.]|月\s*)(?P<day>\d{1,2})(?!\d)"
-)
-_NUMERIC_MONTH = re.compile(
-    r"(?<!\d)(?P<year>(?:19|20)\d\d)(?:-(?P<iso>0[1-9]|1[0-2])(?![\d-])|年\s*(?P<han>\d{1,2})月)"
-)
-_MONTH_NAME = rf"(?P<name>{'|'.join(_MONTHS)})[a-z]*\.?"
-_WORDED_DAYS = (
-    re.compile(rf"\b{_MONTH_NAME}\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>(?:19|20)\d\d)\b", re.I),
-    re.compile(rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+{_MONTH_NAME},?\s+(?P<year>(?:19|20)\d\d)\b", re.I),
-)
 _DATED_CHARS = 4_000
+#: What a text says without a year says no day of any file.
+_NO_DAY = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +157,12 @@ def _made_up(memory_type: MemoryType, memory: Memory, key: str, stem: str) -> bo
 
 def day_in(text: str) -> str | None:
     """The first calendar day that a text names, else the first month: ``2026-03-17``, ``2026-03``, or None."""
-    days = [match for pattern in (_NUMERIC_DAY, *_WORDED_DAYS) if (match := pattern.search(text)) is not None]
-    for match in sorted(days, key=lambda match: match.start()):
-        parts = match.groupdict()
-        month = int(parts["month"]) if parts.get("month") else _MONTHS.index(parts["name"].lower()) + 1
-        try:
-            return date(int(parts["year"]), month, int(parts["day"])).isoformat()
-        except ValueError:
-            continue
-    month_only = _NUMERIC_MONTH.search(text)
-    if month_only is None:
-        return None
-    month = int(month_only["iso"] or month_only["han"])
-    return f"{month_only['year']}-{month:02d}" if 1 <= month <= 12 else None
+    spans = [span for span in time_spans(text, _NO_DAY) if not span.relative]
+    for span in spans:
+        if span.start == span.end:
+            return span.start.isoformat()
+    months = (span.start for span in spans if (span.start, span.end) == month_days(span.start.year, span.start.month))
+    return next((f"{month:%Y-%m}" for month in months), None)
 
 
 def _names(memory_type: MemoryType, memory: Memory, stem_name: str | None) -> Iterator[tuple[str, str]]:

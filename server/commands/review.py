@@ -53,8 +53,7 @@ def review(arguments: argparse.Namespace) -> int:
 
 def _reworded(arguments: argparse.Namespace) -> dict[str, str]:
     """The one proposal that is named, and its text as it is given, or as a person leaves it in their editor."""
-    from memory_core.features.proposals import texts_shown
-    from memory_core.features.review import named
+    from memory_core.features.review import named, texts_shown
 
     if len(arguments.names) != 1:
         raise InvalidInput("edit takes one proposal.", hint="Give its id, as runebook review prints it.")

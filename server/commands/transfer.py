@@ -109,6 +109,7 @@ def _spaces(arguments: argparse.Namespace) -> tuple[str, str] | None:
 
 def _import_export(arguments: argparse.Namespace, path: Path) -> int:
     from memory_core.features.export import OnConflict, import_archive
+    from memory_core.features.redaction import redaction_of
 
     into = _spaces(arguments)
     with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
@@ -123,7 +124,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
             into=into,
             partial=arguments.partial,
             dry_run=arguments.dry_run,
-            discretion=memory.commits.discretion,
+            discretion=redaction_of(memory.config),
             progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
         )
         memory.indexer.follow()

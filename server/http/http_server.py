@@ -4,7 +4,7 @@ Plain HTTP; beyond loopback a reverse proxy adds TLS. From the outside in, a req
 no word about what broke), ``OriginCheck`` (names), ``OpenPages`` (files that anybody may have), ``TokenCheck`` (who),
 and then the API or the SDK's transports.
 
-Promises: nobody comes in who should not (``access``); what goes wrong is answered with a status and a plain sentence;
+Promises: nobody comes in who should not (``authentication``); what goes wrong is answered with a status and a sentence;
 clients that do not finish, do not read or ask too much are cut off; a signal ends the process within two seconds.
 """
 
@@ -38,7 +38,7 @@ from memory_core.core.config import HttpConfig
 from memory_core.core.errors import ConfigInvalid
 from memory_core.core.store.token_rows import TokenTable
 from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, refuse, transport_security
-from server.http.page_routes import OpenPages, is_page
+from server.http.page_files import OpenPages, is_page
 from server.http.rate_limits import OpenRequests, RequestRates
 from server.protocol.session import ServedStore
 from server.protocol.stdio_transport import END_SECONDS

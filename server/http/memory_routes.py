@@ -31,8 +31,8 @@ from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
 from memory_core.core.search.context_sources import source_lines
 from memory_core.core.search.memory_list import EntryFilter
 from memory_core.core.text.text_diff import side_by_side
+from memory_core.features.daily_logs import MEMORY_TYPE as DAILY_LOGS
 from memory_core.features.history import History, history_of
-from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
 from memory_core.features.upkeep.passes import passes
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
@@ -330,7 +330,7 @@ def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
 def read_entry(memory: Reader, path: EntryPath, response: Response) -> Any:
     """One memory whole: its text, rendered and by fields, what it relates to, and where it comes from."""
     found = stored(memory, path)
-    memory.insight.note_read(str(found.uri))
+    memory.recalls.note_read(str(found.uri))
     response.headers["etag"] = found.etag
     return entry_facts(memory, found)
 

@@ -1,11 +1,12 @@
-"""Markdown of memories as HTML that a page may show as it is.
+"""What the page is made of: its files, which anybody may load, and Markdown of memories as HTML that it may show.
+
+The files hold no data and are the same for everybody. They are answered by an app of their own that knows no store
+(``OpenPages``), so a path that passes here can reach nothing else, however it is written.
 
 Whoever wrote a memory may have meant harm: an agent that read a hostile page, or the page itself. So no HTML of a
 text is ever HTML of the answer; links go to the web, to a mailbox or to another memory, and nowhere else; pictures are
-never loaded, for the address alone would tell somebody that the memory was opened.
-
-Promises: what is returned holds no script, no style, no form, no frame, no picture, no event and no address but those,
-whatever the text says. Does not: highlight code, or number headings.
+never loaded, for the address alone would tell somebody that the memory was opened. What ``render`` returns holds no
+script, no style, no form, no frame, no picture, no event and no address but those, whatever the text says.
 """
 
 from __future__ import annotations
@@ -22,14 +23,22 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memory_core.core.errors import InvalidUri
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 
 _STATIC = Path(__file__).parents[1] / "page"
+_API_STATIC = Path(__file__).parent / "static"
+_API_FILES = {
+    "/api/": ("index.html", "text/html; charset=utf-8"),
+    "/api/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/api/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
 _START = "index.html"
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 #: The operating system's own table may call a script "text/plain", which a browser then refuses to run.
@@ -66,12 +75,60 @@ PAGE_HEADERS = {
 }
 
 
+_METHODS = frozenset({"GET", "HEAD"})
+_PATHS = frozenset({"/", "/api", *_API_FILES})
+_BELOW = "/ui/"
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether a request asks for a file of a page."""
+    path = scope.get("path", "")
+    return scope.get("method") in _METHODS and (path in _PATHS or path.startswith(_BELOW))
+
+
+class OpenPages:
+    """ASGI middleware that answers what needs no token, and passes on the rest.
+
+    Args:
+        app: What is behind it.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._pages = Starlette(routes=[*inspector_routes(), *_api_page_routes()])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, or pass it on."""
+        if scope["type"] == "http" and is_page(scope):
+            await self._pages(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 def inspector_routes() -> list[BaseRoute]:
     """``/`` with the page and ``/ui/…`` with its files, for GET and HEAD."""
     return [
         Route("/", _start, methods=["GET", "HEAD"], include_in_schema=False),
         Route("/ui/{path:path}", _file, methods=["GET", "HEAD"], include_in_schema=False),
     ]
+
+
+def _api_page_routes() -> list[BaseRoute]:
+    """The page about the API and its files, for GET and HEAD."""
+    return [
+        Route("/api", _moved, methods=["GET", "HEAD"], include_in_schema=False),
+        *(Route(path, _api_file, methods=["GET", "HEAD"], include_in_schema=False) for path in _API_FILES),
+    ]
+
+
+async def _moved(_request: Request) -> Response:
+    return RedirectResponse("/api/", 308, headers=PAGE_HEADERS)
+
+
+async def _api_file(request: Request) -> Response:
+    name, media_type = _API_FILES[request.url.path]
+    content = (_API_STATIC / name).read_bytes()
+    return Response(content, headers={**PAGE_HEADERS, "cache-control": "no-cache"}, media_type=media_type)
 
 
 def static_file(path: str) -> Path | None:

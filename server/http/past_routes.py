@@ -29,9 +29,8 @@ from memory_core.core.text.text_diff import Row, side_by_side
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.features.history import LAST, Commit, FileDiff
 from memory_core.features.metrics import STATS, StatsRequest
-from memory_core.features.proposals import Proposal
 from memory_core.features.recall_trail import TRAIL, TrailRequest
-from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, Proposal
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.rolling_summary import (
     NAME,

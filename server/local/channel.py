@@ -4,7 +4,7 @@ A server listens on loopback and announces itself in a small file under ``<state
 which its user alone can read. Both ends prove that they know the key before anything else is said: a stranger on the
 port learns nothing and is not believed. Then frames pass, each a length and so many bytes.
 
-Owns: announcements, the handshake, frames, and asking a server: ``submit`` for commands, ``ask`` for hooks. What a
+Owns: announcements, the handshake, frames, and asking a server (``submit``). What a
 server answers is in ``channel_requests``. An announcement that a killed server left does no harm, for nobody at its
 address knows the key; the next server removes it. A store may be seen from several machines or containers: what was
 announced on another one is left alone.
@@ -91,31 +91,12 @@ def submit(
         Unanswered: The request was sent, and no answer came in time.
     """
     request = {"verb": verb, "author": author, "cwd": working_directory(), **given}
-    servers = [server for server in _servers(state) if settings in (None, server.settings)]
+    servers = [server for server in announced(state) if server.version == program_version()]
+    servers = [server for server in servers if settings in (None, server.settings)]
     answer = _first_answer(servers, request, time.monotonic() + timeout_seconds)
     if answer is None or answer.pop("ok", None) is True:
         return answer
     raise RunebookError(str(answer.get("error")), hint=str(answer.get("hint") or "Look into the server's log."))
-
-
-def ask(state: Path, request: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any] | None:
-    """Ask any running server of a store; for what may be done twice.
-
-    Args:
-        state: The store's folder of machine files.
-        request: JSON; ``verb`` says what is wanted.
-        timeout_seconds: For all of it.
-
-    Returns:
-        The answer, whose ``ok`` says whether it could be done; None where no server of this version answered in time.
-    """
-    with suppress(Unanswered):
-        return _first_answer(_servers(state), request, time.monotonic() + timeout_seconds)
-    return None
-
-
-def _servers(state: Path) -> list[Announcement]:
-    return [server for server in announced(state) if server.version == program_version()]
 
 
 def _first_answer(

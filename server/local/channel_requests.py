@@ -93,7 +93,7 @@ Verb = Callable[[str, Mapping[str, Any], RequestCaller], Mapping[str, Any]]
 
 
 def _hook(_verb: str, request: Mapping[str, Any], caller: RequestCaller) -> Mapping[str, Any]:
-    from server.hooks.answers import answer
+    from server.hosts.hook_answers import answer
 
     given = request.get("given")
     if not isinstance(given, dict):

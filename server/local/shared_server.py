@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.version import installed_version
-from server.hooks.wishes import read_wishes
+from server.early_settings import read_early
 from server.local.channel import Announcement, Channel, ChannelBroken, Unanswered, announced, make_folder
 from server.protocol.stdio_pipes import GOODBYE, ChannelPipe
 
@@ -82,7 +82,7 @@ def place_of(
         environment: Variables; None means ``os.environ``.
     """
     environment = os.environ if environment is None else environment
-    root = read_wishes(home, config, flags, environment).root
+    root = read_early(home, config, flags, environment).root
     named = config or environment.get("RUNEBOOK_CONFIG")
     file = _absolute(named) if named else str(root / "config.json")
     text = _text(file)

@@ -372,10 +372,10 @@ class Bridge:
 
     def _note_private(self) -> None:
         """Note for the host's hooks whether things are kept; a server's own note ends with that server."""
-        from server.hooks import private_times
+        from server.hosts.hook_notes import note_private
 
         self._private = self._conversation.private
-        private_times.note(self._place().state, working_directory(), id(self), private=self._private)
+        note_private(self._place().state, working_directory(), id(self), private=self._private)
 
     def _reach(self, deadline: float) -> Channel | None:
         """A server that has taken this host on; this process itself, where none does in time; None at the end."""

@@ -6,6 +6,7 @@ store or loads a model. Those follow right after ``initialize`` was answered.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -22,9 +23,10 @@ from pydantic import Field
 
 from memory_core.core.caller import authored
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
+from memory_core.core.feature import Features
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.requests import ReadRequest, RetrieveRequest
-from memory_core.runebook import Runebook
+from memory_core.features import FEATURES
 from memory_core.version import program_version
 from server.protocol.session import MemorySession, ServedStore
 from server.protocol.stdio_transport import prompt_faults, scrub_results
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from memory_core.runebook import Runebook
 
 
 _PART_CHARS = 60
@@ -108,7 +112,11 @@ good, end it at a date or put it to rest, operations={"edit_operations": [{"uri"
 
 
 def build_server(
-    store: ServedStore | Callable[[], Runebook], folder: Path | None = None, *, private: bool = False
+    store: ServedStore | Callable[[], Runebook],
+    folder: Path | None = None,
+    *,
+    private: bool = False,
+    features: Features = FEATURES,
 ) -> MCPServer[MemorySession]:
     """The server.
 
@@ -116,8 +124,9 @@ def build_server(
         store: The store, where other servers of this process share it; or what opens it when it is first needed.
         folder: Where its only client works; None where there may be several.
         private: Whether that client had switched private mode on before.
+        features: Of the store.
     """
-    session = MemorySession(store, folder)
+    session = MemorySession(store, folder, features)
     if private:
         session.private_mode.begin()
 
@@ -185,12 +194,25 @@ def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> N
 
 
 def _add_metrics(server: MCPServer[MemorySession], session: MemorySession) -> None:
-    """Over HTTP only; what lets a request in stands before all routes (``http.access``)."""
+    """``GET /metrics`` for Prometheus, over HTTP only; what lets a request in stands before all routes.
+
+    A bearer of a token sees the figures of its own spaces; who needs no token is the owner, and sees all of the folder.
+    """
 
     async def metrics(_request: Request) -> Response:
-        from server.http.metrics_route import metrics_response
+        from starlette.responses import PlainTextResponse, Response
 
-        return await metrics_response(session)
+        from memory_core.features.metrics import CONTENT_TYPE, STATS, StatsRequest, exposition
+        from server.http.authentication import identity
+
+        def text() -> str:
+            return exposition(session.memory().run(STATS, StatsRequest(whole=identity() is None, wait=False)))
+
+        try:
+            return Response(await anyio.to_thread.run_sync(text), headers={"content-type": CONTENT_TYPE})
+        except RunebookError as error:
+            logging.getLogger(__name__).warning("the metrics could not be taken: %s", error)
+            return PlainTextResponse("The metrics cannot be taken now.", 503)
 
     server.custom_route("/metrics", methods=["GET"])(metrics)
 

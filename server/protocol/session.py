@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.feature import Features
 from memory_core.features import FEATURES
-from memory_core.features.upkeep.passes import automatic_maintenance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,8 +86,8 @@ class ServedStore:
         if self._memory is None:
             self._memory = self._opener()
             self._memory.opened.watch()
-            if (automatic := automatic_maintenance(self._memory)) is not None:
-                automatic.start()
+            for start in self._memory.features.members("background"):
+                start(self._memory)
             _follow_notes(self._memory)
             if self._on_open is not None and self._users > 0:
                 threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()
@@ -155,10 +154,10 @@ def _nothing() -> None:
 
 def _follow_notes(memory: Runebook) -> None:
     """Store what hosts' hooks could not, in the background."""
-    from server.hooks import pending
+    from server.hosts import hook_notes
 
-    if pending.waiting(memory.store.files.state):
-        from server.hooks.answers import begin_taking_in
+    if hook_notes.waiting(memory.store.files.state):
+        from server.hosts.hook_answers import begin_taking_in
 
         begin_taking_in(memory)
 
@@ -217,9 +216,9 @@ class MemorySession:
     def tell_hooks(self, *, private: bool) -> None:
         """Note for hooks of the one client's host, processes of their own, whether anything is to be kept."""
         if self.folder is not None:
-            from server.hooks import private_times
+            from server.hosts.hook_notes import note_private
 
-            private_times.note(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
+            note_private(self.store.memory().store.files.state, str(self.folder), id(self), private=private)
 
     def warm(self) -> None:
         """``ServedStore.warm``."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import sqlite3
 import subprocess
-import threading
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,8 +19,9 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput, StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.progress import Stage, listening
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
-from memory_core.features import backup as backup_forms
+from memory_core.features import export_file
 from memory_core.features.backup import back_up, backups_in, restore, verify
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
@@ -33,21 +34,21 @@ PATIENCE_SECONDS = 60
 DIE = """
 import os, signal, sys
 from pathlib import Path
-from memory_core.features import backup
-from memory_core.features import backup as backup_forms
+from memory_core.features import export_file
+from memory_core.features.backup import back_up
 from memory_core.runebook import open_memory
 from memory_core.core.config import Config, EmbeddingConfig
 left = int(sys.argv[3])
-for form in (backup_forms.FolderWriter, backup_forms.ZipWriter):
-    def put(self, path, content, real=form.put):
+for form in (export_file.FolderWriter, export_file.ZipWriter):
+    def opened(self, path, real=form.opened, **options):
         global left
         left -= 1
         if left < 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(self, path, content)
-    form.put = put
+        return real(self, path, **options)
+    form.opened = opened
 memory = open_memory(Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none")))
-backup.back_up(memory.store, Path(sys.argv[2]))
+back_up(memory.store, Path(sys.argv[2]))
 memory.close()
 """
 
@@ -99,16 +100,15 @@ def test_a_restored_backup_is_the_store_files_history_and_settings(memory: Runeb
         assert restored.commit(CommitRequest("goes on 继续")).status == "committed"
 
 
-def test_a_backup_is_private_and_leaves_nothing_beside_it(memory: Runebook, tmp_path: Path) -> None:
-    for made in (back_up(memory.store, tmp_path / "b"), back_up(memory.store, tmp_path / "z" / "one.zip")):
-        assert [path.name for path in made.path.parent.iterdir()] == [made.path.name]
-        for path in (made.path, *made.path.rglob("*")):
+def test_a_backup_is_private_leaves_nothing_beside_it_and_a_folder_opens_as_it_is(
+    memory: Runebook, tmp_path: Path
+) -> None:
+    zipped, folder = back_up(memory.store, tmp_path / "z" / "one.zip").path, back_up(memory.store, tmp_path / "b").path
+    for made in (zipped, folder):
+        assert [path.name for path in made.parent.iterdir()] == [made.name]
+        for path in (made, *made.rglob("*")):
             assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_a_folder_backup_opens_as_it_is(memory: Runebook, tmp_path: Path) -> None:
-    made = back_up(memory.store, tmp_path / "backups", with_index=True)
-    with opened(made.path / "home") as found:
+    with opened(folder / "home") as found:
         assert found.find(FindRequest("third stone")).memories
         assert found.store.adopt() == 0
 
@@ -128,32 +128,23 @@ def test_the_index_comes_along_only_when_asked_and_is_never_ahead(memory: Runebo
 
 
 def test_a_backup_is_one_moment_while_others_write(memory: Runebook, tmp_path: Path) -> None:
-    left, right = f"{USER}/notes/左.md", f"{USER}/notes/right.md"
-    writes = [
-        {"memory_data": {"memory_type": "notes", "fields": {"title": t, "content": "at 0"}}} for t in ("左", "right")
-    ]
-    memory.commit(CommitRequest(operations={"write_operations": writes}))
-    stop = threading.Event()
+    """Between any two files that are copied somebody commits; all of it is from before."""
+    uris = [f"{USER}/notes/{title}.md" for title in ("左", "right")]
+    notes = [{"memory_type": "notes", "fields": {"title": t, "content": "at 0"}} for t in ("左", "right")]
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": note} for note in notes]}))
 
-    def keep_writing() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            edits = [{"uri": uri, "patches": {"content": f"at {number}"}} for uri in (left, right)]
+    def write_on(stage: Stage) -> None:
+        if stage.what == "copying":
+            edits = [{"uri": uri, "patches": {"content": f"at {stage.done}"}} for uri in uris]
             memory.commit(CommitRequest(operations={"edit_operations": edits}))
 
-    writer = threading.Thread(target=keep_writing)
-    writer.start()
-    try:
-        made = [back_up(memory.store, tmp_path / "backups") for _ in range(6)]
-    finally:
-        stop.set()
-        writer.join()
-    assert len({backup.seq for backup in made}) > 1, "nothing was written meanwhile"
-    for backup in made:
-        notes = backup.path / "home/user/default/memories/notes"
-        assert (notes / "左.md").read_text("utf-8").split()[:2] == (notes / "right.md").read_text("utf-8").split()[:2]
-        assert backup.notes == []
+    with listening(write_on):
+        made = back_up(memory.store, tmp_path / "backups")
+    assert made.notes == []
+    for uri in uris:
+        copied = made.path / "home" / uri.removeprefix("viking://")
+        assert copied.read_text("utf-8").startswith("at 0")
+        assert not (memory.store.text(MemoryUri.parse(uri)) or "").startswith("at 0")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills with SIGKILL")
@@ -203,15 +194,15 @@ def test_a_backup_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, mo
 def test_a_backup_that_reads_back_differently_is_none(
     memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = backup_forms.FolderWriter.finish
+    real = export_file.FolderWriter.finish
 
-    def finish(self: backup_forms.FolderWriter) -> None:
+    def finish(self: export_file.FolderWriter) -> None:
         real(self)
         for path in tmp_path.glob("backups/*/home/user/default/memories/entities/支付系统.md"):
             path.write_bytes(path.read_bytes()[:-5])  # what a failing disk does
 
-    monkeypatch.setattr(backup_forms.FolderWriter, "finish", finish)
-    with pytest.raises(InvalidInput, match="is not what was backed up"):
+    monkeypatch.setattr(export_file.FolderWriter, "finish", finish)
+    with pytest.raises(InvalidInput, match="is not what the manifest says"):
         back_up(memory.store, tmp_path / "backups", keep=1)
     assert list((tmp_path / "backups").iterdir()) == []
 
@@ -258,37 +249,29 @@ def test_a_file_that_is_gone_from_a_backup_is_noticed_though_the_manifest_agrees
         verify(path)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "home/../../evil",
-        "home/user/../../../evil",
-        "/etc/evil",
-        "home/.state/locks/evil",
-        "home/user/default/NUL.md",
-        "home/C:/evil",
-        "home/.bashrc",
-        "home//evil",
-        "evil",
-        "home/user\\..\\evil",
-    ],
+HOSTILE = (
+    *("home/../../evil", "home/user/../../../evil", "/etc/evil", "home/.state/locks/evil", "home/user/default/NUL.md"),
+    *("home/C:/evil", "home/.bashrc", "home//evil", "evil", "home/user\\..\\evil"),
 )
-def test_a_backup_with_a_hostile_name_is_refused(memory: Runebook, tmp_path: Path, name: str) -> None:
+
+
+def test_a_backup_with_a_hostile_name_is_refused(memory: Runebook, tmp_path: Path) -> None:
     path = back_up(memory.store, tmp_path / "one.zip").path
+    memory.close()
     with zipfile.ZipFile(path) as archive:
         entries = {entry: archive.read(entry) for entry in archive.namelist()}
-    manifest = json.loads(entries["backup.json"])
-    manifest["files"].append(
-        {"path": name, "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "size": 4}
-    )
-    entries |= {"backup.json": json.dumps(manifest).encode(), name: b"test"}
-    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
-        for entry, content in entries.items():
-            archive.writestr(entry, content)
-    before = set(tmp_path.rglob("*"))
-    with pytest.raises(InvalidInput):
-        restore(tmp_path / "evil.zip", tmp_path / "back")
-    assert set(tmp_path.rglob("*")) == before
+    sound = json.loads(entries.pop("backup.json"))
+    evil = tmp_path / "evil.zip"
+    for name in HOSTILE:
+        facts = {"path": name, "sha256": hashlib.sha256(b"test").hexdigest(), "size": 4}
+        manifest = sound | {"files": [*sound["files"], facts]}
+        with zipfile.ZipFile(evil, "w") as archive:
+            for entry, content in {**entries, "backup.json": json.dumps(manifest).encode(), name: b"test"}.items():
+                archive.writestr(entry, content)
+        before = set(tmp_path.rglob("*"))
+        with pytest.raises(InvalidInput):
+            restore(evil, tmp_path / "back")
+        assert set(tmp_path.rglob("*")) == before, name
 
 
 def test_restoring_never_overwrites_and_moves_aside_when_forced(memory: Runebook, tmp_path: Path) -> None:
@@ -303,12 +286,6 @@ def test_restoring_never_overwrites_and_moves_aside_when_forced(memory: Runebook
     assert aside is not None
     assert (aside / "mine.txt").read_text(encoding="utf-8") == "mine"
     assert files(occupied) == files(tmp_path / "home")
-
-
-def test_a_backup_inside_the_memory_folder_is_refused(memory: Runebook, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="would be lost with it"):
-        back_up(memory.store, tmp_path / "home" / "backups")
-    assert not (tmp_path / "home" / "backups").exists()
 
 
 def test_a_file_that_was_changed_by_hand_a_moment_ago_is_in_the_backup(memory: Runebook, tmp_path: Path) -> None:
@@ -355,7 +332,10 @@ def test_what_is_no_backup_is_told_before_the_folder_is_to_be_moved(memory: Rune
         restore(backup.path, home)
 
 
-def test_a_number_to_keep_that_cannot_be_followed_says_why(memory: Runebook, tmp_path: Path) -> None:
+def test_a_destination_that_cannot_be_one_is_refused_with_the_reason(memory: Runebook, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="would be lost with it"):
+        back_up(memory.store, tmp_path / "home" / "backups")
+    assert not (tmp_path / "home" / "backups").exists()
     with pytest.raises(InvalidInput, match="0 would leave no backup"):
         back_up(memory.store, tmp_path / "backups", keep=0)
     with pytest.raises(InvalidInput, match=r"not in a \.zip"):

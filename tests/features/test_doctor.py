@@ -367,10 +367,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "another text": ("documents", wreck("UPDATE documents SET own = own || ' x' WHERE uri LIKE '%Zebra%'")),
     "a missing document": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%Zebra%'")),
     "a passage of another text": ("documents", wreck("UPDATE passages SET text = 'x' WHERE uri LIKE '%Zebra%'")),
-    "a document of no file": (
-        "documents",
-        wreck("UPDATE documents SET uri = uri || 'x.md' WHERE uri LIKE '%Zebra%'"),
-    ),
+    "a document of no file": ("documents", wreck("UPDATE documents SET uri = uri || 'x.md' WHERE uri LIKE '%Zebra%'")),
     "a turn that is missing": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%s1/messages%' AND part = 1")),
     "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = 3")),
     "a torn full-text index": ("words", spoil_words),

@@ -69,7 +69,9 @@ def edit(memory: Runebook, uri: str, search: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
-def test_an_empty_store_becomes_the_exported_one_byte_for_byte(memory: Runebook, tmp_path: Path, form: str) -> None:
+def test_an_empty_store_becomes_the_exported_one_byte_for_byte_and_twice_is_once(
+    memory: Runebook, tmp_path: Path, form: str
+) -> None:
     path = exported(memory, tmp_path / form)
     with opened(tmp_path / "target") as target:
         done = imported(target, path)
@@ -78,21 +80,10 @@ def test_an_empty_store_becomes_the_exported_one_byte_for_byte(memory: Runebook,
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert target.find(FindRequest("心斋桥")).resources
         assert target.store.adopt() == 0
+        for policy in ("keep", "replace", "both"):
+            again = imported(target, path, policy)
+            assert (again.commits, again.outcome.created, again.outcome.kept) == ([], [], [])
     assert files(tmp_path / "target") == files(tmp_path / "source")
-
-
-@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
-def test_importing_twice_changes_nothing(memory: Runebook, tmp_path: Path, form: str) -> None:
-    path = exported(memory, tmp_path / form)
-    with opened(tmp_path / "target") as target:
-        imported(target, path)
-        newest = target.store.ledger.newest_seq()
-        again = imported(target, path)
-        assert again.commits == []
-        assert (again.outcome.created, again.outcome.updated, again.outcome.kept) == ([], [], [])
-        assert target.store.ledger.newest_seq() == newest
-        assert imported(target, path, "replace").commits == []
-        assert imported(target, path, "both").commits == []
     before = files(tmp_path / "source")
     assert imported(memory, path).commits == []
     assert files(tmp_path / "source") == before
@@ -123,22 +114,9 @@ def test_the_archive_describes_each_file(memory: Runebook, tmp_path: Path) -> No
 
 
 def test_lines_tell_other_programs_what_a_memory_says(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(
-        CommitRequest(
-            operations={
-                "write_operations": [
-                    {
-                        "memory_data": {
-                            "memory_type": "preferences",
-                            "fields": {"topic": "编辑器", "content": "喜欢 Vim。"},
-                            "salience": 0.9,
-                            "abstract": "爱用 Vim",
-                        }
-                    }
-                ]
-            }
-        )
-    )
+    data: dict[str, Any] = {"memory_type": "preferences", "fields": {"topic": "编辑器", "content": "喜欢 Vim。"}}
+    data |= {"salience": 0.9, "abstract": "爱用 Vim"}
+    memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
     path = exported(memory, tmp_path / "all.jsonl", messages=True)
     (vim,) = [line for line in lines(path, "file") if "Vim" in line["text"] and line.get("memory_type")]
     assert (vim["memory_type"], vim["name"], vim["fields"]["content"]) == ("preferences", "编辑器", "喜欢 Vim。")
@@ -228,52 +206,23 @@ def test_history_is_left_out_where_there_is_one_and_that_is_said(memory: Runeboo
         assert done.history == 0
         assert "one of its own" in done.notes[0]
         assert [row.kind for row in target.store.ledger.history()] == ["import", "commit"]
+    text = exported(memory, tmp_path / "some.jsonl", target=MemoryUri.parse(TEA), history=True).read_text("utf-8")
+    assert text.count('"kind": "commit", "commit"') == 1
+    assert not any(word in text for word in ("TiDB", "支付", "大阪"))  # nothing of other files
 
 
-def test_history_of_a_selection_tells_nothing_of_other_files(memory: Runebook, tmp_path: Path) -> None:
-    path = exported(memory, tmp_path / "some.jsonl", target=MemoryUri.parse(TEA), history=True)
-    text = path.read_text(encoding="utf-8")
-    assert len(lines(path, "commit")) == 1
-    assert "TiDB" not in text
-    assert "支付" not in text
-    assert "大阪" not in text
-
-
-def conflicting(tmp_path: Path) -> Runebook:
-    target = opened(tmp_path / "target")
-    target.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Black tea 红茶."}))
-    return target
-
-
-def test_a_file_that_differs_is_kept_and_listed(memory: Runebook, tmp_path: Path) -> None:
-    with conflicting(tmp_path) as target:
-        before = target.store.text(MemoryUri.parse(TEA))
-        done = imported(target, exported(memory, tmp_path / "all.zip"))
+def test_a_file_that_differs_is_kept_put_beside_or_replaced_as_asked(memory: Runebook, tmp_path: Path) -> None:
+    path, uri = exported(memory, tmp_path / "all.zip"), MemoryUri.parse(TEA)
+    with opened(tmp_path / "target") as target:
+        target.commit(CommitRequest("Black tea 红茶.", memory_type="preferences", fields={"topic": "Tea"}))
+        before = target.store.text(uri)
+        done = imported(target, path)
         assert [problem.name for problem in done.outcome.kept] == [TEA]
-        assert target.store.text(MemoryUri.parse(TEA)) == before
+        assert target.store.text(uri) == before
         assert PAYMENTS in done.outcome.created
-        overview = target.store.text(MemoryUri.parse(f"{USER}/preferences/.overview.md"))
-        assert "Black tea" in (overview or "")
+        assert "Black tea" in target.read(ReadRequest(f"{USER}/preferences/.overview.md")).content
 
-
-def test_a_file_that_differs_is_replaced_when_asked_and_the_import_undone(memory: Runebook, tmp_path: Path) -> None:
-    with conflicting(tmp_path) as target:
-        before = target.store.text(MemoryUri.parse(TEA))
-        done = imported(target, exported(memory, tmp_path / "all.zip"), "replace")
-        assert TEA in done.outcome.updated
-        assert target.read(ReadRequest(TEA)).content.startswith("Green tea")
-        rows = target.store.ledger.changes_of([target.store.ledger.newest_seq()])
-        (row,) = [row for row in rows if str(row.uri) == TEA]
-        assert row.before == before  # what an undo needs
-        assert target.store.ledger.history()[0].kind == "import"
-
-
-def test_both_stay_side_by_side_with_links_both_ways(memory: Runebook, tmp_path: Path) -> None:
-    with conflicting(tmp_path) as target:
-        path = exported(memory, tmp_path / "all.zip")
-        done = imported(target, path, "both")
-        ((here, beside),) = done.outcome.beside
-        assert here == TEA
+        ((here, beside),) = imported(target, path, "both").outcome.beside
         assert target.read(ReadRequest(here)).content.startswith("Black tea 红茶.")
         assert target.read(ReadRequest(beside)).content.startswith("Green tea")
         for one, other in ((here, beside), (beside, here)):
@@ -281,6 +230,13 @@ def test_both_stay_side_by_side_with_links_both_ways(memory: Runebook, tmp_path:
             assert [entry["uri"] for entry in links] == [other]
         again = imported(target, path, "both")
         assert (again.commits, again.outcome.created) == ([], [])
+
+        before = target.store.text(uri)
+        assert TEA in imported(target, path, "replace").outcome.updated
+        assert target.read(ReadRequest(TEA)).content.startswith("Green tea")
+        rows = target.store.ledger.changes_of([target.store.ledger.newest_seq()])
+        assert [row.before for row in rows if row.uri == uri] == [before]  # what an undo needs
+        assert target.store.ledger.history()[0].kind == "import"
 
 
 def test_the_same_memory_under_another_name_is_a_conflict(memory: Runebook, tmp_path: Path) -> None:
@@ -332,7 +288,7 @@ def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_pat
 
 def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) -> None:
     link = {"uri": PAYMENTS, "relation": "supports"}
-    data = {"memory_type": "preferences", "fields": {"topic": "Tea"}, "links": [link]}
+    data: dict[str, Any] = {"memory_type": "preferences", "fields": {"topic": "Tea"}, "links": [link]}
     memory.commit(CommitRequest(operations={"write_operations": [{"uri": TEA, "memory_data": data}]}))
     path = exported(memory, tmp_path / "all.zip")
     with opened(tmp_path / "target", user_space="mei", agent_space="helper") as target:

@@ -93,14 +93,7 @@ def writable_again(tmp_path: Path) -> Iterator[None]:
 @pytest.mark.usefixtures("writable_again")
 @pytest.mark.parametrize(
     "changed",
-    [
-        with_line_ends_of_windows,
-        with_decomposed_names,
-        without_times,
-        with_stale_locks,
-        without_index,
-        readable_only,
-    ],
+    [with_line_ends_of_windows, with_decomposed_names, without_times, with_stale_locks, without_index, readable_only],
 )
 def test_a_copied_store_opens_whole_and_nobody_edited_it(
     home: Path, tmp_path: Path, changed: Callable[[Path], None]

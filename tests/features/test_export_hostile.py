@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.errors import InvalidInput, RunebookError
+from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest
-from memory_core.features import export_file as transfer_archive
-from memory_core.features.export import export_lines, export_zip
-from memory_core.features.export_file import Selection
+from memory_core.features import export_file
+from memory_core.features.export_file import open_archive
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, files, imported, opened
 
@@ -39,111 +38,124 @@ def make(path: Path, entries: dict[str, bytes], uris: dict[str, str], **manifest
     return path
 
 
-def refuse(tmp_path: Path, path: Path, match: str | None = None) -> None:
-    """Refused whole without ``partial``; with it nothing lands outside the store's own folders."""
-    with opened(tmp_path / "target") as target:
-        with pytest.raises(InvalidInput, match=match):
-            imported(target, path)
-        assert target.store.ledger.newest_seq() == 0
-        assert files(tmp_path / "target") == {}
-        before = {found for found in tmp_path.rglob("*") if "target" not in found.parts}
-        try:
-            imported(target, path, partial=True)
-        except RunebookError:
-            assert files(tmp_path / "target") == {}
-        assert {found for found in tmp_path.rglob("*") if "target" not in found.parts} == before
-        for name in files(tmp_path / "target"):
-            assert name.startswith("user/default/memories/")
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "viking://user/../../evil.md",
-        "viking://user/default/%2e%2e/%2e%2e/evil.md",
-        "viking://user/default/memories/..%2f..%2fevil.md",
-        "/etc/passwd",
-        "C:\\evil.md",
-        "viking://user/default/memories/a\\..\\evil.md",
-        "viking://user/default/memories/NUL.md",
-        "viking://user/default/memories/com1.md",
-        "viking://user/default/memories/.bashrc",
-        "viking://user/default/memories/a\x00.md",
-        "viking://.state/ledger.sqlite3",
-        "viking://elsewhere/default/a.md",
-        "viking://user/default",
-        "viking://user",
-        "viking://",
-        "file:///etc/passwd",
-        "viking://user/default/memories/" + "長" * 90 + ".md",
-        "viking://user/default/memories/notes/a.md ",
-        "",
-    ],
-)
-def test_a_uri_that_leads_elsewhere_is_refused_in_both_forms(tmp_path: Path, uri: str) -> None:
-    refuse(tmp_path, make(tmp_path / "evil.zip", {NOTE_PATH: b"evil"}, {NOTE_PATH: uri}))
-    lines = [
-        {"kind": "export", "format": "runebook-export", "format_version": 1},
-        {"kind": "file", "uri": uri, "text": "evil"},
-    ]
-    raw = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+def forged_lines(path: Path, *lines: dict[str, Any]) -> Path:
+    """JSON lines with an end that agrees with them."""
+    header = {"kind": "export", "format": "runebook-export", "format_version": 1}
+    raw = b"".join(json.dumps(line).encode() + b"\n" for line in (header, *lines))
     end = {"kind": "end", "sha256": hashlib.sha256(raw).hexdigest()}
-    (tmp_path / "evil.jsonl").write_bytes(raw + json.dumps(end).encode() + b"\n")
-    refuse(tmp_path, tmp_path / "evil.jsonl")
+    path.write_bytes(raw + json.dumps(end).encode() + b"\n")
+    return path
 
 
-def test_a_file_that_is_not_what_the_manifest_says_is_refused(tmp_path: Path) -> None:
-    path = make(tmp_path / "evil.zip", {NOTE_PATH: b"forged"}, {}, files=[facts_of(NOTE_PATH, NOTE, b"honest")])
-    refuse(tmp_path, path, "not what the manifest says")
+def problems_of(path: Path) -> str:
+    """What is wrong with an export of which nothing is sound."""
+    with open_archive(path) as archive:
+        assert archive.files == []
+        return "; ".join(problem.reason for problem in archive.problems)
 
 
-@pytest.mark.parametrize(
-    "name", ["../../evil.md", "/etc/evil.md", "C:/evil.md", "user/../../evil.md", "user/default/NUL.md", ".ssh/key"]
-)
-def test_an_entry_whose_name_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    refuse(tmp_path, make(tmp_path / "evil.zip", {name: b"evil"}, {name: NOTE}))
+URIS = [
+    "viking://user/../../evil.md",
+    "viking://user/default/%2e%2e/%2e%2e/evil.md",
+    "viking://user/default/memories/..%2f..%2fevil.md",
+    "/etc/passwd",
+    "C:\\evil.md",
+    "viking://user/default/memories/a\\..\\evil.md",
+    "viking://user/default/memories/NUL.md",
+    "viking://user/default/memories/com1.md",
+    "viking://user/default/memories/.bashrc",
+    "viking://user/default/memories/a\x00.md",
+    "viking://.state/ledger.sqlite3",
+    "viking://elsewhere/default/a.md",
+    "viking://user/default",
+    "viking://user",
+    "viking://",
+    "file:///etc/passwd",
+    "viking://user/default/memories/" + "長" * 90 + ".md",
+    "viking://user/default/memories/notes/a.md ",
+    "",
+]
+PATHS = ["../../evil.md", "/etc/evil.md", "C:/evil.md", "user/../../evil.md", "user/default/NUL.md", ".ssh/key"]
 
 
-def test_an_entry_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    path = make(tmp_path / "evil.zip", {}, {}, files=[facts_of(NOTE_PATH, NOTE, b"/etc/passwd")])
+def test_a_name_that_leads_elsewhere_is_refused_in_both_forms(tmp_path: Path) -> None:
+    for uri in URIS:
+        assert problems_of(make(tmp_path / "evil.zip", {NOTE_PATH: b"evil"}, {NOTE_PATH: uri})), uri
+        assert problems_of(forged_lines(tmp_path / "evil.jsonl", {"kind": "file", "uri": uri, "text": "evil"})), uri
+    for name in PATHS:
+        assert problems_of(make(tmp_path / "evil.zip", {name: b"evil"}, {name: NOTE})), name
+
+
+def test_what_has_a_problem_is_refused_whole_and_in_part_writes_nowhere_else(tmp_path: Path) -> None:
+    uris = {NOTE_PATH: NOTE, "evil.md": "viking://user/../../evil.md"}
+    path = make(tmp_path / "evil.zip", {NOTE_PATH: b"sound", "evil.md": b"evil"}, uris)
+    with opened(tmp_path / "target") as target:
+        with pytest.raises(InvalidInput, match="nothing was imported"):
+            imported(target, path)
+        assert (target.store.ledger.newest_seq(), files(tmp_path / "target")) == (0, {})
+        before = {found for found in tmp_path.rglob("*") if "target" not in found.parts}
+        assert imported(target, path, partial=True).outcome.created == [NOTE]
+        assert {found for found in tmp_path.rglob("*") if "target" not in found.parts} == before
+        assert set(files(tmp_path / "target")) == {NOTE_PATH}
+
+
+def with_link(path: Path) -> Path:
+    make(path, {}, {}, files=[facts_of(NOTE_PATH, NOTE, b"/etc/passwd")])
     link = zipfile.ZipInfo(NOTE_PATH)
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(link, b"/etc/passwd")
-    refuse(tmp_path, path, "a link or a device")
+    return path
 
 
-def test_an_entry_twice_is_refused(tmp_path: Path) -> None:
-    path = make(tmp_path / "evil.zip", {NOTE_PATH: b"one"}, {NOTE_PATH: NOTE})
+def with_name_twice(path: Path) -> Path:
+    make(path, {NOTE_PATH: b"one"}, {})
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr(NOTE_PATH, b"two")
-    refuse(tmp_path, path, "twice")
+    return path
 
 
-def test_two_entries_for_one_file_are_refused(tmp_path: Path) -> None:
-    other = "user/default/memories/notes/b.md"
-    uris = {NOTE_PATH: NOTE, other: NOTE}
-    refuse(tmp_path, make(tmp_path / "evil.zip", {NOTE_PATH: b"one", other: b"two"}, uris), "twice")
+def longer_than_it_says(path: Path) -> Path:
+    make(path, {NOTE_PATH: b"x" * 5000}, {NOTE_PATH: NOTE})
+    content = bytearray(path.read_bytes())
+    central = content.index(b"PK\x01\x02")
+    content[central + 24 : central + 28] = (100).to_bytes(4, "little")  # the size that the directory tells
+    path.write_bytes(bytes(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("forge", "reason"),
+    [
+        (lambda path: make(path, {NOTE_PATH: b"x"}, {}, files=[facts_of(NOTE_PATH, NOTE, b"y")]), "not what the manif"),
+        (lambda path: make(path, {}, {}, files=[facts_of(NOTE_PATH, NOTE, b"y")]), "does not hold it"),
+        (lambda path: make(path, {NOTE_PATH: b"smuggled"}, {}), "does not name"),
+        (with_link, "a link or a device"),
+        (with_name_twice, "twice"),
+        (longer_than_it_says, "size"),
+    ],
+)
+def test_an_entry_that_is_not_what_the_manifest_says_is_refused(
+    tmp_path: Path, forge: Callable[[Path], Path], reason: str
+) -> None:
+    assert reason in problems_of(forge(tmp_path / "evil.zip"))
+
+
+def test_of_two_entries_for_one_file_or_a_file_in_place_of_a_folder_one_is_refused(tmp_path: Path) -> None:
+    other, inner = "user/default/memories/notes/b.md", f"{NOTE_PATH}/b.md"
     composed, decomposed = (f"viking://user/default/memories/notes/{name}.md" for name in ("\u00e9", "e\u0301"))
-    uris = {NOTE_PATH: composed, other: decomposed}
-    (tmp_path / "again").mkdir()
-    refuse(tmp_path / "again", make(tmp_path / "nfd.zip", {NOTE_PATH: b"one", other: b"two"}, uris), "twice")
-
-
-def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
-    inner = "user/default/memories/notes/a.md/b.md"
-    uris = {NOTE_PATH: NOTE, inner: f"{NOTE}/b.md"}
-    refuse(tmp_path, make(tmp_path / "evil.zip", {NOTE_PATH: b"one", inner: b"two"}, uris), "for a folder")
-
-
-def test_an_entry_that_the_manifest_does_not_name_is_refused(tmp_path: Path) -> None:
-    entries = {NOTE_PATH: b"one", "user/default/memories/notes/smuggled.md": b"two"}
-    refuse(tmp_path, make(tmp_path / "evil.zip", entries, {NOTE_PATH: NOTE}), "does not name")
+    for uris, reason in (
+        ({NOTE_PATH: NOTE, other: NOTE}, "twice"),
+        ({NOTE_PATH: composed, other: decomposed}, "twice"),
+        ({NOTE_PATH: NOTE, inner: f"{NOTE}/b.md"}, "for a folder"),
+    ):
+        with open_archive(make(tmp_path / "evil.zip", dict.fromkeys(uris, b"one"), uris)) as archive:
+            assert len(archive.files) == 1
+            assert [reason in problem.reason for problem in archive.problems] == [True]
 
 
 def test_a_bomb_is_refused_without_being_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    zeros = b"\x00" * 8 * 1024 * 1024
-    path = make(tmp_path / "bomb.zip", {NOTE_PATH: zeros}, {NOTE_PATH: NOTE})
+    path = make(tmp_path / "bomb.zip", {NOTE_PATH: b"\x00" * 8 * 1024 * 1024}, {NOTE_PATH: NOTE})
     assert path.stat().st_size < 100_000
     read: list[str] = []
     real = zipfile.ZipFile.open
@@ -153,37 +165,23 @@ def test_a_bomb_is_refused_without_being_unpacked(tmp_path: Path, monkeypatch: p
         return real(self, name, *arguments, **options)
 
     monkeypatch.setattr(zipfile.ZipFile, "open", watched)
-    refuse(tmp_path, path, "far more than it holds")
+    assert "far more than it holds" in problems_of(path)
     assert NOTE_PATH not in read
 
 
-def test_an_archive_too_large_to_unpack_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer_archive, "TOTAL_LIMIT_BYTES", 10_000)
-    path = make(tmp_path / "large.zip", {NOTE_PATH: bytes(range(256)) * 64}, {NOTE_PATH: NOTE})
-    refuse(tmp_path, path, "would unpack to over")
-
-
-def test_an_entry_longer_than_it_says_is_refused(tmp_path: Path) -> None:
-    path = make(tmp_path / "evil.zip", {NOTE_PATH: b"x" * 5000}, {NOTE_PATH: NOTE})
-    content = bytearray(path.read_bytes())
-    central = content.index(b"PK\x01\x02")
-    content[central + 24 : central + 28] = (100).to_bytes(4, "little")  # the size that the directory tells
-    path.write_bytes(bytes(content))
-    refuse(tmp_path, path)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"PK", b"PK\x05\x06" + b"\x00" * 18, b"not an export", b"{}", b"[1]\n", b"\xff\xfe"]
-)
-def test_what_is_no_export_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_export_too_large_or_of_a_newer_program_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "thing"
-    path.write_bytes(content)
-    refuse(tmp_path, path)
-
-
-def test_an_export_of_a_newer_program_is_refused(tmp_path: Path) -> None:
-    path = make(tmp_path / "new.zip", {NOTE_PATH: b"one"}, {NOTE_PATH: NOTE}, format_version=99)
-    refuse(tmp_path, path, "format version 99")
+    for content in (b"", b"PK", b"PK\x05\x06" + b"\x00" * 18, b"not an export", b"{}", b"[1]\n", b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(InvalidInput):
+            problems_of(path)
+    with pytest.raises(InvalidInput, match="format version 99"):
+        problems_of(make(path, {NOTE_PATH: b"one"}, {NOTE_PATH: NOTE}, format_version=99))
+    monkeypatch.setattr(export_file, "TOTAL_LIMIT_BYTES", 10_000)
+    with pytest.raises(InvalidInput, match="would unpack to over"):
+        problems_of(make(path, {NOTE_PATH: bytes(range(256)) * 64}, {NOTE_PATH: NOTE}))
 
 
 @pytest.fixture
@@ -236,32 +234,25 @@ def test_a_damaged_export_is_refused_whole_and_its_sound_files_taken_when_asked(
         assert "TiDB" not in str(refusal.value)
 
 
-def test_an_archive_cut_short_anywhere_is_refused(source: Runebook, tmp_path: Path) -> None:
-    path = exported(source, tmp_path / "all.zip", history=True)
+@pytest.mark.parametrize("form", ["all.zip", "all.jsonl"])
+def test_an_export_cut_short_or_flipped_anywhere_is_refused(source: Runebook, tmp_path: Path, form: str) -> None:
+    path = exported(source, tmp_path / form, history=True)
     source.close()
     content = path.read_bytes()
-    with opened(tmp_path / "target") as target:
-        for end in range(1, len(content), len(content) // 25):
-            path.write_bytes(content[:end])
-            with pytest.raises(InvalidInput):
-                imported(target, path)
-        assert files(tmp_path / "target") == {}
+    checked = content.find(b'{"kind": "end"')  # of a zip the check sums tell, of its end the manifest
 
+    def is_refused(changed: bytes) -> bool:
+        path.write_bytes(changed)
+        try:
+            with open_archive(path) as archive:
+                return bool(archive.problems)
+        except InvalidInput:
+            return True
 
-def test_lines_cut_short_or_flipped_anywhere_are_refused(source: Runebook, tmp_path: Path) -> None:
-    path = exported(source, tmp_path / "all.jsonl", history=True)
-    source.close()
-    content = path.read_bytes()
-    with opened(tmp_path / "target") as target:
-        for place in range(1, len(content) - 1, len(content) // 40):
-            path.write_bytes(content[:place])
-            with pytest.raises(InvalidInput):
-                imported(target, path)
-            path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-            with pytest.raises(InvalidInput):
-                imported(target, path)
-        assert files(tmp_path / "target") == {}
-        assert target.store.ledger.newest_seq() == 0
+    for place in range(1, len(content) - 1, len(content) // 40):
+        assert is_refused(content[:place])
+        if place < checked:
+            assert is_refused(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
 
 
 @pytest.mark.parametrize(
@@ -278,15 +269,11 @@ def test_lines_cut_short_or_flipped_anywhere_are_refused(source: Runebook, tmp_p
 def test_a_forged_history_is_refused_whole(source: Runebook, tmp_path: Path, harm: dict[str, Any]) -> None:
     path = exported(source, tmp_path / "all.jsonl", history=True)
     source.close()
-    raw = b""
-    for line in path.read_bytes().splitlines(keepends=True)[:-1]:
-        facts = json.loads(line)
-        if facts["kind"] == "commit":
-            facts["commit"]["changes"][0] |= harm
-            line = json.dumps(facts).encode() + b"\n"
-        raw += line
-    end = {"kind": "end", "sha256": hashlib.sha256(raw).hexdigest()}
-    path.write_bytes(raw + json.dumps(end).encode() + b"\n")
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()[1:-1]]
+    for line in lines:
+        if line["kind"] == "commit":
+            line["commit"]["changes"][0] |= harm
+    forged_lines(path, *lines)
     with opened(tmp_path / "target") as target:
         with pytest.raises(InvalidInput, match="history"):
             imported(target, path)
@@ -331,13 +318,14 @@ def test_no_text_of_a_memory_is_logged(source: Runebook, tmp_path: Path, caplog:
     assert "third stone" not in caplog.text.replace("The spare key is under the third stone.md", "")
 
 
-def test_text_that_compresses_like_a_bomb_is_exported_so_that_it_imports(tmp_path: Path) -> None:
-    line = "同一行同一行同一行 the same line again\n" * 25_000
+def test_text_that_compresses_like_a_bomb_is_exported_so_that_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_file, "_RATIO_FROM_BYTES", 64 * 1024)
+    line = "同一行同一行同一行 the same line again\n" * 2_000
     folder = tmp_path / "source/user/default/memories/notes"
     folder.mkdir(parents=True)
     (folder / "same.md").write_text(line, encoding="utf-8", newline="\n")
     with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
-        for write, name in ((export_zip, "all.zip"), (export_lines, "all.jsonl")):
-            write(source.store, source.registry, tmp_path / name, Selection())
-            imported(target, tmp_path / name)
+        imported(target, exported(source, tmp_path / "all.zip"))
         assert files(tmp_path / "target")["user/default/memories/notes/same.md"] == line.encode()

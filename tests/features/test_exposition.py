@@ -13,7 +13,7 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.store.usage import ModelCalls
-from memory_core.features.chat import ChatRequest, open_chat
+from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.metrics import STATS, StatsRequest, exposition
 from memory_core.runebook import Runebook, open_memory
 
@@ -29,7 +29,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
                 "她喝绿茶。 Green tea.", memory_type="facts", fields={"topic": "茶"}, metadata={"pinned": True}
             )
         )
-        open_chat(opened, ChatRequest("s1")).say("我喝绿茶吗?")
+        Chat(opened, ChatRequest("s1")).say("我喝绿茶吗?")
         opened.find(FindRequest("绿茶"))
         yield opened
 

@@ -92,11 +92,7 @@ def test_versions_follow_a_rename_and_outlive_the_file(memory: Runebook) -> None
     actions = [
         (version.diff.step.action, version.diff.step.uri.name) for version in history_of(memory).versions(str(new))
     ]
-    assert actions == [
-        (Action.DELETED, "新名.md"),
-        (Action.CREATED, "新名.md"),
-        (Action.CREATED, "old name.md"),
-    ]
+    assert actions == [(Action.DELETED, "新名.md"), (Action.CREATED, "新名.md"), (Action.CREATED, "old name.md")]
     with pytest.raises(NotFound):
         history_of(memory).versions(f"{NOTES}/never was.md")
 

@@ -19,6 +19,7 @@ from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.recall_trail import HOT, SIMILAR, TRAIL, HotRequest, SimilarRequest, TrailRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.kept import kept_files
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -95,17 +96,11 @@ def test_confidence_pins_archive_queue_commits_and_bytes_are_counted(tmp_path: P
         assert (metrics.waiting_sessions, metrics.waiting_messages) == (1, 1)
         assert metrics.commits["messages"] == 1
         assert sum(metrics.commits.values()) == len(history_of(memory).commits())
-        on_disk = sum(
-            path.stat().st_size for scope in ("user", "session", "archive") for path in files_of(tmp_path, scope)
-        )
-        assert metrics.size_bytes == on_disk
+        kept = kept_files(tmp_path, ("user", "session", "archive"))
+        assert metrics.size_bytes == sum(map(len, kept.values()))
         assert metrics.state_bytes == {}
         whole = memory.run(STATS, StatsRequest(whole=True)).state_bytes
         assert whole["ledger"] >= (tmp_path / ".state" / "ledger.sqlite3").stat().st_size
-
-
-def files_of(home: Path, scope: str) -> list[Path]:
-    return [path for path in (home / scope).rglob("*") if path.is_file()]
 
 
 def test_metrics_are_a_page_that_is_read_but_not_listed_below(memory: Runebook) -> None:
@@ -135,15 +130,7 @@ def test_a_text_that_comes_back_is_not_embedded_again_and_counts_as_a_hit(tmp_pa
         assert again.embedding_cache_hit_rate == round(again.reused / (again.reused + 1), 4)
 
 
-def test_the_owner_counts_all_spaces_of_the_folder(memory: Runebook, tmp_path: Path) -> None:
-    fact(memory, "茶", "她喝绿茶。")
-    with open_memory(config(tmp_path, user_space="lin", agent_space="lin")) as lin:
-        fact(lin, "Coffee", "Black.")
-        assert dict(lin.run(STATS, StatsRequest(whole=True)).by_space) == {"user/default": 1, "user/lin": 1}
-        assert dict(lin.run(STATS, StatsRequest()).by_space) == {"user/lin": 1}
-
-
-def test_another_user_of_the_same_folder_is_not_counted(memory: Runebook, tmp_path: Path) -> None:
+def test_a_user_counts_the_own_space_and_the_owner_all_of_the_folder(memory: Runebook, tmp_path: Path) -> None:
     fact(memory, "茶", "她喝绿茶。")
     memory.find(FindRequest("绿茶"))
     memory.store.usage.flush()
@@ -155,20 +142,15 @@ def test_another_user_of_the_same_folder_is_not_counted(memory: Runebook, tmp_pa
             lin.run(TRAIL, TrailRequest(uri=f"{USER}/facts/茶.md"))
         with pytest.raises(NotFound):
             lin.run(SIMILAR, SimilarRequest(f"{USER}/facts/茶.md"))
+        fact(lin, "Coffee", "Black.")
+        assert dict(lin.run(STATS, StatsRequest(whole=True)).by_space) == {"user/default": 1, "user/lin": 1}
+        assert dict(lin.run(STATS, StatsRequest()).by_space) == {"user/lin": 1}
 
 
-@pytest.mark.parametrize(
-    ("values", "percent", "expected"),
-    [
-        ((), 50, None),
-        ((7.0,), 99, 7.0),
-        ((1.0, 2.0, 3.0, 4.0), 50, 2.0),
-        (tuple(float(number) for number in range(1, 201)), 99, 198.0),
-        ((1.0, 2.0), 100, 2.0),
-    ],
-)
-def test_percentiles_are_by_nearest_rank(values: tuple[float, ...], percent: float, expected: float | None) -> None:
-    assert percentile(values, percent) == expected
+def test_percentiles_are_by_nearest_rank() -> None:
+    many = tuple(float(number) for number in range(1, 201))
+    asked = [((), 50), ((7.0,), 99), ((1.0, 2.0, 3.0, 4.0), 50), (many, 99), ((1.0, 2.0), 100)]
+    assert [percentile(values, percent) for values, percent in asked] == [None, 7.0, 2.0, 198.0, 2.0]
 
 
 def test_the_trail_names_query_hits_and_time_at_once(memory: Runebook) -> None:
@@ -215,11 +197,11 @@ def test_finding_turns_does_not_make_their_session_young(memory: Runebook) -> No
 
 def test_a_context_without_a_question_is_in_the_trail_and_makes_nothing_hot(memory: Runebook) -> None:
     uri = fact(memory, "茶", "她喝绿茶。")
-    memory.insight.note("retrieve", "", [(uri, 0.0)], milliseconds=3.0, session_id="s1")
+    memory.recalls.note("retrieve", "", [(uri, 0.0)], milliseconds=3.0, session_id="s1")
     (row,) = memory.run(TRAIL, TrailRequest())
     assert (row.kind, row.query, row.hits, row.session_id) == ("retrieve", "", ((uri, 0.0),), "s1")
     assert memory.run(HOT, HotRequest()) == ()
-    memory.insight.note("retrieve", "绿茶", [(uri, 0.5)], milliseconds=3.0)
+    memory.recalls.note("retrieve", "绿茶", [(uri, 0.5)], milliseconds=3.0)
     memory.store.usage.flush()
     assert [found.access_count for found in memory.run(HOT, HotRequest())] == [1]
 
@@ -261,18 +243,12 @@ def test_without_a_model_words_are_compared_and_it_says_so(memory: Runebook) -> 
     assert "words" in found.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"text_or_uri": " "}, InvalidInput),
-        ({"text_or_uri": "x", "threshold": 0.0}, InvalidInput),
-        ({"text_or_uri": "x", "threshold": 1.1}, InvalidInput),
-        ({"text_or_uri": "x", "limit": 0}, InvalidInput),
-        ({"text_or_uri": "x", "limit": 51}, InvalidInput),
-        ({"text_or_uri": f"{USER}/facts/不存在.md"}, NotFound),
-        ({"text_or_uri": "viking://nowhere/x"}, InvalidInput),
-    ],
-)
-def test_a_wrong_question_is_refused(memory: Runebook, arguments: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        memory.run(SIMILAR, SimilarRequest(**arguments))
+def test_a_wrong_question_is_refused(memory: Runebook) -> None:
+    wrong: list[dict[str, Any]] = [{"text_or_uri": " "}, {"text_or_uri": "viking://nowhere/x"}]
+    wrong += [{"text_or_uri": "x", "threshold": threshold} for threshold in (0.0, 1.1)]
+    wrong += [{"text_or_uri": "x", "limit": limit} for limit in (0, 51)]
+    for arguments in wrong:
+        with pytest.raises(InvalidInput):
+            memory.run(SIMILAR, SimilarRequest(**arguments))
+    with pytest.raises(NotFound):
+        memory.run(SIMILAR, SimilarRequest(f"{USER}/facts/不存在.md"))

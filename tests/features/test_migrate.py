@@ -99,6 +99,8 @@ def test_names_mean_something_and_bodies_are_byte_identical(memory: Runebook, ol
     for path, text in after.items():
         body = split(text.decode("utf-8")).body
         assert body == split(before[moved.get(path, path)].decode("utf-8")).body, path
+        if split(text.decode("utf-8")).trailer is not None:  # in the form that is written here
+            assert join(*split(text.decode("utf-8"))[:2]) == text.decode("utf-8"), path
 
 
 def test_every_memory_is_found_under_its_new_name_and_updated_by_its_key(memory: Runebook) -> None:
@@ -142,34 +144,23 @@ def test_a_batch_is_one_commit_that_history_can_undo(memory: Runebook, older: Pa
     assert {str(change.uri).removeprefix("viking://") for change in changes if change.before is None} <= NAMES
 
 
-def test_averages_leave_the_trailer_and_counts_become_numbers(memory: Runebook) -> None:
-    run(memory)
+def test_averages_leave_the_trailer_counts_go_on_and_a_rewritten_body_is_kept_and_reported(memory: Runebook) -> None:
+    result = run(memory)
     kept = trailer(memory, f"{AGENT}/tools/web_search.md")
     assert not {"success_rate", "avg_time", "avg_tokens"} & set(kept)
-    assert [kept[name] for name in ("total_calls", "success_count", "fail_count", "total_time_ms")] == [
-        100,
-        92,
-        8,
-        120_000,
-    ]
+    counts = ("total_calls", "success_count", "fail_count", "total_time_ms")
+    assert [kept[name] for name in counts] == [100, 92, 8, 120_000]
     assert kept["last_used_by"] == "indexer"
 
-
-def test_counts_that_only_the_text_holds_go_on_from_there(memory: Runebook) -> None:
-    run(memory)
     uri = f"{AGENT}/tools/read_file.md"
-    memory.commit(
-        CommitRequest(memory_type="tools", fields={"tool_name": "read_file", "total_calls": 10, "success_count": 7})
-    )
+    fields: dict[str, Any] = {"tool_name": "read_file", "total_calls": 10, "success_count": 7}
+    memory.commit(CommitRequest(memory_type="tools", fields=fields))
     text = memory.read(ReadRequest(uri)).content
     assert "Based on 50 historical calls:" in text
     assert "- Success rate: 90.0% (45 successful, 2 failed)" in text
     assert "- Best for: 小文件" in text
     assert trailer(memory, uri)["total_time_ms"] == 6_000
 
-
-def test_a_body_that_a_person_rewrote_is_kept_and_reported(memory: Runebook) -> None:
-    result = run(memory)
     uri = f"{AGENT}/skills/clean_survey.md"
     assert "hand edit" in next(item.reason for item in result.rewritten if item.uri == uri)
     memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "clean_survey", "total_executions": 1}))
@@ -277,10 +268,12 @@ def test_a_file_edited_before_the_migration_still_gets_its_name(memory: Runebook
         ('body\n\n<!-- MEMORY_FIELDS {"entity_name": "X", "content": "另一段"} -->', "differ"),
         ('body\n\n<!-- MEMORY_FIELDS {"memory_type": "cards", "name": "X"} -->', "unknown memory type 'cards'"),
         ("  \n", "nothing in it makes a name"),
+        ("a card\n", "no memory type"),
     ],
 )
 def test_a_file_that_needs_a_person_is_reported_and_left_alone(tmp_path: Path, text: str, reason: str) -> None:
-    path = entity(tmp_path, f"mem_{UUID}", text)
+    folder = "cards" if text == "a card\n" else "entities"
+    path = put(tmp_path, f"user/default/memories/{folder}/mem_{UUID}.md", text)
     with opened(tmp_path) as memory:
         result = run(memory)
         (skipped,) = result.skipped
@@ -331,12 +324,6 @@ def test_only_memories_of_the_own_spaces_are_touched(older: Path) -> None:
     assert [path.read_bytes() for path in others] == before
 
 
-def test_a_random_name_in_a_folder_of_no_type_is_reported(tmp_path: Path) -> None:
-    put(tmp_path, f"user/default/memories/cards/mem_{UUID}.md", "a card\n")
-    with opened(tmp_path) as memory:
-        assert "no memory type" in run(memory).skipped[0].reason
-
-
 _KILLED = """
 from memory_core.core.memory.requests import FindRequest
 
@@ -385,53 +372,40 @@ def test_what_was_done_reads_as_text_and_as_json(memory: Runebook) -> None:
     assert told["renamed"][0]["keys"] == {"entity_name": "Tern (vessel)"}
 
 
-@pytest.mark.parametrize(
-    "stem",
-    [
-        "mem_8f3a",
-        f"mem_{UUID}",
-        UUID,
-        UUID.replace("-", ""),
-        "42",
-        "000123",
-        "a1b2c3d4",
-        "01HV6Z8K3MXTQ9R5W2YBNCEJ4G",
-        f"entry-{UUID}",
-        "memory_20240102x",
-    ],
+RANDOM = (
+    *("mem_8f3a", f"mem_{UUID}", UUID, UUID.replace("-", ""), "42", "000123", "a1b2c3d4", f"entry-{UUID}"),
+    *("01HV6Z8K3MXTQ9R5W2YBNCEJ4G", "memory_20240102x"),
 )
-def test_names_that_say_nothing_are_told(stem: str) -> None:
-    assert is_random_name(stem)
-
-
-@pytest.mark.parametrize(
-    "stem",
-    ["支付系统", "1984", "20260317", "memory_leak", "mem_limits", "facade", "web_search", "2026-03-17_Launch", "x"],
+TELLING = (
+    "支付系统",
+    "1984",
+    "20260317",
+    "memory_leak",
+    "mem_limits",
+    "facade",
+    "web_search",
+    "2026-03-17_Launch",
+    "x",
 )
-def test_names_that_mean_something_are_told(stem: str) -> None:
-    assert not is_random_name(stem)
 
 
-@pytest.mark.parametrize(
-    ("text", "day"),
-    [
-        ("于2026-03-17决定", "2026-03-17"),
-        ("2026年3月7日的评审", "2026-03-07"),
-        ("on 2026/12/01, then 2026-12-05", "2026-12-01"),
-        ("On March 17th, 2026 we met", "2026-03-17"),
-        ("met 3 Sept 2025 in Bergen", "2025-09-03"),
-        ("自2026年4月起", "2026-04"),
-        ("since 2026-04", "2026-04"),
-        ("version 2026.13.40, call 12026-03-17", None),
-        ("yesterday 昨天", None),
-    ],
-)
-def test_the_first_day_of_a_text_is_read_in_both_languages(text: str, day: str | None) -> None:
-    assert day_in(text) == day
+def test_names_that_say_nothing_are_told_from_those_that_mean_something() -> None:
+    assert [stem for stem in RANDOM if not is_random_name(stem)] == []
+    assert [stem for stem in TELLING if is_random_name(stem)] == []
 
 
-def test_migrated_files_are_in_the_form_that_is_written_here(memory: Runebook, older: Path) -> None:
-    run(memory)
-    for path, text in files(older).items():
-        if path.endswith(".md") and split(text.decode("utf-8")).trailer is not None:
-            assert join(*split(text.decode("utf-8"))[:2]) == text.decode("utf-8"), path
+DAYS: dict[str, str | None] = {
+    "于2026-03-17决定": "2026-03-17",
+    "2026年3月7日的评审": "2026-03-07",
+    "on 2026/12/01, then 2026-12-05": "2026-12-01",
+    "On March 17th, 2026 we met": "2026-03-17",
+    "met 3 Sept 2025 in Bergen": "2025-09-03",
+    "自2026年4月起": "2026-04",
+    "since 2026-04": "2026-04",
+    "version 2026.13.40, call 12026-03-17": None,
+    "yesterday 昨天": None,
+}
+
+
+def test_the_first_day_of_a_text_is_read_in_both_languages() -> None:
+    assert {text: day_in(text) for text in DAYS} == DAYS

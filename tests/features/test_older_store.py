@@ -44,34 +44,33 @@ def edit(memory: Runebook, uri: str, **patches: Any) -> None:
     assert [result.action for result in receipt.results] == [Action.UPDATED], receipt
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        ("Bergen biologist", "profile.md"),
-        ("喜欢先看结论", "profile.md"),
-        ("pour-over coffee", "mem_6f1d2c3b-8a47-4e0b-9c55-0d2f7a91be34.md"),
-        ("函数不超过五十行", "mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md"),
-        ("squared paper", "3f2504e04f8911d39a0c0305e82c3301.md"),
-        ("早上开会", "会议时间.md"),
-        ("PostgreSQL 数据库", "支付系统.md"),
-        ("coastal sampling draught", "1048576.md"),
-        ("Gannet sensor backup", "mem_b7e1f0aa.md"),
-        ("nightly export cluster", "mem_11111111-2222-4333-8444-555555555555.md"),
-        ("单机房断电", "mem_99999999-8888-4777-a666-555555555555.md"),
-        ("autumn cruise", "42.md"),
-        ("导出中文乱码", "mem_c0ffee00-1234-4abc-8def-0123456789ab.md"),
-        ("Count rows migrate", "mem_deadbeef-0000-4000-8000-00000000abcd.md"),
-        ("several words query", "web_search.md"),
-        ("路径不存在", "read_file.md"),
-        ("clean_survey", "clean_survey.md"),
-    ],
-)
-def test_every_file_is_found_by_its_words_and_read(memory: Runebook, words: str, name: str) -> None:
-    found = memory.find(FindRequest(words, limit=3))
-    uris = [hit.uri for hit in (*found.memories, *found.skills)]
-    assert uris, words
-    assert uris[0].rpartition("/")[2] == name
-    assert memory.read(ReadRequest(uris[0])).content
+FOUND = {
+    "Bergen biologist": "profile.md",
+    "喜欢先看结论": "profile.md",
+    "pour-over coffee": "mem_6f1d2c3b-8a47-4e0b-9c55-0d2f7a91be34.md",
+    "函数不超过五十行": "mem_0a9b8c7d-1e2f-4a3b-8c4d-5e6f7a8b9c0d.md",
+    "squared paper": "3f2504e04f8911d39a0c0305e82c3301.md",
+    "早上开会": "会议时间.md",
+    "PostgreSQL 数据库": "支付系统.md",
+    "coastal sampling draught": "1048576.md",
+    "Gannet sensor backup": "mem_b7e1f0aa.md",
+    "nightly export cluster": "mem_11111111-2222-4333-8444-555555555555.md",
+    "单机房断电": "mem_99999999-8888-4777-a666-555555555555.md",
+    "autumn cruise": "42.md",
+    "导出中文乱码": "mem_c0ffee00-1234-4abc-8def-0123456789ab.md",
+    "Count rows migrate": "mem_deadbeef-0000-4000-8000-00000000abcd.md",
+    "several words query": "web_search.md",
+    "路径不存在": "read_file.md",
+    "clean_survey": "clean_survey.md",
+}
+
+
+def test_every_file_is_found_by_its_words_and_read(memory: Runebook) -> None:
+    for words, name in FOUND.items():
+        found = memory.find(FindRequest(words, limit=3))
+        uris = [hit.uri for hit in (*found.memories, *found.skills)]
+        assert [uri.rpartition("/")[2] for uri in uris[:1]] == [name], words
+        assert memory.read(ReadRequest(uris[0])).content
 
 
 def test_opening_and_searching_rewrites_nothing(home: Path) -> None:
@@ -125,44 +124,35 @@ def test_a_write_with_the_key_of_an_older_file_updates_that_file(
     assert memory.read(ReadRequest(uri)).content.startswith(fields["content"])
 
 
-def test_numbers_kept_as_text_are_added_to(memory: Runebook) -> None:
+def test_numbers_kept_as_text_or_in_the_rendered_text_alone_are_added_to(memory: Runebook) -> None:
     edit(memory, SEARCH, total_calls=1, success_count=1)
     assert trailer(memory, SEARCH)["total_calls"] == 101
     assert trailer(memory, SEARCH)["last_used_by"] == "indexer"
-
-
-def test_counts_that_only_a_rendered_text_holds_go_on_from_there(memory: Runebook) -> None:
+    assert "success_rate" not in trailer(memory, SEARCH)
+    assert "Based on 101 historical calls:" in memory.read(ReadRequest(SEARCH)).content
     uri = f"{AGENT}/tools/read_file.md"
     edit(memory, uri, total_calls=10, success_count=7)
-    assert (
-        "Based on 50 historical calls:\n- Success rate: 90.0% (45 successful, 2 failed)"
-        in memory.read(ReadRequest(uri)).content
-    )
+    counted = "Based on 50 historical calls:\n- Success rate: 90.0% (45 successful, 2 failed)"
+    assert counted in memory.read(ReadRequest(uri)).content
     assert trailer(memory, uri)["tool_name"] == "read_file"
-
-
-def test_a_text_rendered_by_another_program_is_rendered_anew_and_a_rewritten_one_is_not(memory: Runebook) -> None:
-    edit(memory, SEARCH, total_calls=1, success_count=1)
-    assert "Based on 101 historical calls:" in memory.read(ReadRequest(SEARCH)).content
-    assert "success_rate" not in trailer(memory, SEARCH)
     skill = f"{AGENT}/skills/clean_survey.md"
     edit(memory, skill, total_executions=1)
     assert "I rewrote this text myself." in memory.read(ReadRequest(skill)).content
 
 
 @pytest.mark.parametrize(
-    ("folder", "name", "memory_type", "fields"),
+    ("memory_type", "name", "fields"),
     [
-        ("entities", "灯塔项目", "entities", {"entity_name": "灯塔项目"}),
-        ("events", "2026-04-02_Launch", "events", {"event_time": "2026-04-02", "event_name": "Launch"}),
+        ("entities", "灯塔项目", {"entity_name": "灯塔项目"}),
+        ("events", "2026-04-02_Launch", {"event_time": "2026-04-02", "event_name": "Launch"}),
     ],
 )
 def test_a_trailer_without_key_leaves_the_file_name_as_key(
-    home: Path, folder: str, name: str, memory_type: str, fields: dict[str, Any]
+    home: Path, memory_type: str, name: str, fields: dict[str, Any]
 ) -> None:
-    path = home / f"user/default/memories/{folder}/{name}.md"
+    path = home / f"user/default/memories/{memory_type}/{name}.md"
     path.write_text('old text\n\n<!-- MEMORY_FIELDS {"abstract": "old"} -->', encoding="utf-8")
-    uri = f"{USER}/{folder}/{name}.md"
+    uri = f"{USER}/{memory_type}/{name}.md"
     with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
         memory.find(FindRequest("x"))
         edit(memory, uri, content=[{"search": "old", "replace": "newer"}])

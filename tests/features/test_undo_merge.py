@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.errors import MemoryChanged
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.undo import Refused, Reverted, Versions, revert
+from memory_core.features.undo import Versions, revert
 
 URI = MemoryUri.parse("viking://user/default/memories/tools/web_search.md")
 AT = "2026-05-08T10:00:00+00:00"
@@ -20,21 +21,19 @@ def memory(body: str, **trailer: Any) -> str:
 
 
 def merged(old: str | None, given: str | None, now: str | None, **more: Any) -> str | None:
-    outcome = revert(Versions(old, given, now), URI, at=AT, **more)
-    assert isinstance(outcome, Reverted), outcome
-    return outcome.text
+    return revert(Versions(old, given, now), URI, at=AT, **more)
 
 
 def refused(old: str | None, given: str | None, now: str | None, **more: Any) -> str:
-    outcome = revert(Versions(old, given, now), URI, at=AT, **more)
-    assert isinstance(outcome, Refused), outcome
-    return outcome.reason
+    with pytest.raises(MemoryChanged) as refusal:
+        merged(old, given, now, **more)
+    return refusal.value.message
 
 
 def test_an_untouched_file_gets_its_old_text_byte_for_byte() -> None:
-    assert revert(Versions("旧\r\n", "新", "新"), URI) == Reverted("旧\r\n", exact=True)
-    assert revert(Versions(None, "新", "新"), URI) == Reverted(None, exact=True)
-    assert revert(Versions("旧", None, None), URI) == Reverted("旧", exact=True)
+    assert merged("旧\r\n", "新", "新") == "旧\r\n"
+    assert merged(None, "新", "新") is None
+    assert merged("旧", None, None) == "旧"
 
 
 def test_a_later_change_elsewhere_in_the_body_is_kept() -> None:

@@ -140,6 +140,8 @@ Scalar = str | int | float | bool
 #: ``str.splitlines`` breaks at these and JSON leaves them as they are; lone surrogates fit in no file.
 _ESCAPED = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *range(0xD800, 0xE000))}
 _HINT = "Repair or remove that line of messages.jsonl; the other messages are unaffected."
+#: Members of a stored answer that are whole numbers.
+_COUNTS = ("duration_ms", "prompt_tokens", "completion_tokens")
 _KEYS = frozenset({"role", "name", "time", "id", "content", "tool_calls", "tool_results", "extra"})
 
 
@@ -365,25 +367,19 @@ def _call_record(call: ToolCall) -> dict[str, Any]:
 
 
 def _result_record(result: ToolResult) -> dict[str, Any]:
-    members = {
+    members: dict[str, Any] = {
         "id": result.call_id or None,
         "name": result.name,
         "content": result.text or None,
         "status": result.status,
-        "duration_ms": result.duration_ms,
-        "prompt_tokens": result.prompt_tokens,
-        "completion_tokens": result.completion_tokens,
     }
+    members |= {name: getattr(result, name) for name in _COUNTS}
     return {key: value for key, value in members.items() if value is not None}
 
 
 def _call(entry: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(
-        call_id=_text(entry, "id") or "",
-        name=_text(entry, "name") or "",
-        arguments=entry.get("arguments"),
-        skill_name=_text(entry, "skill_name"),
-    )
+    name, arguments = _text(entry, "name") or "", entry.get("arguments")
+    return ToolCall(_text(entry, "id") or "", name, arguments, _text(entry, "skill_name"))
 
 
 def _result(entry: Mapping[str, Any]) -> ToolResult:
@@ -392,9 +388,7 @@ def _result(entry: Mapping[str, Any]) -> ToolResult:
         name=_text(entry, "name"),
         text=_text(entry, "content") or "",
         status=_text(entry, "status"),
-        duration_ms=_whole_number(entry, "duration_ms"),
-        prompt_tokens=_whole_number(entry, "prompt_tokens"),
-        completion_tokens=_whole_number(entry, "completion_tokens"),
+        **{name: _whole_number(entry, name) for name in _COUNTS},
     )
 
 

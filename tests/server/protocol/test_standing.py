@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from mcp.types import TextContent
+
+from tests.fork_server import starter
+from tests.server.conftest import environment
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller
@@ -130,19 +131,17 @@ def test_a_proposal_is_seen_in_a_conversation_and_decided_on_the_command_line(
         assert "只喝绿茶。" in caller.facts("read", uri=result["uri"])["content"]
         assert caller.facts("find", query="绿茶")["memories"] == []
 
-        def review_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-            program = [sys.executable, "-m", "server.cli", "review", *arguments, "--home", str(home), *WORDS_ONLY]
-            return subprocess.run(program, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60)
+        def review_command(*arguments: str) -> tuple[int, str]:
+            done = starter().call("review", *arguments, "--home", str(home), *WORDS_ONLY, env=environment())
+            return done.returncode, done.stdout.decode()
 
-        listed = review_command("--json")
-        (waiting,) = json.loads(listed.stdout)["waiting"]
+        (waiting,) = json.loads(review_command("--json")[1])["waiting"]
         assert waiting["texts"] == {"content": "只喝绿茶。"}
-        assert "只喝绿茶。" in review_command("show", waiting["id"][:4]).stdout
-        assert review_command("edit", waiting["id"], "--text", "只喝绿茶和白茶。").returncode == 0
-        accepted = review_command("accept", waiting["id"])
-        assert accepted.returncode == 0, accepted.stderr
-        assert "accepted, as edited" in accepted.stdout
-        assert review_command("accept", waiting["id"]).returncode == 1
-        assert "Nothing waits" in review_command("list").stdout
+        assert "只喝绿茶。" in review_command("show", waiting["id"][:4])[1]
+        assert review_command("edit", waiting["id"], "--text", "只喝绿茶和白茶。")[0] == 0
+        status, accepted = review_command("accept", waiting["id"])
+        assert (status, "accepted, as edited" in accepted) == (0, True)
+        assert review_command("accept", waiting["id"])[0] == 1
+        assert "Nothing waits" in review_command("list")[1]
         (hit,) = caller.facts("find", query="绿茶")["memories"]
         assert hit["abstract"] == "只喝绿茶和白茶。"

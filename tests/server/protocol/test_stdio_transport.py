@@ -28,9 +28,11 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
 
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
 from server.protocol.stdio_transport import END_SECONDS, scrub_results
+from tests.fork_server import starter
 
 PATIENCE_SECONDS = 60  # never reached by a passing test
-PROBE = Path(__file__).with_name("probe_server.py")
+PROBE_PATH = Path(__file__).with_name("probe_server.py")
+PROBE = PROBE_PATH.read_text(encoding="utf-8")
 Era = Literal["2025-11-25", "2026-07-28"]
 ERAS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
 ENVELOPE = {
@@ -59,12 +61,13 @@ posix_only = pytest.mark.skipif(os.name == "nt", reason="Windows cannot send the
 class Pipes:
     """A server process and the raw lines it speaks."""
 
-    def __init__(self, *arguments: object, evidence: Path | None = None, era: Era = "2025-11-25") -> None:
+    def __init__(self, source: str, *arguments: object, evidence: Path | None = None, era: Era = "2025-11-25") -> None:
         self.evidence = evidence
         self.era = era
         self.last_id = 0
-        self.process = subprocess.Popen(
-            [sys.executable, *map(str, arguments)],
+        self.process = starter().script(
+            source,
+            *arguments,
             env={**os.environ, "PYTHONUNBUFFERED": ""},  # prints linger in the buffer, as in real life
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -118,7 +121,7 @@ class Pipes:
 
 @contextmanager
 def running(pipes: Pipes) -> Iterator[Pipes]:
-    with pipes.process:
+    with pipes.stdin, pipes.stdout, pipes.stderr:
         try:
             yield pipes
         finally:
@@ -127,6 +130,7 @@ def running(pipes: Pipes) -> Iterator[Pipes]:
                 pipes.process.wait(PATIENCE_SECONDS)
             finally:
                 pipes.process.kill()
+                pipes.process.wait()
 
 
 @pytest.fixture(scope="module", params=ERAS)
@@ -252,7 +256,7 @@ def test_nobody_who_could_read_the_answers_is_waited_for(fresh: Pipes) -> None:
 @posix_only
 @pytest.mark.parametrize("number", [signal.SIGTERM, None])
 def test_lifespan_that_never_ends_does_not_hold_the_process(number: signal.Signals | None) -> None:
-    with running(Pipes("-c", STUCK_LIFESPAN)) as pipes:
+    with running(Pipes(STUCK_LIFESPAN)) as pipes:
         pipes.open()
         if number is None:
             pipes.stdin.close()
@@ -288,7 +292,7 @@ def test_wrong_prompt_is_the_clients_fault_and_leaves_no_traceback(
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell to close a descriptor")
 def test_closed_stdin_is_reported_with_what_to_do(tmp_path: Path) -> None:
-    command = f"exec '{sys.executable}' '{PROBE}' '{tmp_path / 'evidence'}' <&-"
+    command = f"exec '{sys.executable}' '{PROBE_PATH}' '{tmp_path / 'evidence'}' <&-"
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False)
     assert done.returncode != 0
     assert b"Start the server from an MCP client" in done.stderr

@@ -1,6 +1,6 @@
 """``runebook chat``: a conversation with the configured model in the terminal, or one question with ``--once``.
 
-Owns what a person types and sees; what a turn is, is decided in ``lifecycle.chat``. Ctrl-C while an answer is made
+Owns what a person types and sees; what a turn is, is decided in ``features.chat``. Ctrl-C while an answer is made
 cancels the answer, at the prompt it ends the conversation; what was said by then is stored either way.
 """
 
@@ -10,10 +10,14 @@ import argparse
 import gc
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.caller import authored, current_author
+from memory_core.core.errors import AccessDenied, InvalidInput, RunebookError
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.features.chat import ChatRequest, open_chat
+from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
@@ -22,7 +26,7 @@ from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.features.chat import Chat, Reply
+    from memory_core.features.chat import Reply
     from memory_core.runebook import Runebook
 
 
@@ -57,22 +61,17 @@ def register(commands: Commands) -> None:
 
 def chat(arguments: argparse.Namespace) -> int:
     """Hold a conversation."""
-    from memory_core.core.caller import authored, current_author
-    from memory_core.core.errors import InvalidInput
-
     if arguments.json and arguments.once is None:
         raise InvalidInput("--json goes with --once.", hint="Write runebook chat --once QUESTION --json.")
     metadata = _metadata(arguments.meta)
     question = None if arguments.once is None else text_file("-") if arguments.once == "-" else arguments.once
     with open_memory_of(arguments) if question is None else open_to_search(arguments) as memory:
-        held = open_chat(
-            memory,
-            ChatRequest(arguments.session, instructions=arguments.system, metadata=metadata, here=here(memory.config)),
-        )
-        with authored(f"chat {held.setting.session_id.removeprefix('chat-')}"):
+        place = here(memory.config)
+        held = Chat(memory, ChatRequest(arguments.session, arguments.system, metadata, place))
+        with authored(f"chat {held.session_id.removeprefix('chat-')}"):
             if question is None:
                 gc.enable()
-                return Talk(memory, held, current_author()).run()
+                return Terminal(memory, held, place).run()
             reply = held.say(question)
     for note in reply.notes:
         print(plain(f"runebook: {note}"), file=sys.stderr)
@@ -80,19 +79,19 @@ def chat(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class Talk:
+class Terminal:
     """A conversation at a terminal, or over a pipe line by line.
 
     Args:
         memory: The store.
         chat: The conversation.
-        author: Who commits in it.
+        here: The project that the person works in.
     """
 
-    def __init__(self, memory: Runebook, chat: Chat, author: str) -> None:
+    def __init__(self, memory: Runebook, chat: Chat, here: str | None) -> None:
         self._memory = memory
         self._chat = chat
-        self._author = author
+        self._here = here
         self._is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         #: The newest commit before each thing that may have stored something, and whether that was a turn.
         self._before: list[tuple[int, bool]] = []
@@ -107,9 +106,7 @@ class Talk:
 
     def run(self) -> int:
         """Talk until the person ends it."""
-        from memory_core.core.errors import RunebookError
-
-        session = self._chat.setting.session_id
+        session = self._chat.session_id
         if self._is_terminal:
             _edit_lines()
             kept = "Nothing is kept: private mode." if self._chat.private else "It is remembered."
@@ -133,8 +130,6 @@ class Talk:
 
     def _line(self, prompt: str) -> str | None:
         """What is typed next; None at the end."""
-        from memory_core.core.errors import InvalidInput
-
         try:
             return input(prompt if self._is_terminal else "")
         except (EOFError, KeyboardInterrupt):
@@ -204,15 +199,15 @@ class Talk:
             return
         self._refuse_in_private()
         self._mark()
-        self._tell_receipt(self._memory.commit(CommitRequest(text, here=self._chat.setting.here)))
+        self._tell_receipt(self._memory.commit(CommitRequest(text, here=self._here)))
 
     def _forget(self, query: str) -> None:
         if not query:
             self._tell("Write /forget QUERY.", to_error=True)
             return
         self._refuse_in_private()
-        place = self._chat.setting.here
-        preview = self._memory.run(FORGET, ForgetRequest(query=query, here=place))
+        request = ForgetRequest(query=query, here=self._here)
+        preview = self._memory.run(FORGET, request)
         going = [result.uri for result in preview.results if result.action == "deleted"]
         if not going:
             self._tell("Nothing matches.")
@@ -223,16 +218,14 @@ class Talk:
             self._tell("Nothing was deleted.")
             return
         self._mark()
-        self._tell_receipt(
-            self._memory.run(FORGET, ForgetRequest(query=query, uris=going, confirm=len(going), here=place))
-        )
+        self._tell_receipt(self._memory.run(FORGET, replace(request, uris=going, confirm=len(going))))
 
     def _undo(self) -> None:
         """Take back all commits of the last thing that stored any."""
         while self._before:
             seq, was_turn = self._before.pop()
             found = history_of(self._memory).commits(limit=_COMMITS_LOOKED_AT)
-            own = [commit for commit in found if commit.seq > seq and commit.author == self._author]
+            own = [commit for commit in found if commit.seq > seq and commit.author == current_author()]
             standing = [commit for commit in own if commit.undoes is None and commit.undone_by is None]
             for commit in standing:
                 self._tell_receipt(self._memory.run(UNDO, UndoRequest(commit.commit_id)))
@@ -251,8 +244,6 @@ class Talk:
         self._tell("Private: nothing of what follows is kept." if self._chat.private else "What follows is remembered.")
 
     def _refuse_in_private(self) -> None:
-        from memory_core.core.errors import AccessDenied
-
         if self._chat.private:
             raise AccessDenied("private mode is on: nothing is stored or deleted.", hint="First: /private off")
 
@@ -260,7 +251,7 @@ class Talk:
         self._before.append((self._memory.store.ledger.newest_seq(), turn))
 
     def _tell_receipt(self, receipt: CommitReceipt) -> None:
-        from server import rendering
+        from server import rendering  # with it the MCP library is loaded
 
         self._tell(rendering.receipt_text(receipt))
 
@@ -275,15 +266,11 @@ class Talk:
 
 def _edit_lines() -> None:
     """Arrow keys, and characters that are wider than one column, where the platform has it."""
-    try:
+    with suppress(ImportError):
         import readline  # noqa: F401 - input() uses it once it is imported
-    except ImportError:
-        return
 
 
 def _metadata(pairs: list[str]) -> dict[str, Any] | None:
-    from memory_core.core.errors import InvalidInput
-
     metadata: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

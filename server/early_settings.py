@@ -1,0 +1,99 @@
+"""The few settings that a process needs before it imports anything heavy: which store, for whom, and what hooks may do.
+
+They are read where ``core.config.load`` reads them (options, then variables, then the file), but not checked: a value
+of the wrong kind counts as not given here, and whoever opens the store refuses it. A test holds the defaults to those
+of ``Config``. The standard library alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_DEFAULTS: Mapping[str, Any] = {
+    "home": "~/.runebook",
+    "user_space": "default",
+    "agent_space": "default",
+    "private_mode": False,
+    "hooks.session_start": True,
+    "hooks.user_prompt": True,
+    "hooks.post_read": True,
+    "hooks.pre_compact": True,
+    "hooks.session_end": True,
+    "hooks.stop": False,
+    "hooks.deadline_ms": 2_000,
+    "hooks.patience_seconds": 10.0,
+}
+_ON = frozenset({"1", "true", "on", "yes", "y", "t"})
+_OFF = frozenset({"0", "false", "off", "no", "n", "f"})
+
+
+class EarlySettings(NamedTuple):
+    """The settings of one process by their dotted names: every name of ``_DEFAULTS``."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def root(self) -> Path:
+        """The folder of memories, absolute."""
+        return Path(os.path.abspath(os.path.expanduser(self.values["home"])))  # noqa: PTH100, PTH111 - never raises
+
+    @property
+    def state(self) -> Path:
+        """The folder of machine files."""
+        return self.root / ".state"
+
+
+def read_early(
+    home: str | None, config: str | None, flags: Sequence[str], environment: Mapping[str, str] | None = None
+) -> EarlySettings:
+    """The settings in force; never raises.
+
+    Args:
+        home: ``--home``.
+        config: ``--config``.
+        flags: Each ``NAME=VALUE`` of ``--set``.
+        environment: Variables; None means ``os.environ``.
+    """
+    environment = os.environ if environment is None else environment
+    given = {name: environment.get(f"RUNEBOOK_{name.replace('.', '_').upper()}") for name in _DEFAULTS}
+    given |= {name.strip(): value for name, _, value in (flag.partition("=") for flag in flags)}
+    given["home"] = home or given["home"]
+    path = config or environment.get("RUNEBOOK_CONFIG") or f"{given['home'] or _DEFAULTS['home']}/config.json"
+    file = _object(os.path.expanduser(path))  # noqa: PTH111 - never raises
+    return EarlySettings(
+        {name: _first(default, given[name], _member(file, name)) for name, default in _DEFAULTS.items()}
+    )
+
+
+def _first(default: Any, *given: Any) -> Any:
+    """The first given value that is of the default's kind; else the default."""
+    for value in given:
+        text = str(value).strip().casefold()
+        if isinstance(default, bool) and text in _ON | _OFF:
+            return text in _ON
+        if isinstance(default, str) and isinstance(value, str) and value:
+            return value
+        if not isinstance(default, bool | str):
+            try:
+                return type(default)(text)
+            except ValueError:
+                continue
+    return default
+
+
+def _member(value: Any, name: str) -> Any:
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _object(path: str) -> Any:
+    try:
+        with open(path, encoding="utf-8-sig") as stream:  # noqa: PTH123 - the path was expanded as text
+            return json.load(stream)
+    except (OSError, ValueError, RecursionError):
+        return {}

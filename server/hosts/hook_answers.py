@@ -1,0 +1,412 @@
+"""What a host is told at an event, and what is stored then, from an open store.
+
+Used by a running server that a hook asks over the channel, and by the hook itself where none runs. Respects what the
+view of the store may do: a private or read-only one stores nothing. A conversation is stored verbatim with its tool
+calls, and what a model has to say is never waited for: a server makes memories of it afterwards.
+
+A transcript only grows, so how far it was read is remembered in ``<state>/hooks/read``, and each hook reads on from a
+little before: the cost is that of what is new, however long the conversation became. What is read twice is stored
+once. Files of any size are taken part by part, each remembered when it is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import shlex
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memory_core.core.caller import Access, authored
+from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError
+from memory_core.core.llm.client import PROVIDERS
+from memory_core.core.memory.project import project_at
+from memory_core.core.memory.requests import RetrieveRequest
+from memory_core.core.search.context_sources import skill_name_of
+from memory_core.features.imports.items import ConversationItem, digest_of
+from server.hosts import hook_notes
+from server.hosts.hook import CLAUDE_CODE, POST_READ, SESSION_START, STOP, STORING, HookEvent, read_event
+from server.hosts.hook_notes import PrivateTimes
+from server.hosts.transcripts import last_said, message_of, path_of, value_of, whole
+from server.private_file import make_private, write_json
+
+if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.memory.results import ContextPack
+    from memory_core.features.imports.sources import Entry, Source
+    from memory_core.runebook import Runebook
+
+
+_log = logging.getLogger(__name__)
+#: Claude Code and Cursor put what is longer into a file that the model would have to open; 10,000 is their limit.
+TEXT_LIMIT_CHARS = 9_500
+_INPUT = "\n<current_input>\n"
+_LEAST_TOKENS = 200
+#: One at a time in a process: they store the same conversations.
+_afterwards = threading.Lock()
+
+_PART_BYTES = 16 * 1024 * 1024
+#: Read again each time, so that calls and their results come together.
+_OVERLAP_BYTES = 128 * 1024
+_HEAD_BYTES = 256
+_DAY_SECONDS = 86_400.0
+_READ_SECONDS = 60 * _DAY_SECONDS
+
+_TOOL_EVENTS = frozenset({"PostToolUse", "AfterTool", "postToolUse"})
+_READERS = frozenset({"read", "read_file", "readfile", "read_text_file", "view", "view_file", "open_file"})
+_SHELLS = frozenset({"bash", "shell", "run_shell_command", "powershell"})
+_PATHS = ("file_path", "path", "absolute_path", "filePath", "target_file")
+_COMMAND_CHARS = 10_000
+_NAME_CHARS = 200
+
+
+class HookAnswer(NamedTuple):
+    """What a hook was answered.
+
+    Attributes:
+        text: What the host's model is to know; empty for nothing.
+        stored: New messages of the conversation that were stored.
+        notes: What could not be done, for a log.
+    """
+
+    text: str = ""
+    stored: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def answer(
+    memory: Runebook, event: str, given: Mapping[str, Any], host: str = "", *, resident: bool = True
+) -> HookAnswer:
+    """Answer a host's event.
+
+    Args:
+        memory: The store, as the host's user may see it.
+        event: One of ``hook.EVENTS``.
+        given: What the host sent.
+        host: One of ``hook.HOSTS``; empty tells it by what was sent.
+        resident: Whether this process stays, so that there is time for what can wait.
+
+    Raises:
+        InvalidInput: If the event is none.
+        RunebookError: If the store cannot be used.
+    """
+    read = read_event(event, given, host)
+    if not getattr(memory.config.hooks, event.replace("-", "_")):
+        return HookAnswer()
+    if event in STORING:
+        return _keep(memory, read, resident=resident)
+    if memory.access is Access.READ_WRITE and PrivateTimes(memory.store.files.state, read.cwd).is_on:
+        memory = memory.view(access=Access.PRIVATE)
+    here = _project(memory.config, read.cwd)
+    if event == POST_READ:
+        name = skill_named(given)
+        return HookAnswer("" if name is None else memory.skill_memory(name, here=here))
+    if event == SESSION_START:
+        if resident:
+            begin_taking_in(memory)
+        return HookAnswer(_opening(memory, read, here))
+    return HookAnswer(_recalled(memory, read, here))
+
+
+def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
+    """What a session begins with; after a compaction also what its context has to keep."""
+    told = ""
+    if event.source == "compact" and event.session_id is not None:
+        told = memory.working_memory(event.session_id).text()
+    if told:
+        told = escape(told, quote=False)
+        told = f'<working_memory note="kept from before the compaction">\n{told}\n</working_memory>'
+    budget = memory.config.hooks.session_start_tokens
+    request = RetrieveRequest(session_id=event.session_id, token_budget=budget, fresh=event.is_fresh, here=here)
+    pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS - len(told)))
+    return "\n".join(part for part in (pack.text, told) if part)
+
+
+def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
+    """What bears on a prompt and the messages before it."""
+    count = memory.config.retrieve.query_messages
+    messages: list[Any] = list(event.messages)
+    if not messages:
+        said = last_said(event.transcript, count)
+        said = said[:-1] if said and said[-1] == event.prompt.strip() else said
+        messages = [{"role": "user", "content": text} for text in said[1 - count :]]
+    if event.prompt:
+        messages.append({"role": "user", "content": event.prompt})
+    if not messages:
+        return ""
+    budget = memory.config.hooks.user_prompt_tokens
+    request = RetrieveRequest(messages=messages, session_id=event.session_id, token_budget=budget, here=here)
+    pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS))
+    return pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
+
+
+def _fits(limit_chars: int) -> Any:
+    """Asks for smaller packs until the text is within what hosts take."""
+
+    def fit(pack: ContextPack, budget: int) -> int | None:
+        if len(pack.text) <= limit_chars or budget <= _LEAST_TOKENS:
+            return None
+        return max(_LEAST_TOKENS, int(0.95 * budget * limit_chars / len(pack.text)))
+
+    return fit
+
+
+def skill_named(event: Mapping[str, Any]) -> str | None:
+    """The skill that a host's model just read or loaded, by the event after a tool call; None for any other event."""
+    tool, given = event.get("tool_name"), event.get("tool_input")
+    called = event.get("hook_event_name", "PostToolUse")
+    if not (isinstance(called, str) and called in _TOOL_EVENTS and isinstance(tool, str)):
+        return None
+    if not isinstance(given, Mapping):
+        return None
+    tool = tool.rsplit("__", 1)[-1].casefold()
+    if tool == "skill":
+        loaded = given.get("skill") or given.get("command") or given.get("name")
+        name = loaded.rsplit(":", 1)[-1].strip().lstrip("/") if isinstance(loaded, str) else ""
+        return name if 0 < len(name) <= _NAME_CHARS else None
+    return next((found for path in _paths(tool, given) if (found := skill_name_of(path)) is not None), None)
+
+
+def _paths(tool: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """Files that the tool read, as far as its input says."""
+    if tool in _READERS:
+        yield from (path for name in _PATHS if isinstance(path := given.get(name), str))
+    elif tool in _SHELLS and isinstance(command := given.get("command"), str) and len(command) <= _COMMAND_CHARS:
+        try:
+            yield from shlex.split(command)
+        except ValueError:  # an open quotation mark
+            yield from command.split()
+
+
+def _keep(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
+    """Store the conversation; memories are made of it afterwards."""
+    if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
+        return HookAnswer()
+    stored = record(memory, event)
+    if resident and (event.name != STOP or hook_notes.waiting(memory.store.files.state)):
+        _begin_afterwards(memory, extracts=stored.stored > 0 and event.name != STOP)
+    return stored
+
+
+def take_in(memory: Runebook) -> int:
+    """Store the conversations that earlier hooks left notes of.
+
+    Returns:
+        How many notes were followed.
+
+    Raises:
+        StoreBusy: If another writer held the store too long; the notes stay.
+        StorageFailed: If the disk refuses; the notes stay.
+    """
+    if memory.access is not Access.READ_WRITE:
+        return 0
+    state = memory.store.files.state
+    followed = 0
+    transcripts: set[str] = set()
+    for note in reversed(list(hook_notes.pending(state))):
+        try:
+            event = read_event(note.event, note.given, note.host)
+            if event.messages or event.transcript not in transcripts:
+                record(memory.view(*note.spaces) if any(note.spaces) else memory, event)
+                transcripts.add(event.transcript)
+        except (InvalidInput, ConfigInvalid) as error:
+            _log.warning("a hook's note cannot be followed: %s", error.message)
+        except OSError as error:  # its transcript cannot be read just now
+            _log.warning("a hook's note waits: %s", error.strerror or error)
+            continue
+        hook_notes.settle(note.path)
+        followed += 1
+    with suppress(OSError):  # how far transcripts were read that nobody wrote to for long
+        for memo in (state / "hooks" / "read").iterdir():
+            if memo.stat().st_mtime < time.time() - _READ_SECONDS:
+                memo.unlink(missing_ok=True)
+    return followed
+
+
+def begin_taking_in(memory: Runebook) -> None:
+    """Follow the notes of earlier hooks in the background, if there are any."""
+    if hook_notes.waiting(memory.store.files.state):
+        _begin_afterwards(memory, extracts=False)
+
+
+def _begin_afterwards(memory: Runebook, *, extracts: bool) -> None:
+    """Follow notes, and have the model make memories of what waits, while the host goes on."""
+    wanted = extracts and _may_extract(memory.config)
+    thread = threading.Thread(target=_after, args=(memory, wanted), name="runebook-hook", daemon=True)
+    thread.start()
+
+
+def _after(memory: Runebook, extracts: bool) -> None:
+    if not _afterwards.acquire(blocking=False):
+        return
+    try:
+        take_in(memory)
+        if extracts:
+            for receipt in memory.extract_waiting():
+                _log.info("after a session: %d files changed", len(receipt.changed_uris))
+    except RunebookError as error:
+        _log.warning("after a session: %s", error.message)
+    except sqlite3.Error as error:  # the store was closed meanwhile
+        _log.info("after a session: %s", error)
+    finally:
+        _afterwards.release()
+
+
+def _may_extract(config: Config) -> bool:
+    """Whether the server itself may ask a model now; with ``heat``, use decides what becomes a memory."""
+    own = config.llm.provider in PROVIDERS and config.extractor != "none"
+    return config.hooks.extract and own and config.extraction.trigger != "heat"
+
+
+def record(memory: Runebook, event: HookEvent) -> HookAnswer:
+    """Store what is new of the conversation that an event is about, but what was said while nothing was to be kept.
+
+    Args:
+        memory: The store; must be writable.
+        event: With a transcript, or with messages.
+
+    Raises:
+        StoreBusy: If another writer held the store too long. What came before is stored.
+        StorageFailed: If the disk refuses. What came before is stored.
+    """
+    from memory_core.features.imports.conversation_recorder import ConversationRecorder
+
+    config, state = memory.config, memory.store.files.state
+    recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
+    belonging = memory.projects.belonging(None, None, _project(config, event.cwd))
+    private = PrivateTimes(state, event.cwd)
+    path = path_of(event.transcript)
+    growing = None if path is None or event.messages else _Growing(path, state, config.user_space)
+    # Since when what tells no time may have been said.
+    earliest = time.time() - _DAY_SECONDS if growing is None else growing.left_at
+    stored, left_out = 0, list[str]()
+    with authored(f"hook of {event.host}"):
+        for item in _conversations(event, _session(memory, event), growing):
+            kept = tuple(each for each in item.messages if not private.cover(_moment(each), earliest))
+            done = recorder.record(replace(item, messages=kept), belonging, datetime.now(UTC))
+            stored += done.messages
+            left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
+            if len(kept) < len(item.messages):
+                left_out.append(f"{len(item.messages) - len(kept)} of a time in which private mode was on")
+        memory.indexer.follow()
+    return HookAnswer(stored=stored, notes=tuple(left_out))
+
+
+def _conversations(event: HookEvent, session: str, growing: _Growing | None) -> Iterator[ConversationItem]:
+    """What an event brings: the conversation, after the system prompt if the host told it, and subagents' talks."""
+    from memory_core.features.imports import claude_code
+    from memory_core.features.imports.sources import lines
+
+    system = event.given.get("system_prompt") or event.given.get("system")
+    before: list[Any] = []
+    if isinstance(system, str) and system.strip():
+        before = [{"role": "system", "content": system, "id": f"system-{digest_of(system)}"}]
+
+    def talk(messages: Any) -> ConversationItem:
+        return ConversationItem(session, event.host, session, (*before, *messages))
+
+    if growing is None:
+        yield talk(event.messages)
+    elif growing.path.suffix == ".json":
+        yield talk(_messages(whole(growing.path)))
+    elif event.host != CLAUDE_CODE:
+        for part in growing.parts():
+            yield talk(_messages(found.value for found in lines(*_source(growing.path, part))))
+    else:
+        for part in growing.parts():
+            for item in claude_code.FORMAT.read(*_source(growing.path, part)):
+                if isinstance(item, ConversationItem):
+                    aside = item.item_id.endswith(" sub")
+                    own = f"{session}-{item.session_id.rpartition('-')[2]}" if aside else session
+                    messages = item.messages if aside else (*before, *item.messages)
+                    yield replace(item, item_id=own, session_id=own, messages=messages)
+
+
+def _source(path: Path, part: bytes) -> tuple[Source, Entry]:
+    """A part of a transcript, as the readers of foreign formats take a file."""
+    from memory_core.features.imports.sources import Entry, Source
+
+    entry = Entry(path.name, len(part), None, path)
+    return Source(path.name, [entry], lambda _entry: io.BytesIO(part)), entry
+
+
+def _messages(records: Any) -> list[dict[str, Any]]:
+    return [message for record in records if (message := message_of(record)) is not None]
+
+
+def _moment(message: Any) -> Any:
+    return message.get("time", message.get("timestamp")) if isinstance(message, Mapping) else None
+
+
+class _Growing:
+    """A transcript that is only added to, from where it was left."""
+
+    def __init__(self, path: Path, state: Path, user_space: str) -> None:
+        self.path = path
+        self._memo = state / "hooks" / "read" / f"{digest_of([str(path.absolute()), user_space])}.json"
+
+    @property
+    def left_at(self) -> float:
+        """When it was left, in seconds since 1970; a day ago for one that is new."""
+        try:
+            return self._memo.stat().st_mtime
+        except OSError:
+            return time.time() - _DAY_SECONDS
+
+    def parts(self) -> Iterator[bytes]:
+        """What is new, in whole lines, part by part; each is remembered once the caller asks for the next."""
+        with self.path.open("rb") as stream:
+            head = hashlib.sha256(stream.read(_HEAD_BYTES)).hexdigest()
+            size = stream.seek(0, io.SEEK_END)
+            known = self._known(head)
+            if known == size:
+                return
+            start = 0
+            if 0 < known < size:
+                start = max(0, known - _OVERLAP_BYTES)
+                stream.seek(start)
+                start += len(stream.readline()) if start else 0
+            stream.seek(start)
+            while part := _whole_lines(stream.read(_PART_BYTES) + stream.readline()):
+                yield part
+                start += len(part)
+                if start >= _HEAD_BYTES:  # else its beginning may still grow
+                    make_private(self._memo.parent)
+                    write_json(self._memo, {"head": head, "end": start})
+
+    def _known(self, head: str) -> int:
+        """How far it was read; 0 for a file that is new, or not the one it was."""
+        try:
+            known = json.loads(self._memo.read_bytes())
+            return int(known["end"]) if known["head"] == head else 0
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
+
+def _whole_lines(part: bytes) -> bytes:
+    """Without a last line that is half written; one that is JSON lacks only its end."""
+    end = part.rfind(b"\n") + 1
+    return part if value_of(part[end:]) is not None else part[:end]
+
+
+def _session(memory: Runebook, event: HookEvent) -> str:
+    """The session of an event; that of an import which brought its beginning, where one did."""
+    own = event.session_id or f"session-{digest_of([event.transcript, event.host, str(event.messages[:1])])}"
+    imported = f"{event.host}-{own}"
+    files, sessions = memory.store.files, memory.commits.sessions
+    is_imported = files.is_dir(sessions.child(imported)) and not files.is_dir(sessions.child(own))
+    return imported if is_imported else own
+
+
+def _project(config: Config, folder: str) -> str | None:
+    return project_at(Path(folder)) if folder and config.project.detect else None
