@@ -84,7 +84,7 @@ def measure(memory: Runebook, memories: int) -> Measured:
     conversation = Conversation("bench", parse_messages(list(_CONVERSATION)), language="English")
     memory.find(FindRequest("warm up"))
     started = time.perf_counter()
-    steps = memory.extractor.orchestrator.extract(conversation)
+    steps = memory.extractor.orchestrator.extract(conversation, memory.extractor.view)
     request: LLMRequest = next(steps)
     seconds = time.perf_counter() - started
     steps.close()

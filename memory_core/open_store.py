@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 
 from memory_core.core.commit.commits import Commits, identify
@@ -14,28 +13,22 @@ from memory_core.core.config import Config
 from memory_core.core.errors import RunebookError
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.extractor import CountedModel, Extractor, SessionReader
-from memory_core.core.extract.loop import MemoryReActOrchestrator, Preview
-from memory_core.core.extract.operation_checks import Neighbours
-from memory_core.core.extract.prefetch import Glance, Prefetcher, newest_in
-from memory_core.core.extract.prompts import MemoryView, PromptLibrary, TypeGuide
-from memory_core.core.extract.read_actions import ActionRunner
+from memory_core.core.extract.loop import MemoryReActOrchestrator
+from memory_core.core.extract.prompts import PromptLibrary, TypeGuide
+from memory_core.core.extract.store_view import StoreView
+from memory_core.core.feature import Features
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.llm.client import Closeable, LLMClient, open_client
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.memory.operations import MemoryOperations
-from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
-from memory_core.core.memory.requests import FindRequest
-from memory_core.core.memory.results import CommitReceipt, FindResult
-from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.browse import Browser, is_elsewhere
+from memory_core.core.memory.project import ProjectChoice
+from memory_core.core.search.browse import Browser
 from memory_core.core.search.find import Retriever
 from memory_core.core.store.delivery import Step
 from memory_core.core.store.files import INDEX_NAME
 from memory_core.core.store.local import Store
-from memory_core.features.migrate import file_problems
 
 _log = logging.getLogger(__name__)
 #: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
@@ -51,6 +44,7 @@ class OpenedStore:
     Args:
         config: Settings; those that name a user or an agent do not matter here.
         registry: The memory types.
+        features: What it can beside committing, finding and reading.
         step: Observes the steps of each commit, for crash tests.
         llm: The language model to use instead of the one that ``config`` names.
 
@@ -63,6 +57,7 @@ class OpenedStore:
         self,
         config: Config,
         registry: MemoryTypeRegistry,
+        features: Features,
         *,
         step: Step = lambda _name: None,
         llm: LLMClient | None = None,
@@ -71,13 +66,15 @@ class OpenedStore:
         self.store = Store(
             config.root,
             partial(identify, registry),
-            examine=partial(file_problems, registry),
+            examine=lambda uri, text: tuple(
+                problem for problems in features.members("problems") for problem in problems(registry, uri, text)
+            ),
             step=step,
         )
         state = self.store.files.state
         vectors = open_vectors(config.index, state)
         self.indexer = Indexer(
-            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors
+            self.store.ledger, state / INDEX_NAME, registry, open_embedder(config.embedding), vectors, features
         )
         self.store.adoption.recorded = self.indexer.wake
         self.pages = DirectoryPages(self.store, self.indexer.catalog, registry)
@@ -164,9 +161,6 @@ class OpenedStore:
             self.adopted.set()
 
 
-_MEMORIES = {"memory_type": {"ne": "message"}}
-
-
 def load_registry(config: Config) -> MemoryTypeRegistry:
     """The built-in memory types, then the user's own; broken ones are in ``problems``."""
     registry = MemoryTypeRegistry()
@@ -192,83 +186,19 @@ def build_extractor(
     prompts = PromptLibrary(config.prompt_dirs)
     guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
 
-    def seen_from(belonging: Belonging) -> _Sight:
-        return _sight(belonging, guide, store, commits, browser, retriever, catalog)
-
-    whole = seen_from(NO_PROJECT)
     orchestrator = MemoryReActOrchestrator(
-        prompts=prompts,
-        guide=guide,
-        prefetcher=whole.prefetcher,
-        actions=whole.actions,
-        preview=whole.preview,
-        neighbours=whole.neighbours,
-        neighbour_from=lambda: retriever.near_from,
+        prompts,
+        guide,
         max_iterations=config.extraction.max_iterations,
         prompt_tokens=config.extraction.prompt_tokens,
         max_tokens=config.llm.max_tokens,
         single_pass=config.extractor == "single_pass",
     )
-    briefs = BriefWriter(prompts, guide, whole.prefetcher, config.extraction.brief_tokens)
-
-    def within(belonging: Belonging) -> tuple[MemoryReActOrchestrator, BriefWriter]:
-        sight = seen_from(belonging)
-        loop = orchestrator.reading(sight.prefetcher, sight.actions, sight.preview, sight.neighbours)
-        return loop, briefs.reading(sight.prefetcher)
-
     return Extractor(
         store,
         commits,
         orchestrator,
-        briefs,
-        whole.actions.view,
-        within=within,
-        sessions=SessionReader(store, ProjectChoice(config.project), config.extraction.language),
+        BriefWriter(prompts, guide, config.extraction.brief_tokens),
+        StoreView(store, registry, commits, browser, retriever, catalog),
+        SessionReader(store, ProjectChoice(config.project), config.extraction.language, commits.features),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Sight:
-    """The store as the update loop sees it: without what is private to other projects."""
-
-    prefetcher: Prefetcher
-    actions: ActionRunner
-    preview: Preview
-    neighbours: Neighbours
-
-
-def _sight(
-    belonging: Belonging,
-    guide: TypeGuide,
-    store: Store,
-    commits: Commits,
-    browser: Browser,
-    retriever: Retriever,
-    catalog: Catalog,
-) -> _Sight:
-    scope = ProjectScope(belonging.project)
-    seen = browser.seen_from(scope.current, strict=True)
-
-    def text(uri: str) -> str | None:
-        place = seen.visible(MemoryUri.parse(uri))
-        found = store.text(place)
-        return None if found is None or is_elsewhere(place, found, scope.current) else found
-
-    def find_memories(query: str, limit: int) -> FindResult:
-        return retriever.find(FindRequest(query, limit=limit, filter=_MEMORIES), scope)
-
-    def find_below(query: str, below: str, limit: int) -> FindResult:
-        return retriever.find(FindRequest(query, below, limit), scope)
-
-    def glance(directory: str, limit: int) -> Glance:
-        return newest_in(catalog.connection(), directory, limit, scope.current)
-
-    def preview(operations: MemoryOperations) -> CommitReceipt:
-        return commits.apply_operations(operations, dry_run=True, belonging=belonging)
-
-    def neighbours(texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        return [[(near.uri, near.score) for near in found] for found in retriever.near(texts, project=scope)]
-
-    view = MemoryView(text, guide.registry)
-    prefetcher = Prefetcher(guide, glance, find_memories, view)
-    return _Sight(prefetcher, ActionRunner(seen, find_below, view), preview, neighbours)

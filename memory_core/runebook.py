@@ -8,8 +8,9 @@ It is safe to use from many threads, and several may be open on the same folder 
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -24,6 +25,7 @@ from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, RunebookError
 from memory_core.core.extract.extractor import counted
 from memory_core.core.extract.intake import ConversationIntake
+from memory_core.core.extract.trigger import ExtractionTrigger
 from memory_core.core.extract.working_memory import Compactor, WorkingMemory
 from memory_core.core.feature import Features
 from memory_core.core.index.indexer import healed
@@ -52,13 +54,10 @@ from memory_core.core.search.browse import Browser, private_elsewhere
 from memory_core.core.search.context import ContextEngine, Fit
 from memory_core.core.search.context_sources import PieceReader, Spaces, skill_block, with_skill_memory
 from memory_core.core.search.find import Retriever
-from memory_core.core.search.memory_list import Catalogue, EntryFilter, EntryPage
+from memory_core.core.search.memory_list import EntryFilter, EntryPage, MemoryList
+from memory_core.core.search.recalls import Recalls
 from memory_core.core.store.delivery import Step
 from memory_core.features import FEATURES
-from memory_core.features.recall_trail import Insight
-from memory_core.features.tiers.promotion import Tiers, build_tiers
-from memory_core.features.upkeep.passes import Upkeep
-from memory_core.features.upkeep.summaries import SummaryWriter
 from memory_core.open_store import OpenedStore, build_extractor, load_registry
 
 _log = logging.getLogger(__name__)
@@ -69,6 +68,7 @@ _ANY_PROJECT = ProjectScope()
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+T = TypeVar("T")
 
 
 def open_memory(
@@ -94,7 +94,7 @@ def open_memory(
     registry = load_registry(config)
     for problem in registry.problems:
         _log.warning("%s", problem)
-    return Runebook(config, OpenedStore(config, registry, step=step, llm=llm), features=features, owner=True)
+    return Runebook(config, OpenedStore(config, registry, features, step=step, llm=llm), features=features, owner=True)
 
 
 class Runebook:
@@ -135,41 +135,40 @@ class Runebook:
             self.store.files,
             self.indexer.catalog.abstracts,
             self.spaces,
-            lambda uris, project: private_elsewhere(self.indexer.catalog, uris, project),
+            lambda uris, project: private_elsewhere(self.indexer.catalog, uris, project, features),
+            features,
         )
         self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, opened.reranker)
-        self.catalogue = Catalogue(
+        self.catalogue = MemoryList(
             self.indexer.catalog, self.store.ledger.usage_table, self.spaces, config.search.decay_lambda
         )
         traces = self.access.leaves_traces
-        self.insight = Insight(
-            config, self.store, self.indexer, self.retriever, self.browser, self.spaces, traces=traces
-        )
+        self.commits = Commits(self.store, self.registry, config, features)
+        self.recalls = Recalls(config, self.store, self.indexer, self.spaces, self.commits.cleaner, traces=traces)
         self._context = ContextEngine(
-            config, self.store.ledger, self.registry, self.browser, self.retriever, self.insight, traces=traces
+            config, self.store.ledger, self.registry, self.browser, self.retriever, self.recalls, traces=traces
         )
-        self.commits = Commits(self.store, self.registry, config)
         self.extractor = build_extractor(
             config, self.registry, self.store, self.commits, self.browser, self.retriever, self.indexer.catalog
         )
-        self.upkeep = Upkeep(
-            config, self.store, self.registry, self.indexer, self.plan_context, lambda receipt: self.indexed(receipt)
+        #: Says when a conversation is extracted.
+        self.trigger = ExtractionTrigger(
+            config.extraction, self.extractor.queue, self.extractor.sessions.waiting_exchanges
         )
-        self.summary_writer = SummaryWriter(config, self.model)
-        self.tiers: Tiers = build_tiers(self.upkeep, self.extractor, self.model, self.summary_writer)
         self.recorder = MessageRecorder(
             self.store,
-            self.registry,
             self.commits,
             self.projects,
             queues=config.extractor != "none",
-            keeps_corrections=config.llm.provider == "none" and opened.llm is None,
+            is_extracted=config.llm.provider != "none" or opened.llm is not None,
         )
+        self._parts: dict[Any, Any] = {}
+        self._parts_guard = threading.RLock()
         self._intake = ConversationIntake(
             self.store,
             self.extractor,
-            self.tiers.trigger,
-            self.tiers.promoter,
+            self.trigger,
+            [follow_up(self) for follow_up in features.members("follow_up")],
             Compactor(self.store, self.registry, self.commits.context(datetime.now(UTC), "", None)),
             lambda receipt, scope: self.indexed(receipt, scope, compare=True),
             self.model,
@@ -221,6 +220,19 @@ class Runebook:
         """Begin loading the models."""
         self.opened.warm()
 
+    def part(self, make: Callable[[Runebook], T]) -> T:
+        """What a feature keeps while this view is open, made when it is first asked for."""
+        with self._parts_guard:
+            if make not in self._parts:
+                self._parts[make] = make(self)
+            found: T = self._parts[make]
+            return found
+
+    def after_commit(self, receipt: CommitReceipt, now: datetime) -> None:
+        """What features do after a commit of conversations, or of what changed some."""
+        for follow in self.features.members("after_commit"):
+            follow(self, receipt, now)
+
     def run(self, command: Command[Q, A], request: Q) -> A:
         """Answer a request to a feature.
 
@@ -263,7 +275,7 @@ class Runebook:
             )
             tell("the conversation was read; nothing is stored" if request.dry_run else "the conversation is stored")
             receipt = self.indexed(receipt, scope, compare=True)
-            self.tiers.overflow.after(receipt, request.now or datetime.now(UTC))
+            self.after_commit(receipt, request.now or datetime.now(UTC))
             return self.take_in(receipt, request.now) if request.extract and not request.dry_run else receipt
         if request.operations is None:
             receipt = self.commits.remember(request, request_id, belonging)
@@ -351,7 +363,7 @@ class Runebook:
         found = self.retriever.find(request, scope)
         if self.store.adoption.renew(hit.uri for hit in found.hits):  # a person saved one of them a moment ago
             found = self.retriever.find(request, scope)
-        self.insight.note(
+        self.recalls.note(
             "find",
             request.query,
             [(hit.uri, hit.score) for hit in found.hits],
@@ -368,7 +380,7 @@ class Runebook:
 
     def read(self, request: ReadRequest) -> ReadResult:
         """Lines of one file, see ``Browser.read``, or of a page that a feature adds, such as history."""
-        for page in self.features.hooks("pages"):
+        for page in self.features.members("pages"):
             if page.holds(request.uri):
                 found: ReadResult = page.read(self, request)
                 return found
@@ -377,7 +389,7 @@ class Runebook:
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
         if request.offset:
             return page
-        self.insight.note_read(page.uri)
+        self.recalls.note_read(page.uri)
         links = self.browser.seen_from(self.projects.current(request.here)).linked(MemoryUri.parse(page.uri))
         return replace(page, links=links)
 
@@ -391,7 +403,7 @@ class Runebook:
         if MemoryUri.parse(request.uri).parts:
             return listings
         shown = request.abs_limit if request.output == "agent" else None
-        pages = (entry for page in self.features.hooks("pages") for entry in page.listing(self, shown))
+        pages = (entry for page in self.features.members("pages") for entry in page.listing(self, shown))
         return replace(listings, entries=(*listings.entries, *pages))
 
     @healed
@@ -409,13 +421,13 @@ class Runebook:
     def _listing(self, request: ListRequest) -> Browser:
         self.opened.look()
         self.opened.current_pages()
-        if any(page.holds(request.uri) for page in self.features.hooks("pages")):
+        if any(page.holds(request.uri) for page in self.features.members("pages")):
             raise InvalidUri(f"{request.uri!r} is a page, not a directory.", hint=f'Read it: read("{request.uri}").')
         return self.browser.seen_from(self.projects.current(request.here))
 
     @healed
     def entries(self, wanted: EntryFilter, now: datetime | None = None) -> EntryPage:
-        """The memories as a list, page by page; see ``Catalogue.entries``."""
+        """The memories as a list, page by page; see ``MemoryList.entries``."""
         self.opened.look()
         self.indexer.follow()
         return self.catalogue.entries(wanted, now)

@@ -22,9 +22,10 @@ from memory_core.core.memory.results import (
 )
 
 if TYPE_CHECKING:
+    from memory_core.core.search.recalls import HotMemory
     from memory_core.core.store.usage import Recall
     from memory_core.features.metrics import Metrics
-    from memory_core.features.recall_trail import HotMemory, SimilarMemories
+    from memory_core.features.recall_trail import SimilarMemories
 
 
 RESULT_LIMIT_CHARS = 40_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.config import Config, environment_name, example, settings
-from memory_core.core.extract.prompts import PHASES
+from memory_core.core.extract.prompts import phases
 from memory_core.open_store import load_registry
 from server.protocol.session import MemorySession
 from server.protocol.tools import build_tools
@@ -87,10 +87,10 @@ def test_the_readme_names_the_test_command_that_ci_runs() -> None:
     assert re.search(r"^\.venv/bin/pytest -n auto$", script, re.MULTILINE)
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", phases())
 def test_every_prompt_and_its_variables_are_documented(phase: str) -> None:
     section = PROMPTS.partition(f"### `{phase}.md`")[2].partition("\n### ")[0]
-    assert PHASES[phase].purpose in section
-    for variable, meaning in PHASES[phase].variables.items():
-        required = " (required)" if variable in PHASES[phase].required else ""
+    assert phases()[phase].purpose in section
+    for variable, meaning in phases()[phase].variables.items():
+        required = " (required)" if variable in phases()[phase].required else ""
         assert f"| `{{{variable}}}`{required} | {meaning} |" in section

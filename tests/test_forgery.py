@@ -144,7 +144,7 @@ def test_markdown_holds_an_item_for_each_memory_and_no_heading_of_theirs(
 ) -> None:
     lines = form.text([piece(item) for item in found]).split("\n")
     headings = [line for line in lines if re.match(r"\s{0,3}#{1,6}(\s|$)", line)]
-    assert len(headings) == (1 if isinstance(form, Markdown) else 2)
+    assert len(headings) == (2 if isinstance(form, SystemPrompt) else 1)
     assert sum(line.startswith("- ") for line in lines) == len(found)
     assert all(
         line[:2] in ("- ", "  ", "##", "# ") or line == lines[0] or line.startswith("Recalled") for line in lines

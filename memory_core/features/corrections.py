@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.names import summary_line
@@ -54,11 +56,19 @@ def find_corrections(messages: Sequence[Message]) -> tuple[Correction, ...]:
     for index, message in enumerate(messages):
         if message.role != "user" or not message.text.strip():
             continue
-        hits = [(cue, sentence) for sentence in _own_sentences(message.text) if (cue := _cue_in(sentence)) is not None]
-        if hits:
-            text = " ".join(dict.fromkeys(sentence for _, sentence in hits))
-            found.append(Correction(index, summary_line(text, _TEXT_LIMIT_CHARS), hits[0][0]))
+        said = _corrected(message.text)
+        if said is not None:
+            found.append(Correction(index, *said))
     return tuple(found)
+
+
+@lru_cache(maxsize=8_192)
+def _corrected(text: str) -> tuple[str, str] | None:
+    """What a message corrects and by which words; None for nothing."""
+    hits = [(cue, sentence) for sentence in _own_sentences(text) if (cue := _cue_in(sentence)) is not None]
+    if not hits:
+        return None
+    return summary_line(" ".join(dict.fromkeys(sentence for _, sentence in hits)), _TEXT_LIMIT_CHARS), hits[0][0]
 
 
 def hints(corrections: Sequence[Correction]) -> tuple[str, ...]:
@@ -135,3 +145,16 @@ def _answered(messages: Sequence[Message], index: int) -> str | None:
         return None
     calls = ", ".join(call.name for call in turn.tool_calls)
     return summary_line(turn.text if turn.text.strip() else f"[{calls}]", _ABOUT_LIMIT_CHARS)
+
+
+def _learned(growing: Growing) -> Learned:
+    """Rules, unless a model sees the corrections itself; only new messages are looked at."""
+    found = () if growing.is_extracted else find_corrections(growing.fresh)
+    if not found:
+        return Learned()
+    begin = len(growing.stored)
+    placed = [replace(each, index=begin + each.index) for each in found]
+    return Learned(correction_writes(placed, [*growing.stored, *growing.fresh], growing.context.registry))
+
+
+FEATURE = Feature(learner=_learned, hints=lambda messages: hints(find_corrections(messages)))

@@ -1,74 +1,206 @@
-"""Additions to the log of the day: which writes are meant for it, and what they become.
+"""Daily logs: ``viking://user/{space}/logs/YYYY-MM-DD.md``, a Markdown list with an entry an item.
 
-Owned here: the log's names among memory types, and the checks of an entry. The file's form is ``model.daily_log``; an
-entry like the one before it is still an entry. Pure; the moment, with the offset of the clock on the wall, is given.
+Owned here: the form of the file, what a commit adds to the log of the day, what of it is searched, and what a
+session's first context shows. An entry like the one before it is still an entry. Pure; the moment, with the offset of
+the clock on the wall, is given.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.errors import ContentRejected, InvalidInput, RunebookError, TooLarge
+from memory_core.core.config import RetrieveConfig
+from memory_core.core.errors import ContentRejected, InvalidInput, TooLarge
+from memory_core.core.feature import Feature, RecordKind
+from memory_core.core.index.documents import ABSTRACT_LIMIT_CHARS, Document
+from memory_core.core.index.encoder import passages
+from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED
-from memory_core.core.memory.operations import MemoryOperations, WriteOp, check_text, shown
-from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
-from memory_core.core.store.local import Snapshot
-from memory_core.features.log_entries import DEFAULT_SALIENCE, KINDS, LogEntry, log_uri, new_entry, with_entry
+from memory_core.core.memory.names import summary_line
+from memory_core.core.memory.operations import WriteOp, check_text, shown
+from memory_core.core.memory.results import Hit
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.context_formats import Piece
+from memory_core.core.search.context_sources import PieceReader
+from memory_core.core.text.normalization import signature, simplified
 
-_NAMES = frozenset({"daily logs", "daily log", "dailylog", "dailylogs", "日志", "每日日志", "当日日志"})
+MEMORY_TYPE = "daily_logs"
+KINDS = ("event", "auto_extract", "reflection")
+DEFAULT_SALIENCE = 0.5
+_FOLDER = "logs"
+_DAY = re.compile(r"(\d{4}-\d\d-\d\d)\.md")
+_ITEM = re.compile(r"[-*+] (?:(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?::[0-5]\d)?(?: |$))?")
+_META = re.compile(r" {2}<!-- (?P<json>\{.*\}) -->")
+_LABELS = ("category", "tool", "error", "project", "session_id")
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry.
+
+    Attributes:
+        text: What happened; a line break between lines, none at the end.
+        time: ``HH:MM`` on the clock of that day; None if a person left it out.
+        at: The moment, ISO 8601 with offset, if known.
+        kind: ``event``, ``auto_extract`` or ``reflection``.
+        salience: 0 to 1.
+        category: A label.
+        tool: The tool that was used.
+        error: What went wrong.
+        project: The project it belongs to.
+        private: Whether it is for that project only.
+        session_id: The session it comes from.
+        line: 0-based number of its first line in the file; of a new one 0.
+        lines: How many lines it takes, blank ones after it not counted.
+    """
+
+    text: str
+    time: str | None = None
+    at: str | None = None
+    kind: str = KINDS[0]
+    salience: float = DEFAULT_SALIENCE
+    category: str | None = None
+    tool: str | None = None
+    error: str | None = None
+    project: str | None = None
+    private: bool = False
+    session_id: str | None = None
+    line: int = 0
+    lines: int = 1
+
+
+def log_uri(user_space: str, day: date) -> MemoryUri:
+    """The file of a day."""
+    return MemoryUri((Scope.USER.value, user_space, _FOLDER, f"{day.isoformat()}.md"))
+
+
+def log_day(uri: MemoryUri) -> date | None:
+    """The day whose log this is; None if it is no daily log."""
+    named = _DAY.fullmatch(uri.name)
+    if uri.scope is not Scope.USER or len(uri.parts) != 4 or uri.parts[2] != _FOLDER or named is None:
+        return None
+    try:
+        return date.fromisoformat(named[1])
+    except ValueError:
+        return None
+
+
+def new_entry(text: str, moment: datetime, **facts: Any) -> LogEntry:
+    """An entry made at ``moment``; its offset says whose clock."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
+    said = "\n".join(line if line.strip() else "" for line in lines)
+    return LogEntry(said, moment.strftime("%H:%M"), moment.isoformat(timespec="seconds"), **facts)
+
+
+def with_entry(log: str | None, day: date, entry: LogEntry) -> str:
+    """The log with one more entry at its end; what was there stays as it is, to the byte."""
+    if not log:
+        return f"# {day.isoformat()}\n\n{_rendered(entry)}"
+    joint = "" if log.endswith("\n") else "\n"
+    listed = log.rstrip("\n").rpartition("\n")[2].startswith(("- ", "* ", "+ ", "  "))
+    return f"{log}{joint}{'' if listed or log.endswith(chr(10) * 2) else chr(10)}{_rendered(entry)}"
+
+
+def entries(log: str) -> tuple[LogEntry, ...]:
+    """All entries of a log in the order of the file; headings are none."""
+    blocks: list[tuple[int, list[str]]] = []
+    open_block = False
+    for number, line in enumerate(log.replace("\r\n", "\n").split("\n")):
+        if not line.strip():
+            if open_block:
+                blocks[-1][1].append("")
+        elif line.startswith("  ") and open_block:
+            blocks[-1][1].append(line)
+        elif line.startswith("#") and re.match(r"#{1,6} ", line):
+            open_block = False
+        elif _ITEM.match(line) or not open_block or _ended(blocks[-1][1]):
+            blocks.append((number, [line]))
+            open_block = True
+        else:
+            blocks[-1][1].append(line)
+    read = (_read(number, lines) for number, lines in blocks)
+    return tuple(entry for entry in read if entry.text)
+
+
+def readable(entry: LogEntry) -> str:
+    """The entry as a list item without its comment; what that says of kind and category stands in brackets."""
+    labels = [entry.kind if entry.kind != KINDS[0] else None, entry.category, entry.tool, entry.error]
+    said = ", ".join(label for label in labels if label)
+    head = " ".join(part for part in ("-", entry.time, f"[{said}]" if said else None) if part)
+    text = entry.text.replace("\n", "\n  ")
+    return f"{head} {text}"
+
+
+def _ended(block: list[str]) -> bool:
+    """Whether a line that is not indented begins something new: after a blank line, or our own comment."""
+    return not block[-1] or _META.fullmatch(block[-1]) is not None
+
+
+def _rendered(entry: LogEntry) -> str:
+    first, *rest = entry.text.split("\n")
+    meta: dict[str, Any] = {"at": entry.at}
+    if entry.kind != KINDS[0]:
+        meta["kind"] = entry.kind
+    if entry.salience != DEFAULT_SALIENCE:
+        meta["salience"] = entry.salience
+    meta |= {name: getattr(entry, name) for name in _LABELS if getattr(entry, name) is not None}
+    if entry.private:
+        meta["private"] = True
+    comment = json.dumps(meta, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
+    lines = [f"- {entry.time} {first}", *(f"  {line}" if line else "" for line in rest), f"  <!-- {comment} -->"]
+    return "\n".join(lines) + "\n"
+
+
+def _read(number: int, lines: list[str]) -> LogEntry:
+    while not lines[-1]:
+        lines = lines[:-1]
+    meta: dict[str, Any] = {}
+    found = _META.fullmatch(lines[-1])
+    body = lines
+    if found is not None:
+        try:
+            meta = json.loads(found["json"])
+            body = lines[:-1]
+        except (ValueError, RecursionError):  # a person's own comment
+            meta = {}
+    item = _ITEM.match(lines[0])
+    time = None
+    if item is not None:
+        body = [body[0][item.end() :], *(line.removeprefix("  ") for line in body[1:])]
+        time = f"{int(item['hour']):02}:{item['minute']}" if item["hour"] else None
+    text = "\n".join(body).strip()
+    kind, salience = meta.get("kind"), meta.get("salience")
+    sound = isinstance(salience, int | float) and not isinstance(salience, bool) and 0 <= salience <= 1
+    labels = {name: value for name in _LABELS if isinstance(value := meta.get(name), str) and value}
+    return LogEntry(
+        text,
+        time,
+        _moment(meta.get("at")),
+        kind if kind in KINDS else KINDS[0],
+        float(salience) if sound and salience is not None else DEFAULT_SALIENCE,
+        private=meta.get("private") is True,
+        line=number,
+        lines=len(lines),
+        **labels,
+    )
+
+
+def _moment(value: Any) -> str | None:
+    try:
+        return value if isinstance(value, str) and datetime.fromisoformat(value) else None
+    except ValueError:
+        return None
+
+
 _FIELDS = ("kind", "tool", "error")
 _LABEL_CHARS = 200
-
-
-def is_log_name(name: str | None) -> bool:
-    """Whether a memory type or category of this name is the day's log; case, width, ``_`` and ``-`` do not matter."""
-    if name is None:
-        return False
-    folded = unicodedata.normalize("NFKC", name).casefold().replace("_", " ").replace("-", " ")
-    return " ".join(folded.split()) in _NAMES
-
-
-def split(operations: MemoryOperations) -> tuple[dict[int, WriteOp], MemoryOperations]:
-    """The writes to the log by their place among all writes, and the operations without them."""
-    logged = {
-        place: write
-        for place, write in enumerate(operations.write_operations)
-        if is_log_name(write.memory_data.memory_type)
-    }
-    rest = [write for place, write in enumerate(operations.write_operations) if place not in logged]
-    return logged, operations.model_copy(update={"write_operations": rest}) if logged else operations
-
-
-def appended(
-    decided: ChangeSet, logged: Mapping[int, WriteOp], snapshot: Snapshot, context: PlanContext, moment: datetime
-) -> ChangeSet:
-    """The change set with the entries at the end of the day's log; one that is refused leaves the others be."""
-    if not logged:
-        return decided
-    uri = log_uri(context.user_space, moment.date())
-    before = text = snapshot.text(uri)
-    results = list(decided.results)
-    for place, write in logged.items():
-        try:
-            entry, notes = _entry(write, context, moment)
-        except RunebookError as error:
-            results.insert(
-                place, OperationResult("write", str(uri), Action.REJECTED, shown(error.message), shown(error.hint))
-            )
-            continue
-        action = Action.CREATED if text is None else Action.UPDATED
-        text = with_entry(text, moment.date(), entry)
-        results.insert(place, OperationResult("write", str(uri), action, note="; ".join(notes) or None))
-    changes: Sequence[FileChange] = decided.changes
-    if text != before:
-        changes = (*changes, FileChange(uri, before, text, appended=True))
-    return replace(decided, changes=tuple(changes), results=tuple(results))
 
 
 def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogEntry, list[str]]:
@@ -98,7 +230,7 @@ def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogE
         moment,
         kind=kind,
         salience=data.given.get("salience", DEFAULT_SALIENCE),
-        category=None if category is None or is_log_name(category) else _label("category", category),
+        category=None if category is None or DAILY_LOGS.takes(category) else _label("category", category),
         project=belonging.project,
         private=private and belonging.project is not None,
         session_id=context.source.get("session_id"),
@@ -117,3 +249,94 @@ def _label(name: str, value: Any) -> str:
     if len(label) > _LABEL_CHARS:
         raise InvalidInput(f"{name} has {len(label)} characters.", hint=f"A label has at most {_LABEL_CHARS}.")
     return label
+
+
+def _entry_document(uri: MemoryUri, day: date, entry: LogEntry) -> Document:
+    when = entry.at or f"{day.isoformat()}T{entry.time or '00:00'}:00"
+    labels = [label for label in (entry.category, entry.tool, entry.error) if label]
+    own = "\n".join([entry.text, *labels])
+    return Document(
+        uri=uri,
+        part=entry.line,
+        context_type="resource",
+        memory_type=MEMORY_TYPE,
+        name=day.isoformat(),
+        abstract=summary_line(f"{day.isoformat()} {entry.time or ''} {entry.text}", ABSTRACT_LIMIT_CHARS),
+        own=own,
+        previous="",
+        heading=date_words(day),
+        passages=tuple(passages(simplified(own))),
+        created_at=when,
+        updated_at=when,
+        happened=day.isoformat(),
+        salience=entry.salience,
+        tags=(entry.kind,),
+        category=entry.category,
+        project=entry.project,
+        private=entry.private and entry.project is not None,
+        signature=signature(f"{day.isoformat()} {own}"),
+        session_id=entry.session_id,
+    )
+
+
+class DailyLogs(RecordKind):
+    """The logs, and writes to the log of the day."""
+
+    name = MEMORY_TYPE
+    names = frozenset({"daily logs", "daily log", "dailylog", "dailylogs", "日志", "每日日志", "当日日志"})
+    has_entries = True
+    is_appended = True
+
+    def holds(self, uri: MemoryUri) -> bool:
+        """Whether this is the log of a day."""
+        return log_day(uri) is not None
+
+    def documents(self, uri: MemoryUri, text: str) -> Sequence[Document]:
+        """One an entry; ``part`` is the entry's first line."""
+        day = log_day(uri)
+        return [] if day is None else [_entry_document(uri, day, entry) for entry in entries(text)]
+
+    def belongings(self, text: str) -> Iterable[tuple[str | None, bool]]:
+        """Those of the entries."""
+        return [(entry.project, entry.private) for entry in entries(text)]
+
+    def line(self, text: str) -> str:
+        """The entries, one after the other."""
+        return "; ".join(entry.text for entry in entries(text))
+
+    def entry_lines(self, text: str, line: int) -> int:
+        """How many lines the entry has that begins at a line."""
+        return next((entry.lines for entry in entries(text) if entry.line == line), 1)
+
+    def piece(self, reader: PieceReader, uri: str, hit: Hit | None) -> Piece | None:
+        """The log of a day, or one entry of it; None where there is nothing to show."""
+        day = log_day(MemoryUri.parse(uri.partition("#")[0]))
+        seen = (entry for entry in entries(reader.text(uri)) if reader.sees(entry.project, private=entry.private))
+        told = {entry.line: readable(entry) for entry in seen}
+        if not told or day is None:
+            return None
+        within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in told.items())
+        score = None if hit is None else hit.score
+        return Piece("log", uri, "\n".join(told.values()), score, day.isoformat(), within=within)
+
+    def target(self, context: PlanContext, moment: datetime) -> MemoryUri:
+        """The log of the day."""
+        return log_uri(context.user_space, moment.date())
+
+    def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
+        """The log with one more entry at its end."""
+        entry, notes = _entry(write, context, moment)
+        return with_entry(text, moment.date(), entry), "; ".join(notes)
+
+
+DAILY_LOGS = DailyLogs()
+
+
+def _opening(reader: PieceReader, now: datetime, config: RetrieveConfig) -> Iterator[tuple[Piece | None, bool]]:
+    """The logs of the last days, newest first."""
+    for back in range(config.daily_log_days):
+        uri = log_uri(reader.spaces.user, now.date() - timedelta(days=back))
+        yield DAILY_LOGS.piece(reader, str(uri), None), True
+
+
+FEATURE = Feature(record_kinds=(DAILY_LOGS,), opening=_opening)

@@ -7,10 +7,11 @@ memory file is written but to deliver what was acknowledged. Neither needs a sto
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.feature import Feature
+from memory_core.core.feature import Feature, Features
 from memory_core.core.memory.directory_page import recorded
 
 if TYPE_CHECKING:
@@ -40,17 +41,15 @@ from memory_core.core.errors import ConfigInvalid, InvalidInput, InvalidUri, Not
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.documents import (
     Document,
+    documents_of,
     is_searchable,
     is_session_log,
-    log_documents,
-    memory_document,
     session_growth,
 )
 from memory_core.core.index.embedding_queue import await_missing, passages_without_vector
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT, open_embedder
 from memory_core.core.index.indexer import numbered
 from memory_core.core.index.vectors import prune
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
@@ -61,8 +60,8 @@ from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, Fi
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.store.local import Store
 from memory_core.core.store.sqlite import DatabaseDamaged
+from memory_core.features import FEATURES
 from memory_core.features.links import linked_uris
-from memory_core.features.log_entries import log_day
 from memory_core.features.migrate import file_problems
 from memory_core.features.migrate import file_problems as examine_text
 from memory_core.features.rebuild import rebuild_names, refill, rescue_ledger
@@ -178,6 +177,7 @@ class Subject:
         ledger: For reading; None where it cannot be opened.
         catalog: For reading; None where it cannot be opened.
         fingerprint: Of the embedding model in use, where that is known without loading it.
+        features: Of the store.
     """
 
     config: Config
@@ -186,6 +186,7 @@ class Subject:
     ledger: sqlite3.Connection | None
     catalog: sqlite3.Connection | None
     fingerprint: str | None = None
+    features: Features = FEATURES
 
     @property
     def state(self) -> Path:
@@ -420,7 +421,7 @@ def _wrong_documents(subject: Subject) -> Iterator[str]:
     assert subject.catalog is not None
     assert subject.ledger is not None
     rows = subject.ledger.execute("SELECT uri, sha256 FROM files")
-    names = {uri: sha256 for uri, sha256 in rows if is_searchable(MemoryUri.parse(uri))}
+    names = {uri: sha256 for uri, sha256 in rows if is_searchable(MemoryUri.parse(uri), subject.features)}
     for uri, sha256 in names.items():
         place = MemoryUri.parse(uri)
         with contextlib.suppress(StorageFailed):
@@ -452,9 +453,7 @@ def _differs(subject: Subject, uri: MemoryUri, text: str) -> bool:
 def _documents(subject: Subject, uri: MemoryUri, text: str) -> list[Document]:
     if is_session_log(uri):
         return list(session_growth(uri, [], list(numbered(text))).documents)
-    if log_day(uri) is not None:
-        return log_documents(uri, text)
-    return [memory_document(parse(uri, text, subject.registry))]
+    return list(documents_of(uri, text, subject.registry, subject.features))
 
 
 def _is_moving(subject: Subject, uri: MemoryUri) -> bool:
@@ -778,12 +777,13 @@ def check_server(subject: Subject) -> Iterator[Finding]:
         yield Finding(_CHECK, Severity.OK, state.place, detail)
 
 
-def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
+def examine(config: Config, registry: MemoryTypeRegistry, features: Features = FEATURES) -> Report:
     """Look at a store from all sides.
 
     Args:
         config: Its settings.
         registry: The memory types.
+        features: Of the store.
 
     Raises:
         StorageFailed: If there is no folder to look at.
@@ -792,7 +792,7 @@ def examine(config: Config, registry: MemoryTypeRegistry) -> Report:
     if not root.is_dir():
         raise StorageFailed(f"there is no memory folder {root}.", hint="Name it with --home, or begin with a commit.")
     with looking_at(root / STATE_NAME / LEDGER_NAME) as ledger, looking_at(root / STATE_NAME / INDEX_NAME) as catalog:
-        subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config))
+        subject = Subject(config, registry, FileStore(root), ledger, catalog, _fingerprint(config), features)
         return Report(tuple(_findings(subject)))
 
 
@@ -810,25 +810,25 @@ def doctor(memory: Runebook, request: DoctorRequest) -> Report:
         AccessDenied: If it is to be mended and this view only reads.
     """
     if not request.repair:
-        return examine(memory.config, memory.registry)
+        return examine(memory.config, memory.registry, memory.features)
     memory.expect_writable()
-    return repair(memory.config, memory.registry)
+    return repair(memory.config, memory.registry, memory.features)
 
 
 DOCTOR = Command("doctor", DoctorRequest, doctor)
 FEATURE = Feature(commands=(DOCTOR,))
 
 
-def repair(config: Config, registry: MemoryTypeRegistry) -> Report:
+def repair(config: Config, registry: MemoryTypeRegistry, features: Features = FEATURES) -> Report:
     """Mend what can be mended, and look again.
 
     Raises:
         StoreBusy: If another writer held the store too long.
         StorageFailed: If the system refuses.
     """
-    found = examine(config, registry)
+    found = examine(config, registry, features)
     done = [*_repaired(config, registry, found)]
-    again = examine(config, registry)
+    again = examine(config, registry, features)
     return Report(again.findings, tuple(done))
 
 
@@ -839,7 +839,7 @@ def _findings(subject: Subject) -> Iterator[Finding]:
     yield from ledger
     broken = any(finding.check == "ledger" and finding.severity is Severity.ERROR for finding in ledger)
     if broken:
-        subject = Subject(subject.config, subject.registry, subject.files, None, subject.catalog, subject.fingerprint)
+        subject = replace(subject, ledger=None)
     try:
         yield from check_files(subject)
     except (sqlite3.Error, RunebookError) as error:

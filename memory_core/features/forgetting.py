@@ -41,7 +41,6 @@ from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.review import mentioning
-from memory_core.features.rolling_summary import without_removed
 from memory_core.features.upkeep.core_memories import archived_originals
 
 KIND = "forget"
@@ -117,9 +116,12 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     moment = request.now or datetime.now(UTC)
     context = memory.plan_context(moment)
     receipt = memory.store.commit(
-        lambda snapshot: _planned(going, snapshot, context), kind=KIND, request_id=request_id, now=moment
+        lambda snapshot: memory.features.completed(_planned(going, snapshot, context), snapshot, context),
+        kind=KIND,
+        request_id=request_id,
+        now=moment,
     )
-    memory.tiers.overflow.after(receipt, moment)
+    memory.after_commit(receipt, moment)
     return memory.indexed(receipt)
 
 
@@ -244,8 +246,7 @@ def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext) -> Ch
             changes.append(FileChange(log, before, after, "", log.parent.name))
         results += [turn.result() for turn in turns]
     notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
-    decided = replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
-    return without_removed(decided, snapshot, context)
+    return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
 
 def _lies_aside(uri: MemoryUri) -> bool:

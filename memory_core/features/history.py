@@ -329,7 +329,9 @@ class History:
         if str(row.uri) in purged:
             return _PURGED
         texts = [text for text in (row.before, row.after) if text is not None]
-        if not row.uri.is_summary and any(is_elsewhere(row.uri, text, self._project) for text in texts):
+        if not row.uri.is_summary and any(
+            is_elsewhere(row.uri, text, self._project, self._browser.features) for text in texts
+        ):
             return _PRIVATE
         return None
 
@@ -533,4 +535,4 @@ class _Pages:
         return history_listing(history_of(memory), abs_limit)
 
 
-FEATURE = Feature(hooks={"pages": _Pages()})
+FEATURE = Feature(pages=_Pages())

@@ -503,4 +503,4 @@ class _Page:
         return tuple(metrics_listing(commit.at, abs_limit) for commit in newest)
 
 
-FEATURE = Feature(commands=(STATS,), hooks={"pages": _Page()})
+FEATURE = Feature(commands=(STATS,), pages=_Page())

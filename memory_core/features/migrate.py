@@ -306,7 +306,7 @@ def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
 
 
 MIGRATE = Command("migrate", MigrateRequest, migrate, writes=True)
-FEATURE = Feature(commands=(MIGRATE,))
+FEATURE = Feature(commands=(MIGRATE,), problems=file_problems)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Procedural memory without a model: a failed tool call becomes a pattern, a repeated one a rule.
 
-Owns the signature of an error, what is told of a failure, and the block of occurrences inside the memory's text.
-One memory for each tool and error. Pure: what is stored already is asked of a callable.
+Reads the calls that ``statistics`` finds. Owns the signature of an error, what is told of a failure, and the block of
+occurrences inside the memory's text. One memory for each tool and error. Pure: what is stored already is asked of a
+callable.
 
 The text is a sentence or two, then a block of our own::
 
@@ -25,12 +26,14 @@ from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry, OperationMode
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import in_language
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
-from memory_core.features.statistics import Existing, FinishedCall
+from memory_core.features.statistics import Existing, FinishedCall, grown
 
 _pattern = partial(word_pattern, __file__)
 MEMORIES_LIMIT = 20
@@ -317,3 +320,18 @@ def _first_words(text: str) -> str:
             limit = _ERROR_TYPE_LIMIT_CHARS if short.isascii() else _ERROR_TYPE_LIMIT_CHARS // 3
             return summary_line(short.casefold(), limit).rstrip("…")
     return ""
+
+
+def _learned(growing: Growing) -> Learned:
+    """Memories of the calls that failed."""
+    calls = growing.once(grown).calls
+    failed = lessons(calls, growing.context.registry, growing.existing, language=growing.language)
+    writes = []
+    for lesson in failed.lessons:
+        lesson.write.memory_data.sourced(lesson.source)
+        writes.append(lesson.write)
+    notes = (f"{failed.left_out} kinds of tool errors were not kept",) if failed.left_out else ()
+    return Learned(writes, notes=notes)
+
+
+FEATURE = Feature(learner=_learned)

@@ -34,9 +34,8 @@ from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.core.store.history_rows import Erasure, vacuum
 from memory_core.core.store.local import Snapshot
-from memory_core.features.rolling_summary import without_removed
 from memory_core.features.tiers.segment import segments_of
-from memory_core.features.upkeep.archiving import archived_uri
+from memory_core.features.upkeep.archive import archived_uri
 
 KIND = "purge"
 _ROOT_DEPTH = 3
@@ -118,7 +117,7 @@ def _purge_files(memory: Runebook, uri: str, now: datetime | None) -> CommitRece
     files = doomed(memory, uri)
     moment = now or datetime.now(UTC)
     receipt = memory.store.commit(
-        lambda snapshot: _removal(files.files, snapshot, memory.plan_context(moment)), kind=KIND, now=moment
+        lambda snapshot: _removal(memory, files.files, snapshot, memory.plan_context(moment)), kind=KIND, now=moment
     )
     every = (*files.files, *files.past)
     return _erased(memory, receipt, [Erasure(file, _tombstone(file)) for file in every])
@@ -225,11 +224,11 @@ def _left(memory: Runebook, traces: Sequence[bytes], names: Sequence[str]) -> It
                 tail = window[-longest:]
 
 
-def _removal(files: Iterable[MemoryUri], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
+def _removal(memory: Runebook, files: Iterable[MemoryUri], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """The files deleted, and taken out of what names them."""
     changes = [FileChange(uri, text, None) for uri in files if (text := snapshot.text(uri)) is not None]
     results = tuple(OperationResult(KIND, str(change.uri), Action.DELETED) for change in changes)
-    return without_removed(ChangeSet(tuple(changes), results), snapshot, context)
+    return memory.features.completed(ChangeSet(tuple(changes), results), snapshot, context)
 
 
 def _made_of(place: MemoryUri) -> tuple[MemoryUri, ...]:

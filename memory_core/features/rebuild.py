@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from memory_core.core.command import NOWHERE, Arg, Command
-from memory_core.core.feature import Feature
+from memory_core.core.feature import Feature, Features
+from memory_core.features import FEATURES
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -124,6 +125,7 @@ def refill(
     report: Callable[[Behind], None] = lambda _behind: None,
     *,
     emptied: bool = True,
+    features: Features = FEATURES,
 ) -> None:
     """Fill a catalog with everything the ledger knows.
 
@@ -133,8 +135,9 @@ def refill(
         catalog: Of that store.
         report: Told how far it is.
         emptied: Whether what it holds is dropped first.
+        features: Of the store.
     """
-    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry, threading.Event())
+    follower = Follower(store.ledger, catalog, store.files.state / "locks", registry, threading.Event(), features)
     if emptied:
         with catalog.writing() as connection:
             catalog.clear(connection)

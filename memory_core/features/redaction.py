@@ -27,7 +27,9 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected
+from memory_core.core.feature import Cleared, Feature
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
 from memory_core.core.memory.operations import EditOp, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
@@ -390,15 +392,6 @@ Op = TypeVar("Op", bound=BaseModel)
 Said = TypeVar("Said", Message, ToolCall, ToolResult)
 
 
-@dataclass(frozen=True, slots=True)
-class Cleared:
-    """Operations that may be planned, what was refused of them, and what a receipt says about it."""
-
-    operations: MemoryOperations
-    refused: tuple[OperationResult, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 class Redaction:
     """Applies one setting.
 
@@ -637,3 +630,11 @@ def _mark(kind: str, secret: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def redaction_of(config: Config) -> Redaction:
+    """What the settings ask for."""
+    return Redaction(config.secrets, config.secrets_allowed)
+
+
+FEATURE = Feature(cleaner=redaction_of)

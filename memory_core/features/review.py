@@ -1,43 +1,486 @@
-"""The owner's review: what waits, and accepting, editing or rejecting it; see ``update.review``.
+"""Review: what a model or a cue proposes is kept for its owner instead of being done (``review: automatic``).
 
-Each decision is one commit of its own, which undo takes back. Two who decide on the same proposal at once: one wins,
-the other is told. Reading tolerates whatever a person made of the folder: a file that holds no proposal is left alone.
+Each operation that would change something becomes a file in ``viking://user/{space}/review/``. What the planner
+refuses is refused at once, so that a model can still mend it; what changes nothing stays unsaid. What waits already,
+or was rejected, is not proposed again: the same operation of the same session has the same name. Each decision of the
+owner is one commit, which undo takes back; of two who decide on the same proposal at once one wins, and the other is
+told. A file of the folder that holds no proposal is left alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.feature import Feature
+from memory_core.core.commit.apart import decide
+from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.errors import FieldRejected, InvalidInput, NotFound, RunebookError
+from memory_core.core.feature import Feature, Features
+from memory_core.core.memory.directory_page import parse_page
+from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.names import fit, fold, short_hash, summary_line
+from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations, OverviewOp, WriteOp, shown
+from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.requests import Now
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
+from memory_core.core.memory.trailer import join, split
+from memory_core.core.memory.uri import OVERVIEW_NAME, REVIEW_FOLDER, MemoryUri, Scope
+from memory_core.core.store.local import Snapshot
+from memory_core.core.text.analysis import distinct_words
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime
-from functools import partial
+#: Members of ``MemoryOperations``, by the short name of the operation.
+GROUPS: Mapping[str, str] = {name: f"{name}_operations" for name in ("write", "edit", "delete", "overview")}
+_PROPOSAL = "proposal"
+_RULE = "---"
+_HEADING = re.compile(r"### ([A-Za-z_]\w*)")
+_TITLE_CHARS = 120
+_NAME_CHARS = 60
+_LINE_CHARS = 300
 
-from memory_core.core.errors import InvalidInput, NotFound, RunebookError
-from memory_core.core.memory.names import fold
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
-from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.local import Snapshot
-from memory_core.core.text.analysis import distinct_words
-from memory_core.features.proposals import (
-    KIND_ACCEPT,
-    KIND_REJECT,
-    Proposal,
-    accepted,
-    parse_proposal,
-    refusal,
-    render_proposal,
-    review_folder,
-    rewritten,
-)
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One operation that waits for its owner.
+
+    Attributes:
+        uri: The proposal's own file.
+        id: Names it on the command line.
+        op: ``write``, ``edit``, ``delete`` or ``overview``.
+        operation: As it was proposed, the JSON of an operation of ``MemoryOperations``.
+        action: What it would do: created, updated or deleted.
+        target: The file that it would change.
+        texts: What would be stored, by field; as a person may have edited it.
+        proposed: The same as it was proposed.
+        source: Written into new memories: kind, session and the like.
+        seen: SHA-256 of the target as it was when this was proposed, by URI; without the target: it was not there.
+        belonging: The project of the conversation.
+        private: Whether the proposal itself is for its project only.
+        at: When, ISO 8601 in UTC.
+        reason: Why, in the words of whoever proposed it.
+        gone: Of a deletion: what goes.
+    """
+
+    uri: MemoryUri
+    id: str
+    op: str
+    operation: Mapping[str, Any]
+    action: str
+    target: str
+    texts: Mapping[str, str] = field(default_factory=dict)
+    proposed: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
+    seen: Mapping[str, str] = field(default_factory=dict)
+    belonging: Belonging = field(default_factory=Belonging)
+    private: bool = False
+    at: str = ""
+    reason: str = ""
+    gone: str = ""
+
+    @property
+    def edited(self) -> bool:
+        """Whether a person changed what is stored."""
+        return dict(self.texts) != dict(self.proposed)
+
+    @property
+    def title(self) -> str:
+        """What it would do, in a line."""
+        name = self.target.rsplit("/", 1)[-1].removesuffix(".md")
+        folder = self.target.rsplit("/", 2)[-2] if self.target.count("/") > 2 else ""
+        what = {"created": "Would create", "updated": "Would change", "deleted": "Would delete"}[self.action]
+        return summary_line(f"{what} {folder}: {name}", _TITLE_CHARS)
+
+    @property
+    def session(self) -> str | None:
+        """The session that it comes from."""
+        return self.source.get("session_id")
+
+    def operations(self) -> MemoryOperations:
+        """The operation, with what a person made of its texts.
+
+        Raises:
+            FieldRejected: If a hand edit of the trailer left no operation.
+        """
+        operation = dict(self.operation)
+        if self.edited:
+            operation = _with_texts(self.op, operation, self.texts)
+        try:
+            parsed = MemoryOperations.model_validate({GROUPS[self.op]: [operation]})
+        except ValueError:
+            raise _unreadable(self.uri) from None
+        for write in parsed.write_operations:
+            write.memory_data.sourced(self.source)
+        return parsed
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "id": self.id,
+            "uri": str(self.uri),
+            "would": self.action,
+            "target": self.target,
+            "texts": dict(self.texts),
+            "edited": self.edited,
+            "session_id": self.session,
+            "at": self.at,
+            "reason": self.reason,
+        }
+
+
+def review_folder(user_space: str) -> MemoryUri:
+    """Where a user's proposals are."""
+    return MemoryUri((Scope.USER.value, user_space, REVIEW_FOLDER))
+
+
+def proposal_uri(folder: MemoryUri, target: str, identifier: str) -> MemoryUri:
+    """The file of a proposal: named after what it is about, and by its id."""
+    name = target.rsplit("/", 1)[-1].removesuffix(".md").lstrip(".")[:_NAME_CHARS]
+    return folder.child(fit(name, ".md", f" {identifier}"))
+
+
+def readable(proposal: Proposal) -> str:
+    """The file's text without its trailer."""
+    lines = [f"# {proposal.title}", "", f"- where: {proposal.target}"]
+    if proposal.session:
+        lines.append(f"- from: session {proposal.session}")
+    lines += [f"- {line}" for line in _said(proposal)]
+    body = "\n".join([*lines, f"- accept, edit or reject it: runebook review accept {proposal.id}"])
+    shown = proposal.gone if proposal.op == "delete" else _sections(proposal.texts)
+    return f"{body}\n\n{_RULE}\n\n{shown}".rstrip("\n")
+
+
+def render_proposal(proposal: Proposal) -> str:
+    """The file's text."""
+    belonging = proposal.belonging
+    facts = {
+        "id": proposal.id,
+        "op": proposal.op,
+        "action": proposal.action,
+        "target": proposal.target,
+        "operation": dict(proposal.operation),
+        "proposed": dict(proposal.proposed),
+        "source": dict(proposal.source),
+        "seen": dict(proposal.seen),
+        "belonging": {name: getattr(belonging, name) for name in ("project", "named", "private", "by_default")},
+        "reason": proposal.reason,
+    }
+    gist = summary_line(" ".join(proposal.texts.values()) or proposal.gone, _TITLE_CHARS)
+    abstract = ": ".join(filter(None, (proposal.title, gist)))
+    trailer: dict[str, Any] = {_PROPOSAL: facts, "abstract": abstract, "created_at": proposal.at}
+    if belonging.project is not None:
+        trailer |= {"project": belonging.project} | ({"private": True} if proposal.private else {})
+    return join(readable(proposal), trailer)
+
+
+def parse_proposal(uri: MemoryUri, text: str) -> Proposal:
+    """The proposal in a file's text.
+
+    Raises:
+        FieldRejected: If there is none.
+    """
+    file = split(text)
+    trailer = file.trailer or {}
+    facts = trailer.get(_PROPOSAL)
+    if not isinstance(facts, dict):
+        raise _unreadable(uri)
+    try:
+        found = Proposal(
+            uri=uri,
+            id=str(facts["id"]),
+            op=str(facts["op"]),
+            operation=dict(facts["operation"]),
+            action=str(facts["action"]),
+            target=str(facts["target"]),
+            proposed={str(name): str(value) for name, value in facts["proposed"].items()},
+            source={str(name): str(value) for name, value in facts["source"].items()},
+            seen={str(name): str(value) for name, value in facts["seen"].items()},
+            belonging=Belonging(**facts["belonging"]),
+            private=trailer.get("private") is True,
+            at=str(trailer.get("created_at", "")),
+            reason=str(facts.get("reason", "")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _unreadable(uri) from None
+    if found.op not in GROUPS or found.action not in ("created", "updated", "deleted"):
+        raise _unreadable(uri)
+    shown = _below_rule(file.body)
+    if found.op == "delete":
+        return replace(found, gone=shown)
+    return replace(found, texts=_texts(shown, tuple(found.proposed)))
+
+
+def rewritten(proposal: Proposal, text: str) -> Proposal:
+    """The proposal with what a person wants stored instead; of several fields with a heading for each."""
+    return replace(proposal, texts=_texts(plain_text(text), tuple(proposal.proposed)))
+
+
+def texts_shown(proposal: Proposal) -> str:
+    """What would be stored, as it stands in the file."""
+    return _sections(proposal.texts)
+
+
+def _said(proposal: Proposal) -> list[str]:
+    """What the operation says beside the texts."""
+    data = dict(proposal.operation.get("memory_data") or proposal.operation)
+    fields = {**(data.get("fields") or {})}
+    others = {name: value for name, value in fields.items() if name not in proposal.texts and value is not None}
+    lines = [f"{name}: {value}" for name, value in others.items()]
+    for name in ("salience", "confidence", "tags", "pinned", "expires_at", "active", "reason", "replacement_uri"):
+        if data.get(name) is not None:
+            lines.append(f"{name}: {data[name]}")
+    for link in data.get("links") or ():
+        lines.append(f"link: {link.get('relation')} {link.get('uri')}")
+    if proposal.reason:
+        lines.append(f"because: {proposal.reason}")
+    return [summary_line(line, _LINE_CHARS) for line in lines]
+
+
+def _sections(texts: Mapping[str, str]) -> str:
+    if set(texts) <= {CONTENT}:
+        return texts.get(CONTENT, "")
+    return "\n\n".join(f"### {name}\n\n{text}" for name, text in texts.items())
+
+
+def _below_rule(body: str) -> str:
+    _, rule, below = f"{plain_text(body)}\n".partition(f"\n{_RULE}\n")
+    return below.strip("\n") if rule else ""
+
+
+def plain_text(text: str) -> str:
+    """The text as editors leave it: one kind of line break, and none at its ends."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+
+
+def _texts(shown: str, names: Sequence[str]) -> dict[str, str]:
+    """Texts by field; a heading that names no field of the proposal is text."""
+    if set(names) <= {CONTENT}:
+        return dict.fromkeys(names, shown)
+    texts: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in shown.split("\n"):
+        found = _HEADING.fullmatch(line.rstrip())
+        if found is not None and found[1] in names and found[1] not in texts:
+            lines = texts.setdefault(found[1], [])
+        else:
+            lines.append(line)
+    return {name: "\n".join(texts[name]).strip("\n") for name in names if name in texts}
+
+
+def _with_texts(op: str, operation: dict[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
+    """The operation with these texts as whole values."""
+    if op == "write":
+        data = dict(operation.get("memory_data") or {})
+        return {**operation, "memory_data": {**data, "fields": {**(data.get("fields") or {}), **texts}}}
+    if op == "edit":
+        return {**operation, "patches": {**(operation.get("patches") or {}), **texts}}
+    return {**operation, **texts} if op == "overview" else operation
+
+
+def _unreadable(uri: MemoryUri) -> FieldRejected:
+    return FieldRejected(
+        f"{str(uri)!r} holds no proposal that can be read.",
+        hint="Undo the edit of its last lines, or reject it: runebook review reject.",
+    )
+
+
+KIND_ACCEPT, KIND_REJECT = "accept", "reject"
+_CHANGING = (Action.CREATED, Action.UPDATED, Action.DELETED)
+_Operation = WriteOp | EditOp | DeleteOp | OverviewOp
+
+
+def propose(
+    operations: MemoryOperations, snapshot: Snapshot, context: PlanContext, moment: datetime, features: Features
+) -> ChangeSet:
+    """Keep operations for the owner: a file for each that would change something.
+
+    The arguments are those of ``apart.decide``.
+
+    Returns:
+        The new files. A result for each operation: ``queued`` for what waits, else what the plan says of it.
+    """
+    decided = decide(operations, snapshot, context, moment, features)
+    proposer = _Proposer(snapshot, context, moment, features, operations.reasoning or "", decided)
+    results = [
+        proposer.keep(op, operation, result)
+        for (op, operation), result in zip(_listed(operations), decided.results, strict=True)
+    ]
+    return ChangeSet(tuple(proposer.changes.values()), tuple(results), notes=decided.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """What an operation would do to one file."""
+
+    action: Action
+    uri: MemoryUri
+    before: str | None
+    after: str | None
+
+
+class _Proposer:
+    """Makes proposals of the operations of one commit."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        context: PlanContext,
+        moment: datetime,
+        features: Features,
+        reasoning: str,
+        decided: ChangeSet,
+    ) -> None:
+        self._features = features
+        self._snapshot = snapshot
+        self._context = context
+        self._moment = moment
+        self._reasoning = shown(reasoning)
+        self._decided = decided
+        self.changes: dict[MemoryUri, FileChange] = {}
+
+    def keep(self, op: str, operation: _Operation, result: OperationResult) -> OperationResult:
+        """The result of an operation that is kept for the owner, if it would change anything."""
+        if result.action not in _CHANGING:
+            return result
+        effect = self._effect(op, operation, result)
+        proposal = self._proposal(op, operation, effect)
+        before = self._snapshot.text(proposal.uri)
+        if before is not None or proposal.uri in self.changes:
+            return OperationResult(op, str(proposal.uri), Action.UNCHANGED, note="waits for review already")
+        if self._rejected(proposal.uri):
+            return OperationResult(op, str(effect.uri), Action.UNCHANGED, note="its owner rejected this already")
+        self.changes[proposal.uri] = FileChange(proposal.uri, None, render_proposal(proposal))
+        note = f"waits for review: {proposal.title[0].lower()}{proposal.title[1:]}, at {proposal.target}"
+        hint = f"The owner decides: runebook review accept {proposal.id} (or edit, reject)."
+        return OperationResult(op, str(proposal.uri), Action.QUEUED, result.reason, hint, note)
+
+    def _effect(self, op: str, operation: _Operation, result: OperationResult) -> _Effect:
+        """What the operation does by itself; what it does among the others where it builds on one of them."""
+        single = MemoryOperations.model_validate({GROUPS[op]: [operation]})
+        alone = decide(single, self._snapshot, self._context, self._moment, self._features)
+        decided, said = (alone, alone.results[0]) if alone.results[0].action in _CHANGING else (self._decided, result)
+        uri = MemoryUri.parse(said.uri)
+        change = next((change for change in decided.changes if change.uri == uri), None)
+        before = self._snapshot.text(uri)
+        return _Effect(said.action, uri, before, before if change is None else change.after)
+
+    def _proposal(self, op: str, operation: _Operation, effect: _Effect) -> Proposal:
+        given = operation.model_dump(mode="json", exclude_unset=True)
+        data = operation.memory_data if isinstance(operation, WriteOp) else None
+        source = {**self._context.source, **(data.source if data is not None else {})}
+        belonging = self._context.belonging
+        private = belonging.by_default if belonging.private is None else belonging.private
+        texts = {name: plain_text(text) for name, text in self._texts(operation, effect).items()}
+        identity = json.dumps([op, given, str(effect.uri), source.get("session_id")], sort_keys=True)
+        identifier = short_hash(identity)
+        return Proposal(
+            uri=proposal_uri(review_folder(self._context.user_space), str(effect.uri), identifier),
+            id=identifier,
+            op=op,
+            operation=given,
+            action=str(effect.action),
+            target=str(effect.uri),
+            texts=texts,
+            proposed=texts,
+            source={name: str(value) for name, value in source.items()},
+            seen={} if effect.before is None else {str(effect.uri): text_sha256(effect.before)},
+            belonging=belonging,
+            private=private and belonging.project is not None,
+            at=self._context.now,
+            reason=self._reasoning,
+            gone=split(effect.before or "").body if op == "delete" else "",
+        )
+
+    def _texts(self, operation: _Operation, effect: _Effect) -> Mapping[str, str]:
+        """What would be stored, by field, as far as it is text that a person may want to word otherwise."""
+        if isinstance(operation, OverviewOp):
+            given = {"abstract": operation.abstract, "overview": operation.overview}
+            after = effect.after or ""
+            text = parse_page(after).authored if effect.uri.name == OVERVIEW_NAME else after
+            return {name: text for name, value in given.items() if value is not None}
+        if isinstance(operation, WriteOp):
+            fields = operation.memory_data.fields
+            if isinstance(fields.get(CONTENT), str):
+                return {CONTENT: str(fields[CONTENT])}
+            return {name: value for name, value in fields.items() if isinstance(value, str)}
+        if isinstance(operation, EditOp):
+            after_fields = self._fields(effect)
+            texts = {name: after_fields.get(name) for name in operation.patches}
+            return {name: value for name, value in texts.items() if isinstance(value, str)}
+        return {}
+
+    def _fields(self, effect: _Effect) -> Mapping[str, object]:
+        memory = parse(effect.uri, effect.after or "", self._context.registry)
+        return {} if memory.type is None else memory.fields
+
+    def _rejected(self, uri: MemoryUri) -> bool:
+        """Whether the last that happened to a proposal of this name is that its owner rejected it."""
+        last = self._snapshot.ledger.history(uri, limit=1)
+        return bool(last) and last[0].kind == KIND_REJECT
+
+
+def _listed(operations: MemoryOperations) -> Iterator[tuple[str, _Operation]]:
+    """Operations in the order of a plan's results; an overview that sets two texts is two of them."""
+    for write in operations.write_operations:
+        yield "write", write
+    for edit in operations.edit_operations:
+        yield "edit", edit
+    for deletion in operations.delete_operations:
+        yield "delete", deletion
+    for overview in operations.overview_operations:
+        for name in ("abstract", "overview"):
+            if getattr(overview, name) is not None:
+                directory = overview.directory_uri
+                yield "overview", OverviewOp.model_validate({"directory_uri": directory, name: getattr(overview, name)})
+
+
+def accepted(
+    proposal: Proposal, text: str, snapshot: Snapshot, context: PlanContext, moment: datetime, features: Features
+) -> ChangeSet:
+    """What accepting a proposal changes: what it proposes, by the ordinary plan, and the proposal goes.
+
+    What cannot be done as proposed, or would overwrite what changed since, is refused, and the proposal stays.
+
+    Args:
+        proposal: As its file says now.
+        text: The file's text.
+        snapshot: The store as it is.
+        context: Of the commit.
+        moment: Its time.
+        features: Their kinds of records take writes.
+
+    Raises:
+        RunebookError: If the proposal holds no operation.
+    """
+    told = {**context.source, **proposal.source}
+    own = replace(context, source=told, belonging=proposal.belonging, expected=proposal.seen, reads_elsewhere=False)
+    decided = decide(proposal.operations(), snapshot, own, moment, features)
+    if any(result.action is Action.REJECTED for result in decided.results) or not decided.results:
+        return ChangeSet((), tuple(_still_waits(result, proposal) for result in decided.results), notes=decided.notes)
+    note = "accepted, as edited" if proposal.edited else "accepted"
+    results = (*decided.results, OperationResult(KIND_ACCEPT, str(proposal.uri), Action.DELETED, note=note))
+    return replace(decided, changes=(*decided.changes, FileChange(proposal.uri, text, None)), results=results)
+
+
+def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult:
+    if result.conflict:
+        hint = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
+        return replace(result, hint=hint, note="still waits for review")
+    return replace(result, note="still waits for review")
+
+
+def refusal(op: str, name: str, error: RunebookError) -> OperationResult:
+    """The result of a proposal that could not be decided on."""
+    return OperationResult(op, shown(name), Action.REJECTED, shown(error.message), shown(error.hint))
+
 
 KIND_EDIT = "review"
 _MENTIONED_SHARE = 0.5
@@ -109,7 +552,7 @@ def accept(memory: Runebook, request: DecisionRequest) -> list[CommitReceipt]:
     """
 
     def planned(proposal: Proposal, text: str, snapshot: Snapshot, now: datetime) -> ChangeSet:
-        return accepted(proposal.uri, proposal, text, snapshot, memory.plan_context(now), now)
+        return accepted(proposal, text, snapshot, memory.plan_context(now), now, memory.features)
 
     return _decide(memory, request, KIND_ACCEPT, planned)
 
@@ -155,7 +598,7 @@ REVIEW = Command("review", ReviewRequest, lambda memory, _request: waiting(memor
 ACCEPT = Command("review accept", DecisionRequest, accept, writes=True)
 REJECT = Command("review reject", DecisionRequest, reject, writes=True)
 REWORD = Command("review edit", RewordRequest, reword, writes=True)
-FEATURE = Feature(commands=(REVIEW, ACCEPT, REJECT, REWORD))
+FEATURE = Feature(commands=(REVIEW, ACCEPT, REJECT, REWORD), reviewer=propose)
 
 Change = Callable[[Proposal, str, Snapshot, datetime], ChangeSet]
 

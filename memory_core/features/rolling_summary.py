@@ -6,25 +6,29 @@ that it may name what is gone. Whatever else stops a line from holding is seen w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.feature import Feature
+from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.config import RetrieveConfig
+from memory_core.core.errors import ContentRejected, TooLarge
+from memory_core.core.feature import Feature, RecordKind
+from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.operations import WriteOp, check_text
 from memory_core.core.memory.requests import Now
-from memory_core.core.memory.results import CommitReceipt
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
+from memory_core.core.memory.trailer import body_digest, join, split
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.context_formats import Piece
+from memory_core.core.search.context_sources import PieceReader
+from memory_core.core.store.local import Snapshot
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
-from memory_core.core.memory.trailer import body_digest, join, split
-from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.store.local import Snapshot
 
 NAME = "rolling_summary"
 _FILE = f"{NAME}.md"
@@ -231,6 +235,80 @@ def clear_summary(memory: Runebook, request: SummaryClearRequest) -> CommitRecei
     return memory.store.commit(planned, kind="summary", now=request.now, dry_run=request.dry_run)
 
 
+class RollingSummaries(RecordKind):
+    """The page, and writes of it; it is not searched."""
+
+    name = NAME
+    names = frozenset({"rolling summary", "rollingsummary", "滚动摘要", "滚动总结"})
+
+    def holds(self, uri: MemoryUri) -> bool:
+        """Whether this is a rolling summary."""
+        return is_rolling_summary(uri)
+
+    def target(self, context: PlanContext, moment: datetime) -> MemoryUri:
+        """The user's page."""
+        return rolling_summary_uri(context.user_space)
+
+    def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
+        """The page with what was written; the same page where it says so already."""
+        check_text(write)
+        content = write.memory_data.fields.get(CONTENT)
+        if not isinstance(content, str) or not content.strip():
+            raise ContentRejected(
+                "a rolling summary without text says nothing.",
+                hint="Give content; runebook summary --clear lets it be made anew.",
+            )
+        if context.belonging.confined:
+            raise ContentRejected(
+                "the rolling summary is seen in every project, and this commit is private to one.",
+                hint="Leave private out, or keep it as a note.",
+            )
+        stored = read_rolling_summary(text)
+        said = content.strip()
+        if text is not None and stored is not None and stored.authored and stored.text == said:
+            return text, ""
+        summary = RollingSummary(said, True, created_at=None if stored is None else stored.created_at)
+        after = dump_rolling_summary(summary, context.now, context.source)
+        if len(after.encode("utf-8")) > context.content_bytes:
+            raise TooLarge(f"the summary has more than {context.content_bytes:,} bytes.", hint="Shorten it.")
+        return after, ""
+
+
+def _opening(reader: PieceReader, now: datetime, _config: RetrieveConfig) -> Iterator[tuple[Piece | None, bool]]:
+    """The summary of all that is known, if there is one, without what does not hold any more.
+
+    Left out is, of a page that was made, each line whose memory is gone, archived, at rest, past its time, a
+    project's, or says something else by now.
+    """
+    uri = rolling_summary_uri(reader.spaces.user)
+    stored = read_rolling_summary(reader.text(str(uri)))
+    if stored is None:
+        return
+    told: dict[str, frozenset[str]] = {}
+
+    def holds(line: Line) -> bool:
+        if line.uri not in told:
+            told[line.uri] = _said_to_all(reader.memory_at(line.uri), now)
+        return line.digest in told[line.uri]
+
+    text = without(stored, holds).text
+    yield (Piece("summary", str(uri), text) if text else None), False
+
+
+def _said_to_all(memory: Memory, now: datetime) -> frozenset[str]:
+    """Digests of what a memory in use says now; none where it is of one project."""
+    metadata = memory.metadata
+    if not memory.text or memory.damage is not None or not metadata.is_active or metadata.is_expired(now):
+        return frozenset()
+    of_all = memory.uri.scope is not Scope.ARCHIVE and memory.project is None
+    return said_digests(memory.uri, memory.body) if of_all else frozenset()
+
+
 SUMMARY = Command("summary", SummaryRequest, summary)
 SUMMARY_CLEAR = Command("summary clear", SummaryClearRequest, clear_summary, writes=True)
-FEATURE = Feature(commands=(SUMMARY, SUMMARY_CLEAR))
+FEATURE = Feature(
+    commands=(SUMMARY, SUMMARY_CLEAR),
+    record_kinds=(RollingSummaries(),),
+    removals=without_removed,
+    opening=_opening,
+)

@@ -24,9 +24,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from memory_core.core.commit.append import Growing, Learned
+from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTypeRegistry, MergeOp, OperationMode
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.operations import MemoryData, WriteOp
+from memory_core.core.memory.results import Action, OperationResult
 
 #: Stored fields of the memory of a type with these key fields, or None where there is none.
 Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]
@@ -142,20 +145,10 @@ def finished_calls(messages: Sequence[Message]) -> tuple[FinishedCall, ...]:
     return tuple(slot.answer for slot in reader.slots if slot.answer is not None)
 
 
-def call_keys(messages: Sequence[Message]) -> frozenset[str]:
-    """Keys of the finished calls of a session: what to ask the ledger for before ``growth``."""
-    return frozenset(call.key for call in finished_calls(messages) if call.key is not None)
-
-
-def tally(messages: Sequence[Message]) -> Tally:
-    """What the finished calls of a whole session add up to."""
-    return _tally(finished_calls(messages))
-
-
 def growth(
     stored: Sequence[Message],
     fresh: Sequence[Message],
-    known_calls: frozenset[str],
+    counted: Callable[[frozenset[str]], frozenset[str]],
     registry: MemoryTypeRegistry,
     existing: Existing,
 ) -> Growth:
@@ -164,7 +157,7 @@ def growth(
     Args:
         stored: The session's messages so far; their calls are counted already.
         fresh: The messages that follow them.
-        known_calls: Keys of calls that were counted in other sessions.
+        counted: Which calls were counted in other sessions, by their keys.
         registry: A type that is absent, disabled or has other fields is left out.
         existing: Fields of a stored memory; decides whether a skill has a recommended flow.
 
@@ -172,13 +165,14 @@ def growth(
         Writes of increments, so that a log committed in any number of parts gives the counts of the whole.
     """
     calls = finished_calls([*stored, *fresh])
-    before = [call for call in calls if call.finished_at < len(stored) or call.key in known_calls]
-    counted = {id(call) for call in before}
-    new = tuple(call for call in calls if id(call) not in counted)
+    fresh_keys = frozenset(call.key for call in calls if call.finished_at >= len(stored) and call.key is not None)
+    known = counted(fresh_keys) if fresh_keys else fresh_keys
+    before = [call for call in calls if call.finished_at < len(stored) or call.key in known]
+    new = tuple(call for call in calls if not (call.finished_at < len(stored) or call.key in known))
     writes: list[WriteOp] = []
     tools, skills = _countable(registry, "tools", "tool_name"), _countable(registry, "skills", "skill_name")
     if tools is not None:
-        for name, counts in _tally(new).tools.items():
+        for name, counts in tally(new).tools.items():
             writes += _write(tools, {"tool_name": name}, asdict(counts))
     if skills is not None:
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
@@ -194,7 +188,7 @@ def _skill_write(
     existing: Existing,
 ) -> list[WriteOp]:
     """The increments of one skill, and its flow with the first execution that succeeded."""
-    added = _less(_tally(calls).skills[name], _tally(before).skills.get(name, SkillCounts()))
+    added = _less(tally(calls).skills[name], tally(before).skills.get(name, SkillCounts()))
     known = existing(skills.name, {"skill_name": name})
     if known is None and min(added.success_count, added.fail_count) < 0:
         # The memory was removed meanwhile: there is nothing left to take away from.
@@ -244,7 +238,8 @@ def _runs(calls: Iterable[FinishedCall]) -> dict[int, list[FinishedCall]]:
     return runs
 
 
-def _tally(calls: Sequence[FinishedCall]) -> Tally:
+def tally(calls: Sequence[FinishedCall]) -> Tally:
+    """What finished calls add up to."""
     tools: dict[str, ToolCounts] = {}
     for call in calls:
         old = tools.get(call.name, ToolCounts())
@@ -389,3 +384,27 @@ def _loads(call: ToolCall) -> bool:
         return True
     values = call.arguments.values() if isinstance(call.arguments, Mapping) else ()
     return any(isinstance(value, str) and value.endswith(_INSTRUCTIONS) for value in values)
+
+
+def grown(growing: Growing) -> Growth:
+    """What the new messages of a conversation add."""
+    registry = growing.context.registry
+    return growth(growing.stored, growing.fresh, growing.counted, registry, growing.existing)
+
+
+def _learned(growing: Growing) -> Learned:
+    """The counts; a call counts unless the memory of its tool refused it."""
+    added = growing.once(grown)
+
+    def counted(results: Sequence[OperationResult]) -> frozenset[str]:
+        refused = {
+            write.memory_data.fields.get("tool_name")
+            for write, result in zip(added.writes, results, strict=False)
+            if result.action is Action.REJECTED
+        }
+        return frozenset(call.key for call in added.calls if call.key is not None and call.name not in refused)
+
+    return Learned(added.writes, are_facts=True, counted=counted)
+
+
+FEATURE = Feature(learner=_learned)

@@ -278,7 +278,7 @@ def undo(memory: Runebook, request: UndoRequest) -> CommitReceipt:
         dry_run=request.dry_run,
         undoes=past.commit_id,
     )
-    memory.tiers.overflow.after(receipt, moment)
+    memory.after_commit(receipt, moment)
     return memory.indexed(receipt)
 
 

@@ -10,7 +10,7 @@ from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter
 from memory_core.core.text.text_diff import side_by_side
-from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
+from memory_core.features.daily_logs import MEMORY_TYPE as DAILY_LOGS
 from memory_core.runebook import Runebook
 from server.api import answers
 from server.api.caller import IfMatch, Reader, Writer, seen_sha256
@@ -122,7 +122,7 @@ def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
 def read_entry(memory: Reader, path: EntryPath, response: Response) -> Any:
     """One memory whole: its text, rendered and by fields, what it relates to, and where it comes from."""
     found = stored(memory, path)
-    memory.insight.note_read(str(found.uri))
+    memory.recalls.note_read(str(found.uri))
     response.headers["etag"] = found.etag
     return entry_facts(memory, found)
 

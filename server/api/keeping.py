@@ -11,8 +11,7 @@ from memory_core.core.commit.conflicts import ABSENT
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import CommitReceipt, text_sha256
 from memory_core.core.memory.trailer import split
-from memory_core.features.proposals import Proposal
-from memory_core.features.review import ACCEPT, REJECT, DecisionRequest
+from memory_core.features.review import ACCEPT, REJECT, DecisionRequest, Proposal
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.rolling_summary import (
     NAME,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.progress import Listener, Stage
 from memory_core.features.imports import FORMATS
+from memory_core.features.redaction import redaction_of
 from server.commands.opening import Commands, open_memory_of, show
 from server.commands.progress import Progress
 
@@ -105,7 +106,7 @@ def _import_export(arguments: argparse.Namespace, path: Path) -> int:
             into=into,
             partial=arguments.partial,
             dry_run=arguments.dry_run,
-            discretion=memory.commits.discretion,
+            discretion=redaction_of(memory.config),
             progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
         )
         memory.indexer.follow()

@@ -17,7 +17,7 @@ from server.commands.opening import Commands, open_memory_of, show
 
 if TYPE_CHECKING:
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.features.proposals import Proposal
+    from memory_core.features.review import Proposal
     from memory_core.runebook import Runebook
 
 
@@ -73,7 +73,7 @@ def _gist(proposal: Proposal) -> str:
 
 
 def _show(arguments: argparse.Namespace, memory: Runebook) -> int:
-    from memory_core.features.proposals import readable
+    from memory_core.features.review import readable
 
     found = [named_proposal(memory, name) for name in _named(arguments)]
     text = "\n\n".join(f"{readable(each)}\n\nfile: {each.uri}" for each in found)
@@ -83,7 +83,7 @@ def _show(arguments: argparse.Namespace, memory: Runebook) -> int:
 
 def _edit(arguments: argparse.Namespace, memory: Runebook) -> int:
     from memory_core.core.errors import InvalidInput
-    from memory_core.features.proposals import texts_shown
+    from memory_core.features.review import texts_shown
 
     if len(arguments.names) != 1:
         raise InvalidInput("edit takes one proposal.", hint="Give its id, as runebook review prints it.")

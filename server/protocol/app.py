@@ -23,9 +23,10 @@ from pydantic import Field
 
 from memory_core.core.caller import authored
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError
+from memory_core.core.feature import Features
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.requests import ReadRequest, RetrieveRequest
-from memory_core.runebook import Runebook
+from memory_core.features import FEATURES
 from memory_core.version import program_version
 from server.protocol.session import MemorySession, ServedStore
 from server.protocol.stdio_transport import prompt_faults, scrub_results
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from memory_core.runebook import Runebook
 
 
 _PART_CHARS = 60
@@ -109,7 +112,11 @@ good, end it at a date or put it to rest, operations={"edit_operations": [{"uri"
 
 
 def build_server(
-    store: ServedStore | Callable[[], Runebook], folder: Path | None = None, *, private: bool = False
+    store: ServedStore | Callable[[], Runebook],
+    folder: Path | None = None,
+    *,
+    private: bool = False,
+    features: Features = FEATURES,
 ) -> MCPServer[MemorySession]:
     """The server.
 
@@ -117,8 +124,9 @@ def build_server(
         store: The store, where other servers of this process share it; or what opens it when it is first needed.
         folder: Where its only client works; None where there may be several.
         private: Whether that client had switched private mode on before.
+        features: Of the store.
     """
-    session = MemorySession(store, folder)
+    session = MemorySession(store, folder, features)
     if private:
         session.private_mode.begin()
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.feature import Features
 from memory_core.features import FEATURES
-from memory_core.features.upkeep.passes import automatic_maintenance
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,8 +86,8 @@ class ServedStore:
         if self._memory is None:
             self._memory = self._opener()
             self._memory.opened.watch()
-            if (automatic := automatic_maintenance(self._memory)) is not None:
-                automatic.start()
+            for start in self._memory.features.members("background"):
+                start(self._memory)
             _follow_notes(self._memory)
             if self._on_open is not None and self._users > 0:
                 threading.Thread(target=self._stand_beside, name="runebook-beside", daemon=True).start()

@@ -140,7 +140,7 @@ def _live_on(home: Path) -> None:
             (0.2, "hotel"),
         ):
             for hit in memory.find(FindRequest(question, limit=3, now=at - timedelta(days=days))).hits:
-                memory.insight.note_read(hit.uri)
+                memory.recalls.note_read(hit.uri)
 
 
 def _taken(browser: Browser, site: Site, picture: Picture) -> bytes:

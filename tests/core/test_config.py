@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from memory_core.core.config import CONFIG_NAME, Config, environment_name, example, load, settings
 from memory_core.core.errors import ConfigInvalid
+from memory_core.core.text.word_table import word_table
 
 
 def write(path: Path, values: Any) -> Path:
@@ -262,3 +264,4 @@ def test_example_holds_every_setting_at_its_default(tmp_path: Path) -> None:
         for part in dotted.split("."):
             node = node[part]
         assert description.endswith(".")
+    assert list(word_table(inspect.getfile(Config))) == [dotted for dotted, _, _ in settings()]

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.log_entries import KINDS, LogEntry, entries, log_day, log_uri, new_entry, readable, with_entry
+from memory_core.features.daily_logs import KINDS, LogEntry, entries, log_day, log_uri, new_entry, readable, with_entry
 
 DAY = date(2026, 5, 7)
 MOMENT = datetime(2026, 5, 7, 14, 3, 12, tzinfo=timezone(timedelta(hours=8)))

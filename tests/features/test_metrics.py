@@ -214,11 +214,11 @@ def test_finding_turns_does_not_make_their_session_young(memory: Runebook) -> No
 
 def test_a_context_without_a_question_is_in_the_trail_and_makes_nothing_hot(memory: Runebook) -> None:
     uri = fact(memory, "茶", "她喝绿茶。")
-    memory.insight.note("retrieve", "", [(uri, 0.0)], milliseconds=3.0, session_id="s1")
+    memory.recalls.note("retrieve", "", [(uri, 0.0)], milliseconds=3.0, session_id="s1")
     (row,) = memory.run(TRAIL, TrailRequest())
     assert (row.kind, row.query, row.hits, row.session_id) == ("retrieve", "", ((uri, 0.0),), "s1")
     assert memory.run(HOT, HotRequest()) == ()
-    memory.insight.note("retrieve", "绿茶", [(uri, 0.5)], milliseconds=3.0)
+    memory.recalls.note("retrieve", "绿茶", [(uri, 0.5)], milliseconds=3.0)
     memory.store.usage.flush()
     assert [found.access_count for found in memory.run(HOT, HotRequest())] == [1]
 

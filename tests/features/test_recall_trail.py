@@ -15,7 +15,8 @@ from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import CommitRequest, FindRequest
-from memory_core.features.recall_trail import HOT, HotMemories, HotRequest
+from memory_core.core.search.recalls import HotMemories
+from memory_core.features.recall_trail import HOT, HotRequest
 from memory_core.runebook import Runebook, open_memory
 
 USER = "viking://user/default/memories"

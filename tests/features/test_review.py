@@ -20,8 +20,16 @@ from memory_core.core.memory.results import Action, CommitReceipt, OperationResu
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
-from memory_core.features.proposals import Proposal, parse_proposal, render_proposal
-from memory_core.features.review import ACCEPT, REJECT, REWORD, DecisionRequest, RewordRequest
+from memory_core.features.review import (
+    ACCEPT,
+    REJECT,
+    REWORD,
+    DecisionRequest,
+    Proposal,
+    RewordRequest,
+    parse_proposal,
+    render_proposal,
+)
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory

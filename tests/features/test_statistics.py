@@ -21,14 +21,22 @@ from memory_core.features.statistics import (
     FLOW,
     Growth,
     SkillCounts,
+    Tally,
     ToolCounts,
-    call_keys,
     finished_calls,
     growth,
     tally,
 )
 
 NOON = datetime(2026, 5, 11, 12, tzinfo=UTC)
+
+
+def total(log: Sequence[Message]) -> Tally:
+    return tally(finished_calls(log))
+
+
+def call_keys(log: Sequence[Message]) -> frozenset[str]:
+    return frozenset(call.key for call in finished_calls(log) if call.key is not None)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +86,7 @@ def sums(writes: Sequence[WriteOp]) -> Counter[tuple[str, str, str]]:
 
 
 def added(registry: MemoryTypeRegistry, stored: Sequence[Message], fresh: Sequence[Message]) -> Growth:
-    return growth(stored, fresh, frozenset(), registry, nothing)
+    return growth(stored, fresh, frozenset().intersection, registry, nothing)
 
 
 def test_the_golden_case_adds_up_from_records() -> None:
@@ -89,7 +97,7 @@ def test_the_golden_case_adds_up_from_records() -> None:
         result = {"role": "tool", "tool_call_id": f"c{number}", "content": "…", "duration_ms": 1200}
         status = "error" if number < 8 else "completed"
         raw.append({**result, "status": status, "usage": {"prompt_tokens": 1000, "completion_tokens": 500}})
-    counted = tally(parse_messages(raw))
+    counted = total(parse_messages(raw))
     assert counted.tools == {"web_search": ToolCounts(100, 92, 8, 120_000, 150_000)}
 
 
@@ -103,32 +111,32 @@ def test_a_call_without_a_result_is_not_counted_until_it_has_one(registry: Memor
 
 def test_a_result_that_says_running_is_none_yet() -> None:
     log = [made("c1"), answered("c1", "…", "running")]
-    assert tally(log).tools == {}
-    assert tally([*log, answered("c1")]).tools["web_search"].success_count == 1
+    assert total(log).tools == {}
+    assert total([*log, answered("c1")]).tools["web_search"].success_count == 1
 
 
 @pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "失败", "COMPLETED "])
 def test_only_completed_is_a_success(status: str) -> None:
-    assert tally([made("c1"), answered("c1", status=status)]).tools["web_search"] == ToolCounts(1, 0, 1, 100, 25)
+    assert total([made("c1"), answered("c1", status=status)]).tools["web_search"] == ToolCounts(1, 0, 1, 100, 25)
 
 
 def test_a_second_result_of_the_same_call_counts_nothing() -> None:
-    assert tally([made("c1"), answered("c1"), answered("c1", "again", "error")]).tools["web_search"].total_calls == 1
+    assert total([made("c1"), answered("c1"), answered("c1", "again", "error")]).tools["web_search"].total_calls == 1
 
 
 def test_ids_that_repeat_within_a_session_are_different_calls() -> None:
     log = [made("call_1", q="a"), answered("call_1", "A"), made("call_1", q="b"), answered("call_1", "B", "error")]
-    assert tally(log).tools["web_search"] == ToolCounts(2, 1, 1, 200, 50)
+    assert total(log).tools["web_search"] == ToolCounts(2, 1, 1, 200, 50)
 
 
 def test_a_call_that_was_given_up_does_not_take_the_result_of_a_later_one() -> None:
     log = [made("call_1", "given_up"), user(), made("call_1", "web_search"), answered("call_1")]
-    assert list(tally(log).tools) == ["web_search"]
+    assert list(total(log).tools) == ["web_search"]
 
 
 def test_a_result_without_its_call_counts_for_the_tool_it_names() -> None:
     log = [answered("c9", name="search_files"), answered("c8")]
-    assert tally(log).tools == {"search_files": ToolCounts(1, 1, 0, 100, 25)}
+    assert total(log).tools == {"search_files": ToolCounts(1, 1, 0, 100, 25)}
 
 
 def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
@@ -148,7 +156,7 @@ def test_odd_tool_names_are_kept_letter_for_letter(registry: MemoryTypeRegistry,
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_a_call_without_a_name_is_skipped(name: str) -> None:
-    assert tally(used("c1", name)).tools == {}
+    assert total(used("c1", name)).tools == {}
 
 
 def test_counts_are_written_with_their_zeros_and_what_nobody_measured_is_not(registry: MemoryTypeRegistry) -> None:
@@ -166,14 +174,14 @@ def test_the_same_conversation_under_another_session_counts_nothing(registry: Me
     log = [user(), *used("call_1"), *used("call_2", status="error", skill="clean")]
     first = added(registry, [], log)
     assert first.call_keys == call_keys(log)
-    again = growth([], log, first.call_keys, registry, nothing)
+    again = growth([], log, first.call_keys.intersection, registry, nothing)
     assert (again.writes, again.call_keys, again.calls) == ([], frozenset(), ())
 
 
 def test_a_session_that_continues_another_adds_only_what_is_new(registry: MemoryTypeRegistry) -> None:
     log, more = used("c1", skill="clean"), used("c2", status="error", skill="clean")
     first = added(registry, [], log)
-    grown = growth([], [*log, *more], first.call_keys, registry, with_flow)
+    grown = growth([], [*log, *more], first.call_keys.intersection, registry, with_flow)
     assert sums(first.writes + grown.writes) == sums(added(registry, [], [*log, *more]).writes)
 
 
@@ -190,7 +198,7 @@ def test_the_time_of_a_call_tells_it_from_an_equal_one() -> None:
         return [Message("assistant", time=moment, tool_calls=(ToolCall("c1", "poll", {}),)), answered("c1")]
 
     assert call_keys(at(0)) != call_keys(at(1))
-    assert tally([*at(0), *at(1)]).tools["poll"].total_calls == 2
+    assert total([*at(0), *at(1)]).tools["poll"].total_calls == 2
 
 
 ONE, TWO = used("1", "a", skill="S"), used("2", "b", skill="S")
@@ -209,18 +217,18 @@ RUNS = [
 
 @pytest.mark.parametrize(("log", "expected"), [pytest.param(*run[1:], id=run[0]) for run in RUNS])
 def test_an_execution_is_a_run_of_calls_of_one_skill(log: list[Message], expected: SkillCounts | None) -> None:
-    assert tally(log).skills.get("S") == expected
+    assert total(log).skills.get("S") == expected
 
 
 def test_calls_after_loading_a_skill_belong_to_it() -> None:
     load = Message("assistant", tool_calls=(ToolCall("1", "Skill", {"skill": "整理数据"}, "整理数据"),))
     log = [load, answered("1"), *used("2", "run_query"), *used("3", "write_file", "error"), user(), *used("4")]
-    assert tally(log).skills == {"整理数据": SkillCounts(1, 0, 1)}
+    assert total(log).skills == {"整理数据": SkillCounts(1, 0, 1)}
 
 
 def test_a_run_that_goes_on_in_a_later_commit_is_corrected_not_added(registry: MemoryTypeRegistry) -> None:
     first, more = [user(), *used("1", "a", skill="S")], used("2", "b", "error", "S")
-    grown = growth(first, more, frozenset(), registry, with_flow)
+    grown = growth(first, more, frozenset().intersection, registry, with_flow)
     skill = next(write.memory_data.fields for write in grown.writes if write.memory_data.memory_type == "skills")
     assert skill == {"skill_name": "S", "total_executions": 0, "success_count": -1, "fail_count": 1}
 
@@ -245,13 +253,13 @@ def test_the_first_successful_execution_leaves_its_flow(registry: MemoryTypeRegi
 
 def test_a_stored_flow_stays(registry: MemoryTypeRegistry) -> None:
     log = used("1", "read", skill="S")
-    grown = growth([], log, frozenset(), registry, lambda _kind, _fields: {FLOW: "1. think"})
+    grown = growth([], log, frozenset().intersection, registry, lambda _kind, _fields: {FLOW: "1. think"})
     assert flow_of(grown) == (None, None)
 
 
 def test_a_flow_grows_with_its_run(registry: MemoryTypeRegistry) -> None:
     first, more = used("1", "read", skill="S"), used("2", "write", skill="S")
-    grown = growth(first, more, frozenset(), registry, lambda _kind, _fields: {FLOW: "1. read"})
+    grown = growth(first, more, frozenset().intersection, registry, lambda _kind, _fields: {FLOW: "1. read"})
     assert flow_of(grown) == ("1. read → 2. write", None)
 
 
@@ -313,7 +321,7 @@ def test_a_log_in_any_parts_adds_up_to_the_whole(
         def existing(_kind: str, fields: Mapping[str, str], known: set[str] = stored) -> Mapping[str, Any] | None:
             return {FLOW: "x"} if fields.get("skill_name") in known else None
 
-        grown = growth(log[:start], log[start:end], frozenset(), registry, existing)
+        grown = growth(log[:start], log[start:end], frozenset().intersection, registry, existing)
         assert not keys & grown.call_keys
         keys |= grown.call_keys
         written += grown.writes
@@ -337,7 +345,7 @@ def test_overlapping_resends_count_every_call_once(
         start = data.draw(st.integers(0, len(stored)))
         end = data.draw(st.integers(len(stored) + 1, len(named)))
         fresh = unseen(stored, named[start:end])
-        written += growth(stored, fresh, frozenset(), registry, with_flow).writes
+        written += growth(stored, fresh, frozenset().intersection, registry, with_flow).writes
         stored += fresh
     assert sums(written) == sums(added(registry, [], named).writes)
 
@@ -346,7 +354,7 @@ def test_overlapping_resends_count_every_call_once(
 def test_what_is_counted_elsewhere_is_never_counted_again(registry: MemoryTypeRegistry, log: list[Message]) -> None:
     identified = [message for message in log if "" not in ids_of(message)]
     first = added(registry, [], identified)
-    assert growth([], identified, first.call_keys, registry, nothing).writes == []
+    assert growth([], identified, first.call_keys.intersection, registry, nothing).writes == []
 
 
 def test_a_log_of_ten_thousand_messages_is_read_in_seconds(registry: MemoryTypeRegistry) -> None:

@@ -29,7 +29,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, Retriev
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.time_expressions import time_spans
-from memory_core.features.log_entries import entries
+from memory_core.features.daily_logs import entries
 from memory_core.features.redaction import Redaction
 from memory_core.runebook import Runebook, open_memory
 

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from memory_core.core.commit.apart import stands_apart
+from memory_core.core.commit.apart import decide
 from memory_core.core.commit.conflicts import moved_on
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
+from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
@@ -37,8 +38,6 @@ from memory_core.core.memory.results import (
 )
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot, Store
-from memory_core.features.proposals import AUTOMATIC, decide, propose
-from memory_core.features.redaction import Redaction
 
 PRIORITIES: Mapping[str, float] = {"low": 0.3, "normal": 0.5, "high": 0.8, "critical": 1.0}
 
@@ -68,6 +67,8 @@ def salience_of(priority: str | float | None) -> float | None:
 
 
 DEFAULT_TYPE = "notes"
+#: The setting ``review`` under which what a model proposes waits for the owner.
+_REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
 #: Metadata that a commit of one memory may give.
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
@@ -160,12 +161,16 @@ class Settlement(Protocol):
 class Commits:
     """Commits to one store on behalf of one user and agent space."""
 
-    def __init__(self, store: Store, registry: MemoryTypeRegistry, config: Config) -> None:
+    def __init__(
+        self, store: Store, registry: MemoryTypeRegistry, config: Config, features: Features = NO_FEATURES
+    ) -> None:
         self._store = store
         self._registry = registry
         self._config = config
-        self.discretion = Redaction(config.secrets, config.secrets_allowed)
-        self.reviews = config.review == AUTOMATIC
+        self.features = features
+        self.cleaner = features.cleaner(config)
+        #: Keeps for the owner what a model or a cue proposes; None where everything is done at once.
+        self.reviewer = features.reviewer if config.review == _REVIEWED else None
 
     def apply_operations(
         self,
@@ -219,11 +224,12 @@ class Commits:
         self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
         if session_id is not None:
             self.session_uri(session_id)
-        self.discretion.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
-        cleared = self.discretion.operations(parsed)
+        self.cleaner.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        cleared = self.cleaner.operations(parsed)
         parsed = cleared.operations
         moment = now or datetime.now().astimezone()
-        waits = self.reviews and source_kind != "user_explicit" and (span or settlement or expected) is not None
+        by_model = source_kind != "user_explicit" and (span or settlement or expected) is not None
+        settle = self.reviewer if by_model and self.reviewer is not None else decide
         context = replace(
             self.context(moment, source_kind, session_id),
             expected=expected,
@@ -247,8 +253,8 @@ class Commits:
                 return _done_meanwhile(span.log)
             if settlement is not None and not settlement.awaits(snapshot):
                 return _done_meanwhile(None)
-            decided = (propose if waits else decide)(parsed, snapshot, context, moment)
-            results = tuple(self.discretion.result(result) for result in decided.results + malformed)
+            decided = settle(parsed, snapshot, context, moment, self.features)
+            results = tuple(self.cleaner.result(result) for result in decided.results + malformed)
             decided = replace(decided, results=results, notes=(*decided.notes, *notes))
             watch(decided)
             if settlement is not None and not _spoilt(decided):
@@ -258,7 +264,7 @@ class Commits:
         return self._store.commit(planned, kind=kind, request_id=request_id, now=moment, dry_run=dry_run)
 
     def remember(self, request: CommitRequest, request_id: str | None, belonging: Belonging) -> CommitReceipt:
-        """Store one explicit memory as it was given, an entry of the day's log, or the rolling summary.
+        """Store one explicit memory as it was given, or what a feature stores under its name.
 
         Args:
             request: What is to be remembered.
@@ -283,7 +289,7 @@ class Commits:
     def _given(self, request: CommitRequest) -> MemoryData:
         """One explicit memory as the member of a write."""
         content, category = request.memory_content, request.category
-        apart = stands_apart(category if request.memory_type is None else request.memory_type)
+        apart = self.features.kind_for(category if request.memory_type is None else request.memory_type)
         known = self._type_named(request.memory_type, category) if apart is None else None
         values = dict(request.fields or {})
         if content is not None:
@@ -308,7 +314,8 @@ class Commits:
         if unknown:
             raise InvalidInput(f"'{unknown[0]}' is no metadata.", hint=f"There is {', '.join(sorted(_GIVEN))}.")
         given = {"salience": salience_of(request.priority), "category": category, **request.metadata}
-        name = apart or DEFAULT_TYPE if known is None else known.name
+        named = apart or known
+        name = DEFAULT_TYPE if named is None else named.name
         try:
             return MemoryData(memory_type=name, fields=values, **given)
         except ValidationError as error:

@@ -69,6 +69,9 @@ class _Turn:
 
 def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Message, ...]:
     """The messages of ``incoming`` that ``stored`` does not hold yet, in order; the rule is the module's text."""
+    texts = {message.text for message in incoming}
+    if not any(message.text in texts for message in stored):
+        stored = ()  # nothing in it is equal to anything that came in
     prompts = {_content(message) for message in stored if message.role in _PROMPT_ROLES}
     known: set[int] = set()
     for place, message in enumerate(incoming):

@@ -22,6 +22,7 @@ from memory_core.core.extract.prompts import (
     one_line,
     transcript,
 )
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.operations import MemoryOperations, compact_schema
 from memory_core.core.text.tokens import count_tokens
@@ -58,19 +59,13 @@ class BriefWriter:
     Args:
         prompts: The templates.
         guide: Describes the memory types.
-        prefetcher: Gathers what is stored.
         budget_tokens: Tokens of a brief; below about 3,400 it holds the bare task and is as short as it can be.
     """
 
-    def __init__(self, prompts: PromptLibrary, guide: TypeGuide, prefetcher: Prefetcher, budget_tokens: int) -> None:
+    def __init__(self, prompts: PromptLibrary, guide: TypeGuide, budget_tokens: int) -> None:
         self._prompts = prompts
         self._guide = guide
-        self._prefetcher = prefetcher
         self._budget_tokens = budget_tokens
-
-    def reading(self, prefetcher: Prefetcher) -> BriefWriter:
-        """The same over what another prefetcher gathers: the store as one project sees it."""
-        return BriefWriter(self._prompts, self._guide, prefetcher, self._budget_tokens)
 
     @property
     def conversation_tokens(self) -> int:
@@ -78,11 +73,12 @@ class BriefWriter:
         values = self._task(_where("x" * 40), _handing("x" * 40), include_messages=True)
         return max(0, int((self._room(values) - _HINT_TOKENS) * _CONVERSATION_SHARE) - count_tokens(_HEADING))
 
-    def write(self, conversation: Conversation, *, include_messages: bool = False) -> Brief:
+    def write(self, conversation: Conversation, view: StoreView, *, include_messages: bool = False) -> Brief:
         """A brief about a stored conversation.
 
         Args:
             conversation: What to extract from; its messages are the query for what is stored.
+            view: The store as the conversation's project sees it.
             include_messages: Show the messages too, as many of the last as fit; else the client has them.
         """
         session = one_line(conversation.session_id)
@@ -91,19 +87,20 @@ class BriefWriter:
         values["hints"] = hint_lines(conversation.hints, _HINT_TOKENS)
         if include_messages:
             values["conversation"] = _messages(conversation, self.conversation_tokens)
-        return self._filled(values, conversation.messages)
+        return self._filled(values, conversation.messages, view)
 
-    def write_unstored(self, focus: str | None = None) -> Brief:
+    def write_unstored(self, view: StoreView, focus: str | None = None) -> Brief:
         """A brief about the conversation that the client has before it and has not stored.
 
         Args:
+            view: The store as the client's project sees it.
             focus: What to look for; also the query for what is stored.
         """
         values = self._task("the conversation that you have before you", _handing(None), include_messages=False)
         values["language"] = language_line("")
         wanted = one_line(focus or "")
         values["hints"] = cut_end(f"Look above all for: {wanted}", _HINT_TOKENS) if wanted else ""
-        return self._filled(values, (Message("user", wanted),) if wanted else ())
+        return self._filled(values, (Message("user", wanted),) if wanted else (), view)
 
     def _task(self, where: str, handing: dict[str, str], include_messages: bool) -> dict[str, str]:
         """What does not depend on the conversation."""
@@ -111,8 +108,8 @@ class BriefWriter:
         share = _TYPES_SHARE_BESIDE_MESSAGES if include_messages else _TYPES_SHARE
         return {**values, "types": self._guide.text(int(self._room(values) * share))}
 
-    def _filled(self, values: dict[str, str], messages: Sequence[Message]) -> Brief:
-        found = self._prefetcher.gather(messages, self._room(values))
+    def _filled(self, values: dict[str, str], messages: Sequence[Message], view: StoreView) -> Brief:
+        found = Prefetcher(self._guide, view).gather(messages, self._room(values))
         return Brief(self._prompts.render("brief", {**values, "context": found.text}), found.seen)
 
     def _room(self, values: dict[str, str]) -> int:

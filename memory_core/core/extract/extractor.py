@@ -12,18 +12,21 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
-from memory_core.core.errors import ModelFailed, NotFound, RunebookError, StoreBusy
+from memory_core.core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.operation_checks import without_counts
-from memory_core.core.extract.prompts import Conversation, MemoryView, Outcome, split
+from memory_core.core.extract.prompts import Conversation, Outcome, split
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
+from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
-from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive
+from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import exchanges
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.names import short_hash
@@ -36,8 +39,6 @@ from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 from memory_core.core.store.usage import ModelCalls
 from memory_core.core.text.language import language_of
-from memory_core.features.corrections import find_corrections, hints
-from memory_core.features.tiers.stored import analysed_lines
 
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6
@@ -59,10 +60,12 @@ class SessionReader:
         store: Holds the logs.
         choice: The rules of projects.
         language: Language of memories; ``auto`` follows the user's messages.
+        features: They know what was extracted out of its order, and give hints.
     """
 
-    def __init__(self, store: Store, choice: ProjectChoice, language: str) -> None:
+    def __init__(self, store: Store, choice: ProjectChoice, language: str, features: Features = NO_FEATURES) -> None:
         self._store = store
+        self._features = features
         self._choice = choice
         self._language = language
 
@@ -118,11 +121,12 @@ class SessionReader:
         last = start + windows[0][1]
         end = next((at for at in range(last, row.stored) if at not in done), row.stored)
         span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
-        return Part(span, self.conversation(messages, start, last, row.log), self.belonging(messages[start:last]))
+        return Part(span, self.excerpt(messages, range(start, last), row.log), self.belonging(messages[start:last]))
 
     def analysed(self, log: MemoryUri) -> frozenset[int]:
-        """Places of the messages that promotions made memories of."""
-        lines = analysed_lines(self._store, log)
+        """Places of the messages that memories were made of out of their order."""
+        each = (lines(self._store, log) for lines in self._features.members("extracted_lines"))
+        lines: frozenset[int] = frozenset().union(*each)
         if not lines:
             return frozenset()
         return frozenset(at for at, line in enumerate(self.lines(log)) if line in lines)
@@ -148,10 +152,6 @@ class SessionReader:
             count += 1
         return count
 
-    def conversation(self, messages: Sequence[Message], start: int, end: int, log: MemoryUri) -> Conversation:
-        """Messages ``start`` to ``end`` (not included) with a few before them that the same project sees."""
-        return self.excerpt(messages, range(start, end), log)
-
     def excerpt(self, messages: Sequence[Message], places: Sequence[int], log: MemoryUri) -> Conversation:
         """Some messages, in order, with a few before the first of them that the same project sees."""
         taken = tuple(messages[at] for at in places)
@@ -163,7 +163,7 @@ class SessionReader:
             messages=taken,
             earlier=tuple(message for message in before if scope.sees(message.project, private=message.private)),
             language=language_of(messages) if self._language == "auto" else self._language,
-            hints=hints(find_corrections(taken)),
+            hints=tuple(hint for hints in self._features.members("hints") for hint in hints(taken)),
         )
 
 
@@ -207,22 +207,7 @@ def counted(
     steps: Generator[LLMRequest, Completion, T], note: Note, space: str
 ) -> Generator[LLMRequest, Completion, T]:
     """The same loop; each request that is answered, or fails, is noted."""
-    try:
-        request = next(steps)
-        while True:
-            try:
-                completion = yield request
-            except ModelFailed as error:
-                note(_call(space, request, None))
-                request = steps.throw(error)
-            else:
-                note(_call(space, request, completion))
-                request = steps.send(completion)
-    except StopIteration as finished:
-        result: T = finished.value
-        return result
-    finally:
-        steps.close()
+    return watched(steps, lambda request, answer: note(_call(space, request, answer)))
 
 
 def _call(space: str, request: LLMRequest, answer: Completion | None) -> ModelCalls:
@@ -248,8 +233,6 @@ _FAILURES_IN_A_ROW = 2
 _RETRIED = "It is taken up by the next commit of a conversation, or by: runebook extract."
 
 
-#: The update loop and the writer of briefs for conversations that belong to a project.
-Within = Callable[[Belonging], tuple[MemoryReActOrchestrator, BriefWriter]]
 #: What is extracted next, and what the commit of its memories settles where that is not the queue's next span.
 _Taken = tuple[Part, Settlement | None]
 COMMIT, PROMOTION = "commit", "promotion"
@@ -263,8 +246,7 @@ class Extractor:
         commits: Commits operations.
         orchestrator: The update loop.
         briefs: Writes briefs for a client's own model.
-        view: Tells types of files.
-        within: The loop and the briefs over what one project sees.
+        view: The store as the model sees it.
         sessions: Reads stored conversations.
     """
 
@@ -274,17 +256,14 @@ class Extractor:
         commits: Commits,
         orchestrator: MemoryReActOrchestrator,
         briefs: BriefWriter,
-        view: MemoryView,
-        *,
-        within: Within,
+        view: StoreView,
         sessions: SessionReader,
     ) -> None:
         self._store = store
         self._commits = commits
         self.orchestrator = orchestrator
         self._briefs = briefs
-        self._view = view
-        self._within = within
+        self.view = view
         self.sessions = sessions
         self._locks: dict[MemoryUri, StoreLock] = {}
         self._guard = threading.Lock()
@@ -322,31 +301,25 @@ class Extractor:
                 return None
             return self.sessions.part(row, self.orchestrator.conversation_tokens, again=again), None
 
-        return (yield from self._alone(log, lambda: self._extract(log, next_part, now)))
+        return self.promotion(log, next_part, now)
 
     def promotion(
-        self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime
+        self, log: MemoryUri, next_part: Callable[[], _Taken | None], now: datetime | None
     ) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Extract some messages of a session out of their order; see ``extraction``.
+        """Extract some messages of a session out of their order, while nobody else extracts it; see ``extraction``.
 
         Args:
             log: Of the session.
             next_part: What is to be extracted next, with what it changes beside memories; None where nothing is left.
-            now: Time of the commits.
+            now: Time of the commits; default the clock's.
         """
-        return (yield from self._alone(log, lambda: self._extract(log, next_part, now)))
-
-    def _alone(
-        self, log: MemoryUri, extract: Callable[[], Generator[LLMRequest, Completion, CommitReceipt]]
-    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """Extract while nobody else extracts the same session."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._lock(log).held())
             except StoreBusy:
                 note = "another client is extracting this conversation at this moment"
                 return summed([], [OperationResult(EXTRACTION, str(log), Action.QUEUED, note=note)], TokenUsage())
-            return (yield from extract())
+            return (yield from self._extract(log, next_part, now))
 
     def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
@@ -396,7 +369,7 @@ class Extractor:
             if failures == _FAILURES_IN_A_ROW:
                 return
 
-    def _requeued(self, session_id: str, now: datetime | None = None) -> MemoryUri:
+    def _requeued(self, session_id: str) -> MemoryUri:
         """Put a whole stored session into the queue again.
 
         Raises:
@@ -408,7 +381,7 @@ class Extractor:
             raise NotFound(
                 f"there is no conversation {session_id!r}.", hint="List them: runebook ls viking://session/…"
             )
-        self.queue.restart(log, len(messages), (now or datetime.now(UTC)).isoformat(timespec="milliseconds"))
+        self.queue.restart(log, len(messages), datetime.now(UTC).isoformat(timespec="milliseconds"))
         return log
 
     def briefed(self, recorded: CommitReceipt) -> CommitReceipt:
@@ -418,9 +391,9 @@ class Extractor:
         if row is None or not row.waiting:
             return recorded
         messages = self.sessions.messages(log)
-        conversation = self.sessions.conversation(messages, row.extracted, row.stored, log)
+        conversation = self.sessions.excerpt(messages, range(row.extracted, row.stored), log)
         belonging = self.sessions.belonging(messages[row.extracted : row.stored])
-        brief = self._within(belonging)[1].write(_for_client(conversation))
+        brief = self._briefs.write(_for_client(conversation), self.view.within(belonging))
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
@@ -444,7 +417,7 @@ class Extractor:
             offered = (row for row in whole if self.sessions.is_seen(row.log, project))
             row = None if focus else next(offered, None)
             if row is None:
-                return self._within(Belonging(project))[1].write_unstored(focus).text
+                return self._briefs.write_unstored(self.view.within(Belonging(project)), focus).text
         else:
             row = self.queue.get(self._commits.session_uri(session_id))
             if row is None or not row.waiting:
@@ -453,7 +426,8 @@ class Extractor:
                     hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
                 )
         part = self.sessions.part(row, self._briefs.conversation_tokens)
-        brief = self._within(part.belonging)[1].write(_for_client(part.conversation), include_messages=True)
+        view = self.view.within(part.belonging)
+        brief = self._briefs.write(_for_client(part.conversation), view, include_messages=True)
         if noted:
             self.queue.briefed(row.log, part.span.end, brief.seen)
         return brief.text
@@ -480,32 +454,23 @@ class Extractor:
         Raises:
             InvalidInput: If there is neither an operation nor a reason.
         """
+        apply = partial(
+            self._commits.apply_operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
+        )
         row = None if session_id is None else self.queue.get(self._commits.session_uri(session_id))
         if row is None:
-            return self._commits.apply_operations(
-                operations,
-                source_kind="user_explicit",
-                session_id=session_id,
-                request_id=request_id,
-                dry_run=dry_run,
-                now=now,
-                belonging=belonging,
-            )
+            return apply(operations, source_kind="user_explicit", belonging=belonging)
         parsed, dropped = parse_operations(operations)
-        parsed, notes = without_counts(parsed, self._view)
+        parsed, notes = without_counts(parsed, self.view)
         is_open = row.briefed > row.extracted
         if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         messages = self.sessions.messages(row.log)
         own = self.sessions.belonging(messages[row.extracted : row.briefed] if is_open else messages[-1:])
-        receipt = self._commits.apply_operations(
+        receipt = apply(
             parsed,
             dropped=dropped,
-            session_id=session_id,
-            request_id=request_id,
-            dry_run=dry_run,
-            now=now,
             expected=row.seen,
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,
@@ -541,12 +506,12 @@ class Extractor:
                 if not part.conversation.messages:
                     receipts.append(self._passed_over(part.span, now))
                     continue
-                loop, _ = self._within(part.belonging)
-                outcome = yield from meter.read(loop.extract(part.conversation))
+                loop, view = self.orchestrator, self.view.within(part.belonging)
+                outcome = yield from meter.read(loop.extract(part.conversation, view))
                 receipt = self._commit(outcome, part, settlement, now)
                 receipts.append(receipt)
                 if any(result.conflict for result in receipt.results):
-                    mended = yield from meter.read(loop.mend(part.conversation, outcome, receipt))
+                    mended = yield from meter.read(loop.mend(part.conversation, outcome, receipt, view))
                     if mended is not None:
                         notes += mended.dropped
                         if len(mended.operations):

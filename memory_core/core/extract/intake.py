@@ -6,7 +6,7 @@ receipt about all of it. Does not record, decide or write; recorder, extractor a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,7 +21,10 @@ from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import REPEATED, Store
-from memory_core.features.tiers.promotion import Promoter
+
+#: What comes after an extraction: given the log that grew, the project at hand and the moment, what was committed, or
+#: None where there was nothing to do.
+FollowUp = Callable[[MemoryUri | None, ProjectScope, datetime], Generator[LLMRequest, Completion, CommitReceipt | None]]
 
 
 class ConversationIntake:
@@ -31,7 +34,7 @@ class ConversationIntake:
         store: Keeps the final receipts.
         extractor: Runs the update loop over one session.
         trigger: Says what is extracted by now.
-        promoter: Finds what is hot.
+        follow_ups: What comes after an extraction that did not fail.
         compactor: Adds what must stay in a compressed context.
         indexed: Brings the index up to date with a receipt, for whoever works in a project.
         client: Opens the configured model, or returns None; raises ``ModelFailed`` if it cannot be used.
@@ -43,7 +46,7 @@ class ConversationIntake:
         store: Store,
         extractor: Extractor,
         trigger: ExtractionTrigger,
-        promoter: Promoter,
+        follow_ups: Sequence[FollowUp],
         compactor: Compactor,
         indexed: Callable[[CommitReceipt, ProjectScope], CommitReceipt],
         client: Callable[[], LLMClient | None],
@@ -52,7 +55,7 @@ class ConversationIntake:
         self._store = store
         self._extractor = extractor
         self._trigger = trigger
-        self._promoter = promoter
+        self._follow_ups = tuple(follow_ups)
         self._compactor = compactor
         self._indexed = indexed
         self._client = client
@@ -106,27 +109,14 @@ class ConversationIntake:
             failed = still_waits(done)
             if failed:
                 break
-        if not failed:
-            receipt = yield from self._promoted(receipt, own, scope, moment)
+        for follow_up in () if failed else self._follow_ups:
+            done_after = yield from follow_up(own, scope, moment)
+            if done_after is not None:
+                receipt = added(receipt, self._indexed(done_after, scope))
         receipt = self._compactor.completed(receipt)
         if REPEATED not in recorded.notes:
             self._store.finish(receipt)
         return receipt
-
-    def _promoted(
-        self, receipt: CommitReceipt, own: MemoryUri | None, scope: ProjectScope, now: datetime
-    ) -> Generator[LLMRequest, Completion, CommitReceipt]:
-        """The receipt with what became of the hottest segment; others wait for the next commit, or maintenance."""
-        hot = (
-            hot
-            for hot in self._promoter.after(own, now)
-            if self._extractor.sessions.is_seen(hot.stored.log, scope.current)
-        )
-        hottest = next(hot, None)
-        if hottest is None:
-            return receipt
-        done = yield from self._promoter.promotion(hottest, now)
-        return added(receipt, self._indexed(done, scope))
 
     def working_memory(self, log: MemoryUri) -> WorkingMemory:
         """What must stay of a stored conversation whose context was compressed; see ``Compactor.kept``."""

@@ -7,14 +7,12 @@ writes. Never more than ``max_iterations + 2`` requests; similarity alone never 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TypeAlias
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelFailed, ModelRefused
-from memory_core.core.extract.model_calls import Exchange, Frame, fixed_tokens
+from memory_core.core.extract.model_calls import Dialogue, Frame, fixed_tokens
 from memory_core.core.extract.operation_checks import (
-    Neighbours,
     Operation,
     Verdict,
     assembled,
@@ -43,15 +41,14 @@ from memory_core.core.extract.prompts import (
     language_line,
     transcript,
 )
-from memory_core.core.extract.read_actions import ActionRunner, Reading
+from memory_core.core.extract.read_actions import Reading, run, show
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import LINK_RELATIONS, DeleteOp, MemoryOperations, ReasoningAction, WriteOp
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
 from memory_core.core.text.tokens import count_tokens
 
-#: A dry run: what operations would do now, whether or not the model saw the files. Nothing is written.
-Preview = Callable[[MemoryOperations], CommitReceipt]
 Asking: TypeAlias = Generator[LLMRequest, Completion, ReasoningAction]
 
 #: Failures of an answer; a model that cannot be reached leaves the whole conversation waiting instead.
@@ -66,35 +63,20 @@ _UNREAD = (
 
 
 class Deliberation:
-    """The loop over one exchange.
+    """The loop over one dialogue.
 
     Args:
-        exchange: With its first turn.
+        dialogue: With its first turn.
         prompts: The templates.
-        actions: Runs read actions.
-        preview: Dry run of operations.
-        neighbours: Finds existing memories near to new texts.
-        neighbour_from: Score from which they count.
+        view: The store.
         rounds: Rounds of reading.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        *,
-        prompts: PromptLibrary,
-        actions: ActionRunner,
-        preview: Preview,
-        neighbours: Neighbours,
-        neighbour_from: float,
-        rounds: int,
-    ) -> None:
-        self._exchange = exchange
+    def __init__(self, dialogue: Dialogue, prompts: PromptLibrary, view: StoreView, rounds: int) -> None:
+        self._dialogue = dialogue
         self._prompts = prompts
-        self._actions = actions
-        self._preview = preview
-        self._neighbours = neighbours
-        self._neighbour_from = neighbour_from
+        self._view = view
+        self._near_from = view.near_from
         self._rounds = rounds
         self._near: dict[str, list[tuple[str, float]]] = {}
 
@@ -104,16 +86,16 @@ class Deliberation:
         Raises:
             ModelFailed: If no usable answer came.
         """
-        answer = yield from self._exchange.ask(self._problem)
+        answer = yield from self._dialogue.ask(self._problem)
         while answer.actions and self._may_read():
             self._rounds -= 1
-            readings, notes = self._actions.run(answer.actions, self._reading_room(), self._exchange.answered())
-            self._exchange.note(*notes)
+            readings, notes = run(self._view, answer.actions, self._reading_room(), self._dialogue.answered())
+            self._dialogue.note(*notes)
             purpose = " ".join([_ASKED, *(f"({note}.)" for note in notes)])
-            self._exchange.reply(answer, self._reading_frame(purpose), readings)
-            answer = yield from self._exchange.ask(self._problem)
+            self._dialogue.reply(answer, self._reading_frame(purpose), readings)
+            answer = yield from self._dialogue.ask(self._problem)
         if answer.actions:
-            self._exchange.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
+            self._dialogue.note(f"{len(answer.actions)} read actions were ignored: no reading was left")
         return answer
 
     def review(
@@ -128,7 +110,7 @@ class Deliberation:
         offered: set[str] = set()
         while self._may_read():
             wanted = [uri for uri in self._unread(verdicts) if uri not in offered]
-            readings = self._actions.show(wanted, self._reading_room())
+            readings = show(self._view, wanted, self._reading_room())
             if not readings:
                 break
             offered.update(wanted)
@@ -136,11 +118,11 @@ class Deliberation:
             refused = [verdict for verdict in verdicts if verdict.refused]
             problems = self._problems(refused, self._reading_room() - _cost(readings))
             purpose = _UNREAD + (f"\n\nRefused so far:\n{problems}" if problems else "")
-            self._exchange.reply(answer, self._reading_frame(purpose), readings)
+            self._dialogue.reply(answer, self._reading_frame(purpose), readings)
             try:
                 answer = yield from self.decide()
             except _UNUSABLE as error:
-                self._exchange.note(f"the operations were not reconsidered: {error.message}")
+                self._dialogue.note(f"the operations were not reconsidered: {error.message}")
                 break
             verdicts = self.judged(answer.operations)
         return verdicts, answer
@@ -156,16 +138,16 @@ class Deliberation:
         """
         bad = [verdict for verdict in verdicts if not verdict.sound]
         good = [verdict.operation for verdict in verdicts if verdict.sound]
-        if bad and self._exchange.requests_left:
+        if bad and self._dialogue.requests_left:
             try:
                 repaired = yield from self.repair(bad, answer)
             except _UNUSABLE as error:
-                self._exchange.note(f"the refused operations were not corrected: {error.message}")
+                self._dialogue.note(f"the refused operations were not corrected: {error.message}")
             else:
                 fresh = [item for item in listed(repaired.operations or MemoryOperations()) if item not in good]
                 again = {subject(item) for item in fresh}
                 gone = [subject(verdict.operation) for verdict in bad]
-                self._exchange.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
+                self._dialogue.note(*(f"{name}: withdrawn after a refusal" for name in gone if name not in again))
                 verdicts = self.judged(assembled([*good, *fresh]))
         return self.readable(verdicts)
 
@@ -175,16 +157,16 @@ class Deliberation:
         Raises:
             ModelFailed: If no usable answer came.
         """
-        problems = self._problems(bad, int(self._exchange.room * _PROBLEM_SHARE))
+        problems = self._problems(bad, int(self._dialogue.room * _PROBLEM_SHARE))
         empty = self._prompts.render("repair", {"problems": problems})
         uris = dict.fromkeys(uri for verdict in bad for uri in targets(verdict))
-        files = self._actions.show(list(uris), self._exchange.room - count_tokens(empty))
+        files = show(self._view, list(uris), self._dialogue.room - count_tokens(empty))
         short = ReasoningAction(reasoning=answer.reasoning, memory_changes=answer.memory_changes)
-        self._exchange.reply(
+        self._dialogue.reply(
             short, lambda text: self._prompts.render("repair", {"problems": problems, "files": text}), files
         )
         self._rounds = 0
-        return (yield from self._exchange.ask(_repair_problem))
+        return (yield from self._dialogue.ask(_repair_problem))
 
     def stale(self, items: Sequence[Operation], results: Sequence[Sequence[OperationResult]]) -> list[Verdict]:
         """Operations that a commit refused because a file had changed, with the files they concern."""
@@ -197,21 +179,21 @@ class Deliberation:
 
     def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
         """Try operations out, without what the system counts by itself."""
-        cleaned, notes = without_counts(operations or MemoryOperations(), self._actions.view)
-        self._exchange.note(*notes)
+        cleaned, notes = without_counts(operations or MemoryOperations(), self._view)
+        self._dialogue.note(*notes)
         if not len(cleaned):
             return []
         try:
-            receipt = self._preview(cleaned)
+            receipt = self._view.preview(cleaned)
         except InvalidInput as error:
             refusal = OperationResult("operations", "", Action.REJECTED, error.message, error.hint)
             return [Verdict(item, (), (refusal,)) for item in listed(cleaned)]
-        return judge(cleaned, receipt, self._exchange.expected(), self._actions.view)
+        return judge(cleaned, receipt, self._dialogue.expected(), self._view)
 
     def readable(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """Those that touch no file unread; the others are reported."""
         unread = [verdict for verdict in verdicts if verdict.unread]
-        self._exchange.note(
+        self._dialogue.note(
             *(f"{subject(item.operation)}: left out, {item.unread[0]} was not read whole" for item in unread)
         )
         return [verdict for verdict in verdicts if not verdict.unread]
@@ -229,7 +211,7 @@ class Deliberation:
         return assembled(operations, reasoning or None)
 
     def _may_read(self) -> bool:
-        return self._rounds > 0 and self._exchange.requests_left > 0
+        return self._rounds > 0 and self._dialogue.requests_left > 0
 
     def _problem(self, answer: ReasoningAction) -> str | None:
         """What is wrong with an answer; a request to read is fine while reading is possible."""
@@ -248,7 +230,7 @@ class Deliberation:
 
     def _unread(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Files to show: those that operations touch, then strong neighbours of new memories."""
-        known = self._exchange.expected()
+        known = self._dialogue.expected()
         self._meet(verdicts)
         touched = [uri for verdict in verdicts for uri in verdict.unread]
         near = [
@@ -265,11 +247,11 @@ class Deliberation:
         new = [item.operation for item in verdicts if isinstance(item.operation, WriteOp) and item.creates]
         texts = list(dict.fromkeys(text for text in map(new_text, new) if text.strip() and text not in self._near))
         if texts:
-            for text, pairs in zip(texts, self._neighbours(texts), strict=True):
+            for text, pairs in zip(texts, self._view.neighbours(texts), strict=True):
                 self._near[text] = list(pairs)
 
     def _strong(self, write: WriteOp) -> list[tuple[str, float]]:
-        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self._neighbour_from]
+        return [pair for pair in self._near.get(new_text(write), ()) if pair[1] >= self._near_from]
 
     def _problems(self, verdicts: Sequence[Verdict], budget: int) -> str:
         each = max(0, budget) // max(1, len(verdicts))
@@ -277,7 +259,7 @@ class Deliberation:
 
     def _reading_room(self) -> int:
         frame = self._reading_frame(_UNREAD)("")
-        return max(0, self._exchange.room - count_tokens(frame) - count_tokens(self._prompts.render("final")))
+        return max(0, self._dialogue.room - count_tokens(frame) - count_tokens(self._prompts.render("final")))
 
     def _reading_frame(self, purpose: str) -> Frame:
         closing = "" if self._rounds > 0 else f"\n\n{self._prompts.render('final')}"
@@ -310,38 +292,24 @@ class MemoryReActOrchestrator:
     Args:
         prompts: The templates.
         guide: Describes the memory types.
-        prefetcher: Gathers what is stored.
-        actions: Runs read actions.
-        preview: Dry run of operations.
-        neighbours: Finds existing memories near to new texts.
         max_iterations: Rounds of reading.
         prompt_tokens: Most tokens of a request, the schema of the answer included.
         max_tokens: Most tokens of an answer.
-        neighbour_from: Tells the score from which a neighbour is near enough to be shown, and linked.
         single_pass: One request, no reading, no repair.
     """
 
     def __init__(
         self,
-        *,
         prompts: PromptLibrary,
         guide: TypeGuide,
-        prefetcher: Prefetcher,
-        actions: ActionRunner,
-        preview: Preview,
-        neighbours: Neighbours,
+        *,
         max_iterations: int,
         prompt_tokens: int,
         max_tokens: int,
-        neighbour_from: Callable[[], float] = lambda: 0.8,
         single_pass: bool = False,
     ) -> None:
         self._prompts = prompts
-        self._prefetcher = prefetcher
-        self._actions = actions
-        self._preview = preview
-        self._neighbours = neighbours
-        self._neighbour_from = neighbour_from
+        self._guide = guide
         self._rounds = 0 if single_pass else max_iterations
         self._most_requests = 1 if single_pass else max_iterations + 2
         self._prompt_tokens = prompt_tokens
@@ -353,39 +321,34 @@ class MemoryReActOrchestrator:
         frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS
         self._available = max(0, prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
 
-    def reading(
-        self, prefetcher: Prefetcher, actions: ActionRunner, preview: Preview, neighbours: Neighbours
-    ) -> MemoryReActOrchestrator:
-        """The same loop over what these show: the store as one project sees it."""
-        loop = copy.copy(self)
-        loop._prefetcher, loop._actions = prefetcher, actions
-        loop._preview, loop._neighbours = preview, neighbours
-        return loop
-
     @property
     def conversation_tokens(self) -> int:
         """Tokens of messages that one extraction takes: the budget for ``split``."""
         return conversation_budget(self._available)
 
-    def extract(self, conversation: Conversation) -> Generator[LLMRequest, Completion, Outcome]:
+    def extract(self, conversation: Conversation, view: StoreView) -> Generator[LLMRequest, Completion, Outcome]:
         """Find out what a conversation changes.
 
         Yields requests and is sent completions; whoever drives it may throw a ``ModelFailed`` in.
 
+        Args:
+            conversation: What to extract from.
+            view: The store as the conversation's project sees it.
+
         Raises:
             ModelFailed: If no usable answer came within the requests allowed.
         """
-        exchange = self._open(conversation, self._most_requests)
-        loop = self._deliberation(exchange, self._rounds)
+        dialogue = self._open(conversation, self._most_requests, view)
+        loop = Deliberation(dialogue, self._prompts, view, self._rounds)
         answer = yield from loop.decide()
         if self._single_pass:
-            return self._outcome(exchange, answer, loop, loop.readable(loop.judged(answer.operations)))
+            return self._outcome(dialogue, answer, loop, loop.readable(loop.judged(answer.operations)))
         verdicts, answer = yield from loop.review(answer)
         verdicts = yield from loop.settle(verdicts, answer)
-        return self._outcome(exchange, answer, loop, verdicts)
+        return self._outcome(dialogue, answer, loop, verdicts)
 
     def mend(
-        self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt
+        self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt, view: StoreView
     ) -> Generator[LLMRequest, Completion, Outcome | None]:
         """After the commit: correct operations that were refused because a file changed while the model thought.
 
@@ -393,6 +356,7 @@ class MemoryReActOrchestrator:
             conversation: As given to ``extract``.
             outcome: What ``extract`` returned.
             receipt: Of the commit of ``outcome.operations``.
+            view: As given to ``extract``.
 
         Returns:
             The corrected operations alone, with the usage of this request alone; None if there is nothing to
@@ -403,8 +367,8 @@ class MemoryReActOrchestrator:
         conflicts = any(result.conflict for told in results for result in told)
         if not conflicts or outcome.usage.requests >= self._most_requests:
             return None
-        exchange = self._open(conversation, 1, Prefetched())
-        loop = self._deliberation(exchange, 0)
+        dialogue = self._open(conversation, 1, None)
+        loop = Deliberation(dialogue, self._prompts, view, 0)
         stale = loop.stale(items, results)
         answer = ReasoningAction(reasoning=outcome.reasoning)
         verdicts: list[Verdict] = []
@@ -412,30 +376,18 @@ class MemoryReActOrchestrator:
             answer = yield from loop.repair(stale, answer)
             verdicts = loop.readable(loop.judged(answer.operations))
         except ModelFailed as error:
-            exchange.note(f"the refused operations were not corrected: {error.message}")
-        return self._outcome(exchange, answer, loop, verdicts)
+            dialogue.note(f"the refused operations were not corrected: {error.message}")
+        return self._outcome(dialogue, answer, loop, verdicts)
 
-    def _deliberation(self, exchange: Exchange, rounds: int) -> Deliberation:
-        return Deliberation(
-            exchange,
-            prompts=self._prompts,
-            actions=self._actions,
-            preview=self._preview,
-            neighbours=self._neighbours,
-            neighbour_from=self._neighbour_from(),
-            rounds=rounds,
-        )
-
-    def _open(self, conversation: Conversation, requests: int, prefetched: Prefetched | None = None) -> Exchange:
-        """The exchange with its first turn."""
+    def _open(self, conversation: Conversation, requests: int, view: StoreView | None) -> Dialogue:
+        """The dialogue with its first turn, which shows what is stored in the view."""
         messages, left_out = transcript(conversation.messages, self.conversation_tokens)
         before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
-        found = prefetched
-        if found is None:
-            most = int(self.conversation_tokens * (1 + EARLIER_SHARE))
-            spare = max(0, most - count_tokens(messages) - count_tokens(before))
-            budget = int(self._available * _CONTEXT_SHARE + spare * _SPARE_SHARE)
-            found = self._prefetcher.gather(conversation.messages, budget)
+        found = Prefetched()
+        if view is not None:
+            spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
+            budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
+            found = Prefetcher(self._guide, view).gather(conversation.messages, budget)
         values = {
             "context": found.text,
             "conversation": messages,
@@ -446,7 +398,7 @@ class MemoryReActOrchestrator:
         step = self._prompts.render("step", values)
         if self._rounds == 0:
             step = f"{step}\n\n{self._prompts.render('final')}"
-        exchange = Exchange(
+        dialogue = Dialogue(
             adapter=self._adapter,
             system=self.system,
             step=step,
@@ -458,20 +410,20 @@ class MemoryReActOrchestrator:
             may_retry=requests > 1,
         )
         if left_out:
-            exchange.note(f"the first {left_out} messages did not fit into the prompt")
-        return exchange
+            dialogue.note(f"the first {left_out} messages did not fit into the prompt")
+        return dialogue
 
     def _outcome(
-        self, exchange: Exchange, answer: ReasoningAction, loop: Deliberation, verdicts: list[Verdict]
+        self, dialogue: Dialogue, answer: ReasoningAction, loop: Deliberation, verdicts: list[Verdict]
     ) -> Outcome:
         reasoning = answer.reasoning or (answer.operations.reasoning if answer.operations else None) or ""
         return Outcome(
             operations=loop.linked(verdicts, reasoning),
-            expected=exchange.expected(),
+            expected=dialogue.expected(),
             reasoning=reasoning,
             summary=answer.summary,
-            usage=exchange.usage,
-            dropped=tuple(exchange.dropped),
+            usage=dialogue.usage,
+            dropped=tuple(dialogue.dropped),
             decisions=tuple(answer.memory_changes),
         )
 

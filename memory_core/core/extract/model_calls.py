@@ -1,4 +1,4 @@
-"""The exchange with the model in one extraction: its turns, the requests it may cost, and what it has before it.
+"""The dialogue with the model in one extraction: its turns, the requests it may cost, and what it has before it.
 
 Promises that no request is larger than the prompt's budget and that there are never more requests than allowed.
 A file counts as seen only while its whole text is in the prompt: older readings leave first when room gets short.
@@ -47,7 +47,7 @@ class _Round:
 
 
 @dataclass(slots=True)
-class Exchange:
+class Dialogue:
     """One conversation with the model.
 
     Attributes:

@@ -7,21 +7,27 @@ but for the view of files it is given; decides nothing for the model, and never 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memory_core.core.extract.prompts import MemoryView, canonical, counted_fields
+from memory_core.core.extract.prompts import canonical, counted_fields
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.directory_page import is_generated, parse_page
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
-from memory_core.core.memory.operations import DeleteOp, EditOp, GivenLink, MemoryOperations, OverviewOp, WriteOp
+from memory_core.core.memory.operations import (
+    GROUPS,
+    DeleteOp,
+    EditOp,
+    GivenLink,
+    MemoryOperations,
+    OverviewOp,
+    WriteOp,
+)
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 
 Operation: TypeAlias = WriteOp | EditOp | DeleteOp | OverviewOp
-
-#: Near existing memories for each new text: URI and score in [0, 1], nearest first.
-Neighbours = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, float]]]]
 
 _LINKS = 3
 _CHANGING = frozenset({Action.UPDATED, Action.DELETED, Action.REJECTED})
@@ -60,12 +66,7 @@ class Verdict:
 
 def listed(operations: MemoryOperations) -> list[Operation]:
     """All operations in the order of a receipt's results."""
-    return [
-        *operations.write_operations,
-        *operations.edit_operations,
-        *operations.delete_operations,
-        *operations.overview_operations,
-    ]
+    return [item for group in GROUPS for item in getattr(operations, group)]
 
 
 def assembled(items: Sequence[Operation], reasoning: str | None = None) -> MemoryOperations:
@@ -91,7 +92,7 @@ def results_of(items: Sequence[Operation], receipt: CommitReceipt) -> list[tuple
 
 
 def judge(
-    operations: MemoryOperations, receipt: CommitReceipt, expected: Mapping[str, str], view: MemoryView
+    operations: MemoryOperations, receipt: CommitReceipt, expected: Mapping[str, str], view: StoreView
 ) -> list[Verdict]:
     """One verdict for each operation.
 
@@ -110,7 +111,7 @@ def judge(
     return verdicts
 
 
-def without_counts(operations: MemoryOperations, view: MemoryView) -> tuple[MemoryOperations, list[str]]:
+def without_counts(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOperations, list[str]]:
     """The operations without fields that the system counts, and a note for each operation that lost any.
 
     An operation that held nothing else is left out.
@@ -157,11 +158,10 @@ def subject(item: Operation) -> str:
     return f"{'edit' if isinstance(item, EditOp) else 'delete'} {item.uri}"
 
 
-def problem_text(verdict: Verdict, refused: Sequence[OperationResult] | None = None) -> str:
+def problem_text(verdict: Verdict) -> str:
     """What is wrong with an operation, for the model: the operation, the reasons and what to do."""
     reasons = [
-        f"- refused: {result.reason}" + (f" Hint: {result.hint}" if result.hint else "")
-        for result in (verdict.refused if refused is None else refused)
+        f"- refused: {result.reason}" + (f" Hint: {result.hint}" if result.hint else "") for result in verdict.refused
     ]
     reasons += [f"- {uri} was not read whole; its text is below." for uri in verdict.unread]
     shown = json.dumps(verdict.operation.model_dump(exclude_none=True, exclude_defaults=True), ensure_ascii=False)
@@ -181,7 +181,7 @@ def targets(verdict: Verdict) -> list[str]:
     return list(dict.fromkeys((*verdict.unread, *found)))
 
 
-def _touched(item: Operation, result: OperationResult, view: MemoryView) -> list[str]:
+def _touched(item: Operation, result: OperationResult, view: StoreView) -> list[str]:
     """Existing files that this result changes, or would have."""
     if result.action not in _CHANGING:
         return []
@@ -211,21 +211,22 @@ def _only_adds(item: Operation, memory_type: MemoryType | None) -> bool:
     return bool(fields) and all(field is not None and field.merge_op is MergeOp.SUM for field in fields)
 
 
-def _cleaned(item: Operation, view: MemoryView) -> tuple[Operation | None, list[str]]:
+def _cleaned(item: Operation, view: StoreView) -> tuple[Operation | None, list[str]]:
+    """The operation without what the system counts, None where nothing is left of it; and the names that it lost."""
+    given: Mapping[str, object]
     if isinstance(item, WriteOp):
-        known = [kind for kind in view.registry.list_all() if kind.name == item.memory_data.memory_type]
-        lost = [name for name in item.memory_data.fields if known and name in counted_fields(known[0])]
-        if not lost:
-            return item, []
-        fields = {name: value for name, value in item.memory_data.fields.items() if name not in lost}
-        told = any(name not in known[0].key_fields and value not in (None, "") for name, value in fields.items())
-        data = item.memory_data.model_copy(update={"fields": fields})
-        return (item.model_copy(update={"memory_data": data}) if told else None), lost
+        given, data = item.memory_data.fields, item.memory_data
+        kind = next((known for known in view.registry.list_all() if known.name == data.memory_type), None)
+    elif isinstance(item, EditOp):
+        given, kind = item.patches, view.type_of(item.uri)
+    else:
+        return item, []
+    lost = [name for name in given if kind is not None and name in counted_fields(kind)]
+    if kind is None or not lost:
+        return item, []
+    kept = {name: value for name, value in given.items() if name not in lost}
     if isinstance(item, EditOp):
-        memory_type = view.type_of(item.uri)
-        lost = [name for name in item.patches if memory_type is not None and name in counted_fields(memory_type)]
-        if not lost:
-            return item, []
-        patches = {name: patch for name, patch in item.patches.items() if name not in lost}
-        return (item.model_copy(update={"patches": patches}) if patches or item.links else None), lost
-    return item, []
+        return (item.model_copy(update={"patches": kept}) if kept or item.links else None), lost
+    if not any(name not in kind.key_fields and value not in (None, "") for name, value in kept.items()):
+        return None, lost
+    return item.model_copy(update={"memory_data": data.model_copy(update={"fields": kept})}), lost

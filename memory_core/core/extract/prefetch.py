@@ -7,57 +7,18 @@ however large the store is. Says which files were shown whole, and never writes.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.extract.prompts import MemoryView, TypeGuide, cut_end, fenced, one_line
-from memory_core.core.index.filter import private_elsewhere
+from memory_core.core.extract.prompts import TypeGuide, cut_end, fenced, one_line
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.directory_page import abstract_line, is_generated, own_words, parse_page, readable
 from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.message import Message
-from memory_core.core.memory.results import FindResult, text_sha256
+from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.core.text.tokens import count_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """The newest memories directly in a directory, as file names, and how many there are in all."""
-
-    names: tuple[str, ...] = ()
-    total: int = 0
-
-
-#: Looks into a directory: its URI without a slash at the end, names at most.
-Glancer = Callable[[str, int], Glance]
-
-
-def newest_in(connection: sqlite3.Connection, directory: str, limit: int, project: str | None = None) -> Glance:
-    """Look into one directory through the catalog; what is private to another project is counted, not named.
-
-    Args:
-        connection: The catalog.
-        directory: Its URI, without a slash at the end.
-        limit: Names at most.
-        project: The project that somebody looks from.
-    """
-    # "0" is the character after "/", so the range is what begins with "directory/"; no further slash: no subfolders.
-    start = len(directory) + 2
-    where = "active AND uri > ? AND uri < ? AND part = 0 AND instr(substr(uri, ?), '/') = 0"
-    arguments = (f"{directory}/", f"{directory}0", start)
-    (total,) = connection.execute(f"SELECT count(*) FROM documents WHERE {where}", arguments).fetchone()
-    elsewhere = private_elsewhere(project)
-    rows = connection.execute(
-        f"SELECT uri FROM documents d WHERE {where} AND NOT {elsewhere.sql} ORDER BY updated_at DESC, uri LIMIT ?",
-        (*arguments, *elsewhere.parameters, limit),
-    )
-    return Glance(tuple(uri[start - 1 :] for (uri,) in rows), int(total))
-
-
-#: Searches memories (not conversations): query, hits at most.
-Find = Callable[[str, int], FindResult]
 
 _DIRECTORY_SHARE = 0.2
 _OVERVIEW_SHARE = 0.2
@@ -108,15 +69,11 @@ class Prefetcher:
 
     Args:
         guide: Names the directories of memory types.
-        glance: Looks into a directory.
-        find: Searches memories.
-        view: Shows memories and reads summaries.
+        view: The store.
     """
 
-    def __init__(self, guide: TypeGuide, glance: Glancer, find: Find, view: MemoryView) -> None:
+    def __init__(self, guide: TypeGuide, view: StoreView) -> None:
         self._guide = guide
-        self._glance = glance
-        self._find = find
         self._view = view
 
     def gather(self, messages: Sequence[Message], budget_tokens: int) -> Prefetched:
@@ -160,12 +117,12 @@ class Prefetcher:
 
     def _forms(self, directory: str) -> tuple[str, str, str] | None:
         """A directory bare, with its summary, and with the newest names too; None if it is empty."""
-        found = self._glance(directory, _NAMES)
-        if not found.total:
+        newest, total = self._view.newest_in(directory, _NAMES)
+        if not total:
             return None
-        names = ", ".join(one_line(name.removesuffix(".md"))[:_NAME_CHARS] for name in found.names)
-        more = f", and {found.total - len(found.names)} more" if found.total > len(found.names) else ""
-        count = "1 memory" if found.total == 1 else f"{found.total} memories"
+        names = ", ".join(one_line(name.removesuffix(".md"))[:_NAME_CHARS] for name in newest)
+        more = f", and {total - len(newest)} more" if total > len(newest) else ""
+        count = "1 memory" if total == 1 else f"{total} memories"
         stored = self._view.text(f"{directory}/{ABSTRACT_NAME}") or ""
         # A generated summary names what is named here.
         told = "" if is_generated(stored) else cut_end(one_line(abstract_line(stored)), _ABSTRACT_TOKENS)
@@ -219,7 +176,7 @@ class Prefetcher:
         scores: dict[str, float] = {}
         for query in queries(messages):
             try:
-                found = self._find(query, _HITS)
+                found = self._view.find_memories(query, _HITS)
             except InvalidInput:
                 continue
             for hit in (*found.memories, *found.skills):

@@ -8,20 +8,20 @@ and variable, not in the middle of an extraction.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
 
-from memory_core.core.errors import ConfigInvalid, InvalidUri, RunebookError
+from memory_core.core.errors import ConfigInvalid, InvalidUri
 from memory_core.core.llm.client import TokenUsage
-from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import PLACEHOLDER, MemoryField, MemoryType, MemoryTypeRegistry, MergeOp
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.operations import MemoryChange, MemoryOperations
-from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
+from memory_core.core.text.word_table import word_table
 
 _BACKTICKS = re.compile(r"`+")
 _FENCE_CHARS = 3
@@ -86,101 +86,12 @@ def _prefix(text: str, tokens: int) -> int:
     return low
 
 
-#: The text of a file that the user may see, or None; never that of another space.
-Text = Callable[[str], str | None]
-
-_INLINE_CHARS = 200
-_CUT = "(its beginning only: too long to be shown whole, so do not change it)"
-#: Less of a text than this is not worth showing.
-_LEAST_TOKENS = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One text in a prompt; ``sha256`` identifies the file's text, None where it is not shown whole."""
-
-    uri: str
-    text: str
-    sha256: str | None
-
-
-class MemoryView:
-    """Shows files.
-
-    Args:
-        text: Reads a file.
-        registry: Tells which type a file belongs to.
-    """
-
-    def __init__(self, text: Text, registry: MemoryTypeRegistry) -> None:
-        self._text = text
-        self.registry = registry
-
-    def text(self, uri: str) -> str | None:
-        """The file's text; None if it is absent, out of sight or unreadable."""
-        try:
-            return self._text(uri)
-        except RunebookError:
-            return None
-
-    def memory(self, uri: str) -> Memory | None:
-        """The memory; None if it is absent, out of sight or unreadable."""
-        place = canonical(uri)
-        text = None if place is None else self.text(place)
-        return None if place is None or text is None else parse(MemoryUri.parse(place), text, self.registry)
-
-    def type_of(self, uri: str) -> MemoryType | None:
-        """The memory type of a file or of a place for one."""
-        place = canonical(uri)
-        if place is None:
-            return None
-        return parse(MemoryUri.parse(place), self.text(place) or "", self.registry).type
-
-    def show(self, uri: str, budget_tokens: int) -> Shown | None:
-        """The memory with heading and fields, cut where the budget ends; None if there is no such file."""
-        memory = self.memory(uri)
-        if memory is None:
-            return None
-        name = str(memory.uri)
-        heading, body = f"### {name}", fenced(memory.text)
-        if memory.type is not None:
-            heading, body = _heading(memory), _fields(memory, memory.type)
-        whole = f"{heading}\n{body}"
-        if fits(whole, budget_tokens):
-            return Shown(name, whole, text_sha256(memory.text))
-        told = memory.body or memory.text
-        frame = count_tokens(f"{heading} {_CUT}") + count_tokens(fenced(told)) - count_tokens(told)
-        if budget_tokens - frame < _LEAST_TOKENS:
-            return Shown(name, f"### {name} (no room to show it)", None)
-        return Shown(name, f"{heading} {_CUT}\n{fenced(cut_end(told, budget_tokens - frame))}", None)
-
-
 def canonical(uri: str | None) -> str | None:
     """The URI in the form that the store uses, or None if it is none."""
     try:
         return None if uri is None else str(MemoryUri.parse(uri))
     except InvalidUri:
         return None
-
-
-def _heading(memory: Memory) -> str:
-    updated = memory.metadata.text("updated_at") or ""
-    day = f", updated {updated[:10]}" if updated[:10].replace("-", "").isdigit() else ""
-    return f"### {memory.uri} ({memory.type_name}{day})"
-
-
-def _fields(memory: Memory, memory_type: MemoryType) -> str:
-    lines = []
-    for declared in writable_fields(memory_type):
-        value = memory.fields.get(declared.name)
-        if value is None or value == "":
-            continue
-        text = str(value)
-        inline = len(text) <= _INLINE_CHARS and len(text.splitlines()) == 1 and text == text.strip()
-        lines.append(f"- {declared.name}: {text}" if inline else f"- {declared.name}:\n{fenced(text)}")
-    if memory.hand_edited:
-        lines.append(f"- (body, written by hand, stays as it is):\n{fenced(memory.body)}")
-    return "\n".join(lines) or "(empty)"
 
 
 _EXAMPLES = re.compile(r"\s*(?:Examples?:|For example|例[:：]).*", re.DOTALL)
@@ -289,6 +200,8 @@ _USER_SHARE = 0.5
 _OTHER_SHARE = 0.25
 _TOOL_SHARE = 0.1
 _NUMBER_TOKENS = 5
+#: Less of a text than this is not worth showing.
+_LEAST_TOKENS = 24
 #: A window ends early, at a user's message, if it is at least so full.
 _FULL_ENOUGH = 0.5
 
@@ -440,11 +353,6 @@ TYPES_FOLDER = "types"
 _SHIPPED = Path(__file__).parent / "templates"
 _IGNORED = frozenset({"README.md", "readme.md"})
 
-_RULES = "The rules of the phase `rules`."
-_TYPES = "The memory types: one line each, their fields below."
-_LANGUAGE = "Language of the memories."
-_CONTEXT = "What is stored: directories, their summaries, and the memories nearest to the conversation."
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -452,77 +360,13 @@ class Phase:
 
     purpose: str
     variables: Mapping[str, str] = field(default_factory=dict)
-    required: frozenset[str] = frozenset()
+    required: Sequence[str] = ()
 
 
-PHASES: Mapping[str, Phase] = {
-    "rules": Phase("What to remember, how to decide, how operations look; part of `system` and `brief`."),
-    "system": Phase(
-        "The static part of every request; the same for every conversation, so that providers can cache it.",
-        {"rules": _RULES, "types": _TYPES, "rounds": "How many rounds of reading there may be."},
-        frozenset({"types"}),
-    ),
-    "step": Phase(
-        "The first turn.",
-        {
-            "context": _CONTEXT,
-            "conversation": "The messages, numbered.",
-            "earlier": "Messages before them, for context only; may be empty.",
-            "hints": "What the system noticed; may be empty.",
-            "language": _LANGUAGE,
-        },
-        frozenset({"conversation", "context"}),
-    ),
-    "readings": Phase(
-        "What a round of reading brought.",
-        {"purpose": "Why these texts are shown.", "readings": "The texts."},
-        frozenset({"readings"}),
-    ),
-    "final": Phase("Added when no more reading is possible."),
-    "repair": Phase(
-        "Operations that were refused.",
-        {"problems": "Each operation with reason and hint.", "files": "Current texts of the files concerned."},
-        frozenset({"problems", "files"}),
-    ),
-    "retry": Phase(
-        "After an answer that could not be used.", {"problem": "What was wrong with it."}, frozenset({"problem"})
-    ),
-    "brief": Phase(
-        "The whole task for a client's own model: the prompt `extract_memories` and receipts of commit_memory.",
-        {
-            "rules": _RULES,
-            "types": _TYPES,
-            "context": _CONTEXT,
-            "conversation": "The stored messages, or empty when the client has them.",
-            "hints": "What the system noticed; may be empty.",
-            "language": _LANGUAGE,
-            "call": "The call that hands the operations in, with the session's id.",
-            "nothing": "What to do when nothing is worth remembering.",
-            "where": "Which messages are meant.",
-            "schema": "JSON schema of the operations.",
-        },
-        frozenset({"types", "call", "schema", "conversation"}),
-    ),
-    "chat": Phase(
-        "The system prompt of `runebook chat`.",
-        {
-            "relationship": "What the assistant is to the user; the setting `chat.relationship`.",
-            "style": "A hint at the style; the setting `chat.style`, or empty.",
-            "instructions": "What `--system` adds; may be empty.",
-        },
-    ),
-    "chat_turn": Phase(
-        "One message of the user in `runebook chat`.",
-        {
-            "recalled": "What memory holds for it, in a fenced block; may be empty.",
-            "metadata": "What the caller says about the conversation, in a fenced block; may be empty.",
-            "time": "Date and time.",
-            "words": "What the user said.",
-        },
-        frozenset({"recalled", "words"}),
-    ),
-    "summaries": Phase("Summaries of old memories, logs and conversations, many in one request, during maintenance."),
-}
+@cache
+def phases() -> Mapping[str, Phase]:
+    """Every phase by its name, from the table beside this module."""
+    return {name: Phase(**phase) for name, phase in word_table(__file__).items()}
 
 
 class PromptLibrary:
@@ -537,16 +381,17 @@ class PromptLibrary:
     """
 
     def __init__(self, prompt_dirs: Sequence[Path] = ()) -> None:
-        self._templates = {name: _checked(name, _SHIPPED / f"{name}.md") for name in PHASES}
+        self._templates = {name: _checked(name, _SHIPPED / f"{name}.md") for name in phases()}
         self._types: dict[str, str] = {}
         for given in prompt_dirs:
             folder = given.expanduser()
             for path in _markdown(folder):
                 if path.name in _IGNORED:
                     continue
-                if path.stem not in PHASES:
+                if path.stem not in phases():
+                    known = ", ".join(phases())
                     raise ConfigInvalid(
-                        f"{path} names no prompt.", hint=f"Prompts are: {', '.join(PHASES)}; rename or remove the file."
+                        f"{path} names no prompt.", hint=f"Prompts are: {known}; rename or remove the file."
                     )
                 self._templates[path.stem] = _checked(path.stem, path)
             if (folder / TYPES_FOLDER).is_dir():
@@ -558,7 +403,7 @@ class PromptLibrary:
         A line of the template that holds nothing but variables without text is left out.
 
         Args:
-            phase: A key of ``PHASES``.
+            phase: A key of ``phases``.
             values: A text for each of its variables; one that is not given is empty.
         """
         given = values or {}
@@ -575,15 +420,9 @@ class PromptLibrary:
         return self._types.get(name)
 
 
-def describe() -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Each phase with its variables and what they hold, for documentation."""
-    for name, phase in PHASES.items():
-        yield name, phase.variables
-
-
 def _checked(name: str, path: Path) -> str:
     text = _read(path).strip()
-    phase = PHASES[name]
+    phase = phases()[name]
     used = set(PLACEHOLDER.findall(text))
     unknown = sorted(used - phase.variables.keys())
     if unknown:
@@ -591,7 +430,7 @@ def _checked(name: str, path: Path) -> str:
         raise ConfigInvalid(
             f"{path} uses the unknown variable {{{unknown[0]}}}.", hint=f"The variables of '{name}' are: {known}."
         )
-    missing = sorted(phase.required - used)
+    missing = sorted(set(phase.required) - used)
     if missing:
         raise ConfigInvalid(
             f"{path} does not use the variable {{{missing[0]}}}.",

@@ -6,18 +6,15 @@ answered once. Never writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory_core.core.errors import RunebookError
-from memory_core.core.extract.prompts import MemoryView, canonical, cut_end, fenced, fits, one_line
+from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits, one_line
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.operations import ReadAction
-from memory_core.core.memory.results import FindResult, Listings
-from memory_core.core.search.browse import Browser
+from memory_core.core.memory.results import Listings
 from memory_core.core.text.tokens import count_tokens
-
-#: Searches everything: query, URI to search below or "", hits at most.
-FindBelow = Callable[[str, str, int], FindResult]
 
 ACTIONS_PER_ROUND = 8
 _FRAME_TOKENS = 12
@@ -43,121 +40,111 @@ class Reading:
     sha256: str | None = None
 
 
-class ActionRunner:
-    """Runs read actions against one store.
+def run(
+    view: StoreView, actions: Sequence[ReadAction], budget_tokens: int, answered: frozenset[str] = frozenset()
+) -> tuple[list[Reading], list[str]]:
+    """Run one round.
 
     Args:
-        browser: Lists and reads within the user's spaces.
-        find: Searches them.
-        view: Shows memories.
+        view: The store.
+        actions: What the model asks for; the first few different ones are run.
+        budget_tokens: For all answers together.
+        answered: Keys of readings that the model still has before it.
+
+    Returns:
+        The readings, and a note for each action that was left out.
     """
+    wanted: dict[str, ReadAction] = {}
+    for action in actions:
+        wanted.setdefault(_key(action), action)
+    fresh = [(key, action) for key, action in wanted.items() if key not in answered]
+    readings: list[Reading] = []
+    left = budget_tokens
+    for number, (key, action) in enumerate(fresh[:ACTIONS_PER_ROUND], start=1):
+        waiting = min(len(fresh), ACTIONS_PER_ROUND) - number
+        reading = _one(view, key, action, left - waiting * _LEAST_TOKENS)
+        cost = count_tokens(reading.text)
+        if cost > left:
+            break
+        readings.append(reading)
+        left -= cost
+    notes: list[str] = []
+    if len(wanted) > len(fresh):
+        notes.append(f"{len(wanted) - len(fresh)} actions repeated what was shown already")
+    if len(fresh) > len(readings):
+        notes.append(f"{len(fresh) - len(readings)} of {len(fresh)} read actions were not run: too many for a round")
+    return readings, notes
 
-    def __init__(self, browser: Browser, find: FindBelow, view: MemoryView) -> None:
-        self._browser = browser
-        self._find = find
-        self.view = view
 
-    def run(
-        self, actions: Sequence[ReadAction], budget_tokens: int, answered: frozenset[str] = frozenset()
-    ) -> tuple[list[Reading], list[str]]:
-        """Run one round.
+def show(view: StoreView, uris: Sequence[str], budget_tokens: int) -> list[Reading]:
+    """Files that the system wants the model to see, as far as they fit."""
+    readings: list[Reading] = []
+    left = budget_tokens
+    for uri in uris:
+        shown = view.show(uri, left)
+        if shown is None:
+            continue
+        cost = count_tokens(shown.text)
+        if cost > left:
+            break
+        readings.append(Reading(shown.text, "", shown.uri, shown.sha256))
+        left -= cost
+    return readings
 
-        Args:
-            actions: What the model asks for; the first few different ones are run.
-            budget_tokens: For all answers together.
-            answered: Keys of readings that the model still has before it.
 
-        Returns:
-            The readings, and a note for each action that was left out.
-        """
-        wanted: dict[str, ReadAction] = {}
-        for action in actions:
-            wanted.setdefault(_key(action), action)
-        fresh = [(key, action) for key, action in wanted.items() if key not in answered]
-        readings: list[Reading] = []
-        left = budget_tokens
-        for number, (key, action) in enumerate(fresh[:ACTIONS_PER_ROUND], start=1):
-            waiting = min(len(fresh), ACTIONS_PER_ROUND) - number
-            reading = self._one(key, action, left - waiting * _LEAST_TOKENS)
-            cost = count_tokens(reading.text)
-            if cost > left:
-                break
-            readings.append(reading)
-            left -= cost
-        notes: list[str] = []
-        if len(wanted) > len(fresh):
-            notes.append(f"{len(wanted) - len(fresh)} actions repeated what was shown already")
-        if len(fresh) > len(readings):
-            notes.append(
-                f"{len(fresh) - len(readings)} of {len(fresh)} read actions were not run: too many for a round"
-            )
-        return readings, notes
+def _one(view: StoreView, key: str, action: ReadAction, budget: int) -> Reading:
+    title = f"## {key}"
+    room = max(0, budget - count_tokens(title) - _FRAME_TOKENS)
+    try:
+        if action.action_type == "read":
+            return _read(view, key, action, room)
+        text = _search(view, action) if action.action_type == "find" else _list(view, action)
+    except RunebookError as error:
+        return Reading(f"{title}\n{one_line(cut_end(str(error), room))}", key)
+    return Reading(f"{title}\n{fenced(cut_end(text, room))}", key)
 
-    def show(self, uris: Sequence[str], budget_tokens: int) -> list[Reading]:
-        """Files that the system wants the model to see, as far as they fit."""
-        readings: list[Reading] = []
-        left = budget_tokens
-        for uri in uris:
-            shown = self.view.show(uri, left)
-            if shown is None:
-                continue
-            cost = count_tokens(shown.text)
-            if cost > left:
-                break
-            readings.append(Reading(shown.text, "", shown.uri, shown.sha256))
-            left -= cost
-        return readings
 
-    def _one(self, key: str, action: ReadAction, budget: int) -> Reading:
-        title = f"## {key}"
-        room = max(0, budget - count_tokens(title) - _FRAME_TOKENS)
-        try:
-            if action.action_type == "read":
-                return self._read(key, action, room)
-            text = self._search(action) if action.action_type == "find" else self._list(action)
-        except RunebookError as error:
-            return Reading(f"{title}\n{one_line(cut_end(str(error), room))}", key)
-        return Reading(f"{title}\n{fenced(cut_end(text, room))}", key)
+def _read(view: StoreView, key: str, action: ReadAction, room: int) -> Reading:
+    uri = action.params.uri or ""
+    offset = max(0, action.params.offset or 0)
+    known = canonical(uri)
+    if known is not None and known.endswith(".md") and not offset and action.params.limit is None:
+        view.browser.read(known, 0, 1)  # refuses what is absent or out of sight
+        shown = view.show(known, room)
+        if shown is not None:
+            return Reading(shown.text, key, shown.uri, shown.sha256)
+    limit = action.params.limit if action.params.limit and action.params.limit > 0 else -1
+    chars = max(1, room * _CHARS_PER_TOKEN)
+    found = view.browser.read(uri, offset, limit, chars)
+    while not fits(found.content, room) and chars > 1:
+        chars //= 2
+        found = view.browser.read(uri, offset, limit, chars)
+    last = found.first_line + len(found.content.splitlines())
+    more = "" if found.next_offset is None else f"; go on with offset {found.next_offset}"
+    head = f"## {key}: lines {found.first_line} to {last} of {found.total_lines}{more}"
+    return Reading(f"{head}\n{fenced(found.content)}", key)
 
-    def _read(self, key: str, action: ReadAction, room: int) -> Reading:
-        uri = action.params.uri or ""
-        offset = max(0, action.params.offset or 0)
-        known = canonical(uri)
-        if known is not None and known.endswith(".md") and not offset and action.params.limit is None:
-            self._browser.read(known, 0, 1)  # refuses what is absent or out of sight
-            shown = self.view.show(known, room)
-            if shown is not None:
-                return Reading(shown.text, key, shown.uri, shown.sha256)
-        limit = action.params.limit if action.params.limit and action.params.limit > 0 else -1
-        chars = max(1, room * _CHARS_PER_TOKEN)
-        found = self._browser.read(uri, offset, limit, chars)
-        while not fits(found.content, room) and chars > 1:
-            chars //= 2
-            found = self._browser.read(uri, offset, limit, chars)
-        last = found.first_line + len(found.content.splitlines())
-        more = "" if found.next_offset is None else f"; go on with offset {found.next_offset}"
-        head = f"## {key}: lines {found.first_line} to {last} of {found.total_lines}{more}"
-        return Reading(f"{head}\n{fenced(found.content)}", key)
 
-    def _search(self, action: ReadAction) -> str:
-        query = action.params.query or ""
-        limit = min(_FIND_MOST, max(1, action.params.limit or _FIND_LIMIT))
-        if action.params.uri:
-            # Whoever may not see a place may not learn that it is empty either.
-            self._browser.ls(action.params.uri, "original", node_limit=1)
-        found = self._find(query, action.params.uri or "", limit)
-        lines = [f"{hit.uri} ({hit.memory_type}, {hit.score:.2f}): {one_line(hit.abstract)}" for hit in found.hits]
-        return "\n".join(lines) or "; ".join(found.notes) or "nothing found"
+def _search(view: StoreView, action: ReadAction) -> str:
+    query = action.params.query or ""
+    limit = min(_FIND_MOST, max(1, action.params.limit or _FIND_LIMIT))
+    if action.params.uri:
+        # Whoever may not see a place may not learn that it is empty either.
+        view.browser.ls(action.params.uri, "original", node_limit=1)
+    found = view.find(query, action.params.uri or "", limit)
+    lines = [f"{hit.uri} ({hit.memory_type}, {hit.score:.2f}): {one_line(hit.abstract)}" for hit in found.hits]
+    return "\n".join(lines) or "; ".join(found.notes) or "nothing found"
 
-    def _list(self, action: ReadAction) -> str:
-        uri = action.params.uri or "viking://"
-        limit = min(_ENTRIES, max(1, action.params.limit or _ENTRIES))
-        levels = 1 if action.action_type == "ls" else _LEVELS
-        found: Listings = self._browser.tree(uri, "agent", _ABSTRACT_CHARS, False, limit, levels)
-        lines = [f"{entry.uri}  {one_line(entry.abstract or '')}".rstrip() for entry in found.entries]
-        if found.left_out:
-            lines.append(f"… and {found.left_out} more; narrow it down with find")
-        return "\n".join(lines) or "(empty)"
+
+def _list(view: StoreView, action: ReadAction) -> str:
+    uri = action.params.uri or "viking://"
+    limit = min(_ENTRIES, max(1, action.params.limit or _ENTRIES))
+    levels = 1 if action.action_type == "ls" else _LEVELS
+    found: Listings = view.browser.tree(uri, "agent", _ABSTRACT_CHARS, False, limit, levels)
+    lines = [f"{entry.uri}  {one_line(entry.abstract or '')}".rstrip() for entry in found.entries]
+    if found.left_out:
+        lines.append(f"… and {found.left_out} more; narrow it down with find")
+    return "\n".join(lines) or "(empty)"
 
 
 def _key(action: ReadAction) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from memory_core.core.commit.working_copy import PlanContext
@@ -141,15 +142,15 @@ def _extract(messages: Sequence[Message], labels: Mapping[str, str], budget: int
     decided = word_pattern(__file__, "decided")
     decisions = [sentence for sentence in spoken if decided.search(sentence)][-_DECISIONS_LIMIT:]
     # In order of need: a small budget keeps what the work is about before how it was answered.
-    pieces = {
+    pieces: dict[str, Sequence[str]] = {
         "first": requests[0][:_SENTENCES_LIMIT] if requests else [],
         "last": requests[-1][:_SENTENCES_LIMIT] if len(requests) > 1 else [],
         "decided": decisions,
         "answered": answers[-1][:_SENTENCES_LIMIT] if answers else [],
     }
     chosen: dict[str, list[str]] = {name: [] for name in ("first", "decided", "last", "answered")}
-    for name, found in pieces.items():
-        for sentence in found:
+    for name, picked in pieces.items():
+        for sentence in picked:
             chosen[name].append(sentence)
             if count_tokens(_shown(chosen, labels)) > budget:
                 chosen[name].pop()
@@ -165,11 +166,16 @@ def _joined(said: Iterable[str]) -> str:
     return _WIDE_MARK.sub("", " ".join(said))
 
 
-def _sentences(message: Message) -> list[str]:
+def _sentences(message: Message) -> tuple[str, ...]:
     """What was said, a sentence an item, without tasks; list items and headings without their marks."""
-    text = _TODO.sub("", _CHECKBOX.sub("", spoken(message.text)))
-    lines = (" ".join(sentence.split()).lstrip("-*+#• ") for sentence in sentences(text))
-    return [line for line in lines if any(char.isalnum() for char in line)]
+    return _sentences_of(message.text)
+
+
+@lru_cache(maxsize=8_192)
+def _sentences_of(text: str) -> tuple[str, ...]:
+    said = _TODO.sub("", _CHECKBOX.sub("", spoken(text)))
+    lines = (" ".join(sentence.split()).lstrip("-*+#• ") for sentence in sentences(said))
+    return tuple(line for line in lines if any(char.isalnum() for char in line))
 
 
 def _within(kept: tuple[str, ...], more: Iterable[str], budget: int) -> tuple[str, ...]:

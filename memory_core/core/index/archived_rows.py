@@ -1,18 +1,18 @@
-"""Messages at rest: lines of a log whose segment was archived are found only by those who ask for what is at rest.
+"""Messages at rest: lines of a log that an archived file stands for are found only by those who ask for such lines.
 
 The messages stay where they are, in the log and in the catalog; their rows say that they are not in use. Which lines
-these are follows from the archived segments alone, whatever is indexed first, so a catalog that is built anew comes
-back equal. A restored segment's messages are in use again.
+these are follows from the archived files alone, whatever is indexed first, so a catalog that is built anew comes
+back equal. The lines of a restored file are in use again.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.tiers.segment import log_of, readable_pages
 
-#: A catalog that was there before holds no archived segment: nothing made one.
+#: A catalog that was there before holds no such file: nothing made one.
 DDL = """
 DROP TABLE IF EXISTS resting;
 CREATE TABLE resting (
@@ -27,18 +27,13 @@ CREATE INDEX resting_log ON resting (log);
 _COVERED = "EXISTS (SELECT 1 FROM resting r WHERE r.log = d.uri AND d.part BETWEEN r.first AND r.last)"
 
 
-def put(connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
-    """Note the lines of an archived segment, in place of those it had; None is a segment that left the archive.
-
-    Those of a damaged one rest as far as they can be read.
-    """
-    log = str(log_of(uri))
+def put(connection: sqlite3.Connection, uri: MemoryUri, log: MemoryUri, lines: Sequence[tuple[int, int]]) -> None:
+    """Note the lines of a log, first and last, that are at rest with an archived file, in place of those it had."""
     connection.execute("DELETE FROM resting WHERE segment = ?", (str(uri),))
     connection.executemany(
-        "INSERT OR REPLACE INTO resting VALUES (?, ?, ?, ?)",
-        [(str(uri), log, page.first, page.last) for page in ([] if text is None else readable_pages(text))],
+        "INSERT OR REPLACE INTO resting VALUES (?, ?, ?, ?)", [(str(uri), str(log), *span) for span in lines]
     )
-    apply(connection, log)
+    apply(connection, str(log))
 
 
 def apply(connection: sqlite3.Connection, log: str) -> None:

@@ -13,20 +13,17 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from memory_core.core.feature import Features
 from memory_core.core.index.encoder import passages
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
-from memory_core.core.memory.memory import Memory
+from memory_core.core.memory.memory import Memory, Types, parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import Message, search_text, transcript_line
 from memory_core.core.memory.metadata import CONTESTING
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.text.normalization import signature, simplified
-from memory_core.features.log_entries import MEMORY_TYPE as DAILY_LOGS
-from memory_core.features.log_entries import LogEntry, entries, log_day
-from memory_core.features.rolling_summary import is_rolling_summary
-from memory_core.features.tiers.segment import is_segment
 
 ABSTRACT_LIMIT_CHARS = 256
 #: Turns on each side whose text is embedded with a message.
@@ -88,11 +85,25 @@ def is_session_log(uri: MemoryUri) -> bool:
     return uri.scope is Scope.SESSION and uri.name == MESSAGES_NAME
 
 
-def is_searchable(uri: MemoryUri) -> bool:
-    """Whether the file is indexed at all: not summaries (but those of logs), the archive, proposals."""
-    if uri.is_summary or uri.scope is Scope.ARCHIVE or is_segment(uri) or uri.is_proposal or is_rolling_summary(uri):
+def is_searchable(uri: MemoryUri, features: Features) -> bool:
+    """Whether the file is indexed at all: not summaries, the archive, proposals, or a kind that has no documents."""
+    if uri.is_summary or uri.scope is Scope.ARCHIVE or uri.is_proposal:
         return False
-    return is_session_log(uri) or uri.name.endswith(".md")
+    kind = features.kind_of(uri)
+    return kind.is_searched if kind is not None else is_session_log(uri) or uri.name.endswith(".md")
+
+
+def documents_of(uri: MemoryUri, text: str, types: Types | None, features: Features) -> Sequence[Document]:
+    """The documents of a file that is no conversation.
+
+    Args:
+        uri: A searchable file.
+        text: What it says.
+        types: Tell its memory type.
+        features: Their kinds of records have documents of their own.
+    """
+    kind = features.kind_of(uri)
+    return [memory_document(parse(uri, text, types))] if kind is None else kind.documents(uri, text)
 
 
 def own_text(memory: Memory) -> str:
@@ -156,42 +167,6 @@ def memory_document(memory: Memory) -> Document:
         contested_by=tuple((link.uri, link.relation, link.strength) for link in links if link.relation in CONTESTING),
         support=support_of(link.strength for link in links if link.relation == "supported_by"),
         signature=signature(memory.body),
-    )
-
-
-def log_documents(uri: MemoryUri, text: str) -> list[Document]:
-    """The documents of a daily log, one an entry; ``part`` is the entry's first line."""
-    day = log_day(uri)
-    if day is None:
-        return []
-    return [_entry_document(uri, day, entry) for entry in entries(text)]
-
-
-def _entry_document(uri: MemoryUri, day: date, entry: LogEntry) -> Document:
-    when = entry.at or f"{day.isoformat()}T{entry.time or '00:00'}:00"
-    labels = [label for label in (entry.category, entry.tool, entry.error) if label]
-    own = "\n".join([entry.text, *labels])
-    return Document(
-        uri=uri,
-        part=entry.line,
-        context_type="resource",
-        memory_type=DAILY_LOGS,
-        name=day.isoformat(),
-        abstract=summary_line(f"{day.isoformat()} {entry.time or ''} {entry.text}", ABSTRACT_LIMIT_CHARS),
-        own=own,
-        previous="",
-        heading=date_words(day),
-        passages=tuple(passages(simplified(own))),
-        created_at=when,
-        updated_at=when,
-        happened=day.isoformat(),
-        salience=entry.salience,
-        tags=(entry.kind,),
-        category=entry.category,
-        project=entry.project,
-        private=entry.private and entry.project is not None,
-        signature=signature(f"{day.isoformat()} {own}"),
-        session_id=entry.session_id,
     )
 
 

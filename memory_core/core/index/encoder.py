@@ -272,7 +272,7 @@ def measure_scale(embed: Callable[[Sequence[str]], Vectors]) -> Scale:
     Args:
         embed: The model, encoding as it encodes stored texts.
     """
-    pairs_by_language = json.loads(Path(__file__).with_name("calibration.json").read_text(encoding="utf-8"))
+    pairs_by_language = json.loads(Path(__file__).with_name("encoder.json").read_text(encoding="utf-8"))
     unrelated, same = max(
         (_cosines(embed, pairs) for pairs in pairs_by_language.values()), key=lambda found: found[1] - found[0]
     )

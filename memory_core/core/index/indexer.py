@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
+from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
     is_searchable,
     is_session_log,
-    log_documents,
     memory_document,
     session_growth,
 )
@@ -34,13 +34,11 @@ from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
 from memory_core.core.memory.memory import Memory, Types, parse
 from memory_core.core.memory.message import Message, parse_lines
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
 from memory_core.core.store.locks import StoreLock, await_quiet
 from memory_core.core.store.sqlite import DatabaseDamaged
-from memory_core.features.log_entries import log_day
-from memory_core.features.tiers.segment import is_archived_segment
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,9 +90,19 @@ class Follower:
         locks: Folder of lock files.
         types: Tell a file's memory type.
         closing: Set when the store is closed: work ends after the slice at hand.
+        features: Their kinds of records are searched in ways of their own.
     """
 
-    def __init__(self, ledger: Ledger, catalog: Catalog, locks: Path, types: Types, closing: threading.Event) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        locks: Path,
+        types: Types,
+        closing: threading.Event,
+        features: Features = NO_FEATURES,
+    ) -> None:
+        self._features = features
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
@@ -157,13 +165,17 @@ class Follower:
         total = feed.changes()
         return None if missing == 0 else Behind(total - missing, total, "changes")
 
+    def _is_memory(self, uri: MemoryUri) -> bool:
+        searched = is_searchable(uri, self._features)
+        return searched and not is_session_log(uri) and self._features.kind_of(uri) is None
+
     def unseen(self, commits: int) -> dict[MemoryUri, Memory] | None:
         """The memories of commits that are not indexed yet; None for more than ``commits``."""
         position, newest = self._catalog.position(), self._ledger.newest_seq()
         if position.ledger_id != self._ledger_id or position.filling is not None or newest - position.seq > commits:
             return None
         rows = self._ledger.changes_after(position.seq, commits) if newest > position.seq else []
-        texts = {row.uri: row.after for row in rows if is_searchable(row.uri) and not is_session_log(row.uri)}
+        texts = {row.uri: row.after for row in rows if self._is_memory(row.uri)}
         known, types = self._unseen, self._types
         self._unseen = {
             (uri, text): known.get((uri, text)) or parse(uri, text, types)
@@ -245,15 +257,14 @@ class Follower:
             self._files.popleft()
 
     def _index(self, connection: sqlite3.Connection, row: ChangeRow, *, filling: bool) -> None:
-        if is_archived_segment(row.uri):
-            archived_rows.put(connection, row.uri, row.after)
+        self._put_at_rest(connection, row.uri, row.after)
         if row.uri.is_summary and page_rows.has_page(row.uri):
             page_rows.mark(connection, row.uri.parent, page_rows.EVERY_LINE)
-        if not is_searchable(row.uri):
+        if not is_searchable(row.uri, self._features):
             return
-        if row.appended and (filling or log_day(row.uri) is not None):
+        if row.appended and (filling or not is_session_log(row.uri)):
             self._put(connection, row.uri, self._ledger.text_at(row.uri, row.seq))
-        elif row.appended and row.before_sha256 is not None and is_session_log(row.uri):
+        elif row.appended and row.before_sha256 is not None:
             before = self._ledger.text_at(row.uri, row.seq - 1) or ""
             self._grow(connection, row.uri, row.after or "", before.count("\n"), self._catalog.last_turns(row.uri))
         else:
@@ -261,10 +272,17 @@ class Follower:
 
     def _put_whole(self, connection: sqlite3.Connection, text: str, seq: int) -> None:
         uri = MemoryUri.parse(text)
-        if is_archived_segment(uri):
-            archived_rows.put(connection, uri, self._ledger.text_at(uri, seq))
-        if is_searchable(uri):
+        if uri.scope is Scope.ARCHIVE:
+            self._put_at_rest(connection, uri, self._ledger.text_at(uri, seq))
+        if is_searchable(uri, self._features):
             self._put(connection, uri, self._ledger.text_at(uri, seq))
+
+    def _put_at_rest(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
+        """Note which lines of a log are at rest with an archived file; None is a file that left the archive."""
+        kind = self._features.kind_of(uri) if uri.scope is Scope.ARCHIVE else None
+        found = None if kind is None else kind.at_rest(uri, text or "")
+        if found is not None:
+            archived_rows.put(connection, uri, *found)
 
     def _put(self, connection: sqlite3.Connection, uri: MemoryUri, text: str | None) -> None:
         """Index a file's whole text in place of what is indexed of it."""
@@ -274,13 +292,15 @@ class Follower:
             return
         if is_session_log(uri):
             self._grow(connection, uri, text, 0, [])
-        elif log_day(uri) is not None:
-            for document in log_documents(uri, text):
-                self._catalog.put(connection, document)
         else:
-            memory = parse(uri, text, self._types)
-            self._catalog.put(connection, memory_document(memory))
-            page_rows.put(connection, memory, self._ledger.origin(uri))
+            kind = self._features.kind_of(uri)
+            if kind is None:
+                memory = parse(uri, text, self._types)
+                self._catalog.put(connection, memory_document(memory))
+                page_rows.put(connection, memory, self._ledger.origin(uri))
+                return
+            for document in kind.documents(uri, text):
+                self._catalog.put(connection, document)
 
     def _grow(
         self, connection: sqlite3.Connection, uri: MemoryUri, text: str, first: int, earlier: list[tuple[int, str]]
@@ -327,17 +347,24 @@ class Indexer:
         types: Tell a file's memory type.
         embedder: None means search by words only.
         vectors: Nearest-neighbour search over the catalog's vectors.
+        features: Their kinds of records are searched in ways of their own.
     """
 
     def __init__(
-        self, ledger: Ledger, path: Path, types: Types, embedder: Embedder | None, vectors: VectorIndex
+        self,
+        ledger: Ledger,
+        path: Path,
+        types: Types,
+        embedder: Embedder | None,
+        vectors: VectorIndex,
+        features: Features = NO_FEATURES,
     ) -> None:
         self.catalog = Catalog(path)
         self.vectors = vectors
         self._embedding = PassageEmbedding(self.catalog, path.parent / "locks", embedder)
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing)
+        self._follower = Follower(ledger, self.catalog, path.parent / "locks", types, self._closing, features)
         self._told = ""
         #: Called in the background once the catalog has followed the ledger.
         self.followed: Callable[[], None] = lambda: None

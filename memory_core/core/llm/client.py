@@ -164,30 +164,41 @@ def drive(steps: Generator[LLMRequest, Completion, T], client: LLMClient, deadli
         steps.close()
 
 
+def watched(
+    steps: Generator[LLMRequest, Completion, T], note: Callable[[LLMRequest, Completion | None], None]
+) -> Generator[LLMRequest, Completion, T]:
+    """The same loop; ``note`` is given each request with its answer, or None where the model failed."""
+    try:
+        request = next(steps)
+        while True:
+            try:
+                completion = yield request
+            except ModelFailed as error:
+                note(request, None)
+                request = steps.throw(error)
+            else:
+                note(request, completion)
+                request = steps.send(completion)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    finally:
+        steps.close()
+
+
 @dataclass(slots=True)
 class Meter:
-    """Counts what a loop costs, also when it fails in the end."""
+    """Counts what loops cost, also when they fail in the end."""
 
     usage: TokenUsage = field(default_factory=TokenUsage)
 
     def read(self, steps: Generator[LLMRequest, Completion, T]) -> Generator[LLMRequest, Completion, T]:
         """The same loop, counted."""
-        try:
-            request = next(steps)
-            while True:
-                self.usage += TokenUsage(requests=1)
-                try:
-                    completion = yield request
-                except ModelFailed as error:
-                    request = steps.throw(error)
-                else:
-                    self.usage += replace(completion.usage, requests=0)
-                    request = steps.send(completion)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        finally:
-            steps.close()
+        return watched(steps, self._note)
+
+    def _note(self, _request: LLMRequest, answer: Completion | None) -> None:
+        spent = TokenUsage() if answer is None else answer.usage
+        self.usage += replace(spent, requests=1)
 
 
 #: An answer, an error to raise, or what decides between them when the request is known.

@@ -28,6 +28,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from memory_core.core.errors import AnswerCut, AnswerUnusable, ModelRefused
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, Structure, Turn
 from memory_core.core.llm.json_text import decode, find_answer, quoted
+from memory_core.core.text.word_table import word_table
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -46,18 +47,6 @@ _LIMIT_REPORTS = 50
 _NAME_CHARS = 80
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:[,，]\d{3})+(?:\.\d+)?")
 _NOTHING = frozenset({"none", "null"})
-#: Other words for the members of enumerations, where the enumeration itself does not have them.
-_SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "add": ("write", "create", "insert", "new", "added", "新增", "添加", "增加", "创建"),
-    "update": ("edit", "modify", "change", "patch", "updated", "更新", "修改", "编辑"),
-    "delete": ("remove", "deleted", "forget", "删除", "移除"),
-    "noop": ("none", "skip", "no_op", "no-op", "ignore", "keep", "nothing", "unchanged", "跳过", "忽略", "无", "不变"),
-    "read": ("open", "view", "cat", "get", "读取", "阅读", "查看"),
-    "find": ("search", "query", "查找", "搜索"),
-    "ls": ("list", "dir", "列出", "列表"),
-    "tree": ("树", "目录树"),
-}
-
 
 # Asking and reading --------------------------------------------------------------------------------------------------
 
@@ -486,10 +475,10 @@ def _adapter(annotation: Any) -> TypeAdapter[Any]:
 def _choice(allowed: tuple[Any, ...], raw: Any, where: str) -> Any:
     if isinstance(raw, list) and len(raw) == 1:
         raw = raw[0]
-    word = _as_text(raw).strip().casefold()
+    word, synonyms = _as_text(raw).strip().casefold(), word_table(__file__)["synonyms"]
     for choice in allowed:
         name = str(choice).casefold()
-        if raw == choice or word == name or word in _SYNONYMS.get(name, ()):
+        if raw == choice or word == name or word in synonyms.get(name, ()):
             return choice
     raise _Unfit(where, f"{_as_text(raw)[:_NAME_CHARS]!r} is none of {', '.join(map(str, allowed))}")
 

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from memory_core.core.errors import InvalidUri, NotFound, SchemaInvalid
 from memory_core.core.memory.metadata import RESERVED_KEYS
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.word_table import word_table
 
 
 class ProjectMode(StrEnum):
@@ -193,27 +194,6 @@ _UNSAFE_IN_NAME = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')
 _DIRECTORY = re.compile(r"viking://(?:user/\{user_space\}|agent/\{agent_space\})/memories(?:/[^{}]*)?")
 _MEND = "Correct that line; until then the file is left out."
 
-#: Category names, folded and singly spaced, to the type that holds such memories here.
-_CATEGORIES = {
-    category: memory_type
-    for memory_type, categories in {
-        "profile": "profile|user profile|画像|用户画像|个人资料",
-        "preferences": "preference|preferences|偏好|用户偏好",
-        "facts": "fact|facts|user knowledge|事实|用户知识",
-        "tasks": "task|tasks|任务|待办",
-        "reflections": "reflection|reflections|反思",
-        "patterns": "procedural|procedure|procedures|pattern|patterns|程序|经验|模式",
-        "skills": "skill|skills|技能",
-        "tools": "tool|tools|工具",
-        "notes": "general|note|notes|通用|笔记",
-        "entities": "entity|entities|实体",
-        "events": "event|events|事件",
-        "cases": "case|cases|案例",
-        "assistant_knowledge": "knowledge|assistant knowledge|知识|助手知识",
-    }.items()
-    for category in categories.split("|")
-}
-
 _Location: TypeAlias = tuple[str | int, ...]
 
 
@@ -235,7 +215,9 @@ def resolve_category(name: str) -> str | None:
         The type's name, or None where no type corresponds.
     """
     folded = unicodedata.normalize("NFKC", name).casefold()
-    return _CATEGORIES.get(" ".join(re.split(r"[\s_-]+", folded)).strip())
+    category = " ".join(re.split(r"[\s_-]+", folded)).strip()
+    known = word_table(__file__)["categories"]
+    return next((memory_type for memory_type, categories in known.items() if category in categories), None)
 
 
 class MemoryTypeRegistry:
@@ -406,7 +388,7 @@ def _parse(path: Path, text: str) -> _Document:
         raise _broken(path, line, f"holds the control character {control.group()!r}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _EventReader(path, yaml.parse(text, Loader=loader)).document()
+        return _EventReader(path, yaml, yaml.parse(text, Loader=loader)).document()
     except yaml.MarkedYAMLError as error:
         line = next((m.line + 1 for m in (error.problem_mark, error.context_mark) if m is not None), 1)
         parts = [part for part in (error.context, error.problem) if part]
@@ -418,18 +400,17 @@ class _EventReader:
     """Builds plain values from YAML events, noting lines; see the module's docstring for why not ``load``."""
 
     path: Path
+    yaml: Any
     events: Iterator[Any]
     lines: dict[_Location, int] = field(default_factory=dict)
     anchors: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> _Document:
         """Read the one document that the file may hold."""
-        import yaml
-
         value: Any = None
         documents = 0
         for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
+            if isinstance(event, self.yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
                     raise self._fault(event, "a file holds one memory type, and this is a second document")
@@ -440,10 +421,8 @@ class _EventReader:
         return _Document(self.path, value, self.lines)
 
     def _value(self, event: Any, location: _Location) -> Any:
-        import yaml
-
         self.lines.setdefault(location, event.start_mark.line + 1)
-        if isinstance(event, yaml.AliasEvent):
+        if isinstance(event, self.yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise self._fault(event, f"the alias *{event.anchor} has no anchor before it")
             return self.anchors[event.anchor]
@@ -452,9 +431,9 @@ class _EventReader:
         if len(location) > _DEPTH_LIMIT:
             raise self._fault(event, f"nested deeper than {_DEPTH_LIMIT} levels")
         value: Any
-        if isinstance(event, yaml.ScalarEvent):
+        if isinstance(event, self.yaml.ScalarEvent):
             value = None if not event.style and event.value in _NULLS else event.value
-        elif isinstance(event, yaml.SequenceStartEvent):
+        elif isinstance(event, self.yaml.SequenceStartEvent):
             value = self._sequence(location)
         else:
             value = self._mapping(location)
@@ -463,20 +442,16 @@ class _EventReader:
         return value
 
     def _sequence(self, location: _Location) -> list[Any]:
-        import yaml
-
         items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+        while not isinstance(event := next(self.events), self.yaml.SequenceEndEvent):
             items.append(self._value(event, (*location, len(items))))
         return items
 
     def _mapping(self, location: _Location) -> dict[str, Any]:
-        import yaml
-
         entries: dict[str, Any] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+        while not isinstance(event := next(self.events), self.yaml.MappingEndEvent):
             line = event.start_mark.line + 1
-            if not isinstance(event, yaml.ScalarEvent):
+            if not isinstance(event, self.yaml.ScalarEvent):
                 raise self._fault(event, "a key must be plain text")
             key = event.value
             if key in entries:

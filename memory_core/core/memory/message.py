@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
@@ -139,6 +140,8 @@ Scalar = str | int | float | bool
 #: ``str.splitlines`` breaks at these and JSON leaves them as they are; lone surrogates fit in no file.
 _ESCAPED = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *range(0xD800, 0xE000))}
 _HINT = "Repair or remove that line of messages.jsonl; the other messages are unaffected."
+#: Members of a stored answer that are whole numbers.
+_COUNTS = ("duration_ms", "prompt_tokens", "completion_tokens")
 _KEYS = frozenset({"role", "name", "time", "id", "content", "tool_calls", "tool_results", "extra"})
 
 
@@ -266,15 +269,55 @@ def dump_lines(messages: Iterable[Message]) -> str:
     )
 
 
+#: Logs that are read again as they grow, the last ones used.
+_READ_LOGS = 16
+_LEAST_REREAD_CHARS = 2_048
+
+
+class _ReadLogs:
+    """Logs as they were read: of one that grew, only what was appended is parsed. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._logs: list[tuple[str, list[Message], list[str]]] = []
+
+    def read(self, text: str) -> tuple[list[Message], list[str]]:
+        """See ``parse_lines``; the lists are the caller's own."""
+        with self._guard:
+            beginnings = [log for log in self._logs if text.startswith(log[0])]
+        known = max(beginnings, key=lambda log: len(log[0]), default=None)
+        if known is None:
+            messages, damage = _parsed(text, 1)
+        elif len(known[0]) == len(text):
+            messages, damage = list(known[1]), list(known[2])
+        else:
+            fresh, harm = _parsed(text[len(known[0]) :], known[0].count("\n") + 1)
+            messages, damage = [*known[1], *fresh], [*known[2], *harm]
+        whole = text[: text.rfind("\n") + 1]  # a last line without an end may still grow
+        if len(whole) == len(text):
+            with self._guard:
+                kept = [log for log in self._logs if log is not known and log[0] != text]
+                self._logs = [*kept[1 - _READ_LOGS :], (text, list(messages), list(damage))]
+        return messages, damage
+
+
+_LOGS = _ReadLogs()
+
+
 def parse_lines(text: str) -> tuple[list[Message], list[str]]:
     """Read a log, whatever happened to some of its lines.
 
     Returns:
         The messages of all sound lines in order, and one sentence for each damaged line.
     """
+    return _LOGS.read(text) if len(text) >= _LEAST_REREAD_CHARS else _parsed(text, 1)
+
+
+def _parsed(text: str, first: int) -> tuple[list[Message], list[str]]:
+    """The same of lines whose first one has this number."""
     messages: list[Message] = []
     damage: list[str] = []
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=first):
         if not line.strip():
             continue
         try:
@@ -324,25 +367,19 @@ def _call_record(call: ToolCall) -> dict[str, Any]:
 
 
 def _result_record(result: ToolResult) -> dict[str, Any]:
-    members = {
+    members: dict[str, Any] = {
         "id": result.call_id or None,
         "name": result.name,
         "content": result.text or None,
         "status": result.status,
-        "duration_ms": result.duration_ms,
-        "prompt_tokens": result.prompt_tokens,
-        "completion_tokens": result.completion_tokens,
     }
+    members |= {name: getattr(result, name) for name in _COUNTS}
     return {key: value for key, value in members.items() if value is not None}
 
 
 def _call(entry: Mapping[str, Any]) -> ToolCall:
-    return ToolCall(
-        call_id=_text(entry, "id") or "",
-        name=_text(entry, "name") or "",
-        arguments=entry.get("arguments"),
-        skill_name=_text(entry, "skill_name"),
-    )
+    name, arguments = _text(entry, "name") or "", entry.get("arguments")
+    return ToolCall(_text(entry, "id") or "", name, arguments, _text(entry, "skill_name"))
 
 
 def _result(entry: Mapping[str, Any]) -> ToolResult:
@@ -351,9 +388,7 @@ def _result(entry: Mapping[str, Any]) -> ToolResult:
         name=_text(entry, "name"),
         text=_text(entry, "content") or "",
         status=_text(entry, "status"),
-        duration_ms=_whole_number(entry, "duration_ms"),
-        prompt_tokens=_whole_number(entry, "prompt_tokens"),
-        completion_tokens=_whole_number(entry, "completion_tokens"),
+        **{name: _whole_number(entry, name) for name in _COUNTS},
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -262,22 +262,16 @@ def _status(entry: Mapping[str, Any], at: str) -> str:
 def _with_details(result: ToolResult, entry: Mapping[str, Any], at: str) -> ToolResult:
     """The result with what ``entry`` tells of its run, where the result does not know it yet."""
     usage = entry.get("usage")
-    counts = usage if isinstance(usage, Mapping) else {}
-    prompt, completion = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")
-    given = _first(entry, ("status", "is_error", "isError"))
-    return replace(
-        result,
-        status=_status(entry, at) if given is not None and result.status in (None, "completed") else result.status,
-        duration_ms=_or(result.duration_ms, lambda: milliseconds(entry, at)),
-        prompt_tokens=_or(result.prompt_tokens, lambda: token_count(_first({**counts, **entry}, prompt), at)),
-        completion_tokens=_or(
-            result.completion_tokens, lambda: token_count(_first({**counts, **entry}, completion), at)
-        ),
-    )
-
-
-def _or(known: int | None, read: Callable[[], int | None]) -> int | None:
-    return read() if known is None else known
+    told: Mapping[str, Any] = {**usage, **entry} if isinstance(usage, Mapping) else entry
+    found: dict[str, Any] = {}
+    if result.status in (None, "completed") and _first(entry, ("status", "is_error", "isError")) is not None:
+        found["status"] = _status(entry, at)
+    if result.duration_ms is None:
+        found["duration_ms"] = milliseconds(entry, at)
+    for name, other in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens")):
+        if getattr(result, name) is None:
+            found[name] = token_count(_first(told, (name, other)), at)
+    return replace(result, **found)
 
 
 def _with_tool_names(message: Message, names: Mapping[str, str]) -> Message:

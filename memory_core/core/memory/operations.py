@@ -153,6 +153,10 @@ class OverviewOp(LenientModel):
     overview: str | None = None
 
 
+#: The kinds of operations, in the order of a receipt's results.
+GROUPS = ("write_operations", "edit_operations", "delete_operations", "overview_operations")
+
+
 class MemoryOperations(LenientModel):
     """All changes of one commit; each stands alone."""
 
@@ -163,25 +167,14 @@ class MemoryOperations(LenientModel):
     overview_operations: list[OverviewOp] = Field(default_factory=list)
 
     def __len__(self) -> int:
-        return (
-            len(self.write_operations)
-            + len(self.edit_operations)
-            + len(self.delete_operations)
-            + len(self.overview_operations)
-        )
+        return sum(len(getattr(self, group)) for group in GROUPS)
 
 
 def flatten_extras(operations: MemoryOperations) -> list[str]:
     """Dotted paths of every ignored key, for the receipt."""
     found = operations.extras()
-    groups: dict[str, list[Any]] = {
-        "write_operations": list(operations.write_operations),
-        "edit_operations": list(operations.edit_operations),
-        "delete_operations": list(operations.delete_operations),
-        "overview_operations": list(operations.overview_operations),
-    }
-    for group, items in groups.items():
-        for index, item in enumerate(items):
+    for group in GROUPS:
+        for index, item in enumerate(getattr(operations, group)):
             found += [f"{group}[{index}].{key}" for key in item.extras()]
             if isinstance(item, WriteOp):
                 found += [f"{group}[{index}].memory_data.{key}" for key in item.memory_data.extras()]

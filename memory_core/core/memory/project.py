@@ -211,11 +211,6 @@ def stored_project(memory_type: MemoryType | None, meta: Mapping[str, Any]) -> s
     return folder_name(given) if isinstance(given, str) else None
 
 
-def is_private(memory_type: MemoryType | None, meta: Mapping[str, Any]) -> bool:
-    """Whether a trailer makes its memory private to its project; without a project there is nobody to keep it for."""
-    return meta.get("private") is True and stored_project(memory_type, meta) is not None
-
-
 def _address_name(name: str) -> str | None:
     found = _ADDRESS.fullmatch(name)
     return None if found is None else _joined(found["host"], found["path"])

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from memory_core.core.errors import FieldRejected, SchemaInvalid
+from memory_core.core.errors import FieldRejected
 from memory_core.core.memory.field_values import coerce, derive, plain
 from memory_core.core.memory.memory_type import (
     CONTENT,
-    FORMAT,
     PLACEHOLDER,
     FieldType,
     FieldValue,
@@ -25,19 +24,6 @@ NOT_AVAILABLE = "n/a"
 _DECIMALS = 6
 
 
-def check_format(format: str) -> None:
-    """Refuse a number format outside the whitelist: one ``{:.Nf}``, ``{:d}`` or the like, in literal text.
-
-    Raises:
-        SchemaInvalid: For anything else, such as ``{0.__class__}`` or ``{:>1000000}``.
-    """
-    if FORMAT.fullmatch(format) is None:
-        raise SchemaInvalid(
-            f"The format {format!r} is not allowed.",
-            hint="Use one of {:.1f} (0 to 9 decimals), {:d}, {:,d}, {:,.2f}, with plain text around it.",
-        )
-
-
 def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
     """The body of a memory.
 
@@ -47,9 +33,6 @@ def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
     Args:
         memory_type: Its ``content_template`` is filled; without one the body is the ``content`` field.
         values: Stored fields; averages are derived, never taken from here.
-
-    Raises:
-        SchemaInvalid: If a field's format is not allowed.
     """
     if memory_type.content_template is None:
         return plain(values.get(CONTENT, ""))
@@ -79,7 +62,7 @@ def _average_text(field: MemoryField, mean: float) -> str:
     number: int | float = round(mean) if field.type is FieldType.INT64 else mean
     if field.format is None:
         return plain(round(number, _DECIMALS))
-    return _formatted(field.format, number)
+    return field.format.format(number)
 
 
 def _value_text(field: MemoryField, value: FieldValue) -> str:
@@ -90,12 +73,7 @@ def _value_text(field: MemoryField, value: FieldValue) -> str:
     except FieldRejected:
         # A hand edit may hold anything; it is shown, not hidden.
         return plain(value)
-    return plain(number) if isinstance(number, str) else _formatted(field.format, number)
-
-
-def _formatted(format: str, number: float) -> str:
-    check_format(format)
-    return format.format(number)
+    return plain(number) if isinstance(number, str) else field.format.format(number)
 
 
 def _filled(line: str, texts: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Self
 from urllib.parse import unquote
 
@@ -33,6 +34,8 @@ _DEVICES = frozenset(
     {"con", "prn", "aux", "nul", "conin$", "conout$"}
     | {f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"}
 )
+#: Most parts of URIs are the same few folders.
+_REMEMBERED_PARTS = 4_096
 _HINT = "Use a URI as ls or tree prints it, for example viking://user/default/memories/profile.md."
 
 
@@ -43,6 +46,9 @@ class Scope(StrEnum):
     AGENT = "agent"
     SESSION = "session"
     ARCHIVE = "archive"
+
+
+_SCOPES = tuple(scope.value for scope in Scope)
 
 
 def file_of(uri: str) -> str:
@@ -137,9 +143,8 @@ class MemoryUri:
 
 
 def _check_scope(part: str, uri: str) -> None:
-    scopes = [scope.value for scope in Scope]
-    if part not in scopes:
-        raise InvalidUri(f"{uri!r} names no known scope; scopes are {', '.join(scopes)}.", hint=_HINT)
+    if part not in _SCOPES:
+        raise InvalidUri(f"{uri!r} names no known scope; scopes are {', '.join(_SCOPES)}.", hint=_HINT)
 
 
 def _check_size(size_bytes: int) -> None:
@@ -148,23 +153,35 @@ def _check_size(size_bytes: int) -> None:
 
 
 def _checked_part(part: str, uri: str) -> str:
+    composed, problem = _judged(part)
+    if problem is not None:
+        raise InvalidUri(f"{uri!r} {problem}.", hint=_HINT)
+    return composed
+
+
+@lru_cache(maxsize=_REMEMBERED_PARTS)
+def _judged(part: str) -> tuple[str, str | None]:
+    """A part in NFC, and what is wrong with it; None where nothing is."""
     part = unicodedata.normalize("NFC", part)
+    forms = (part, unquote(part)) if "%" in part else (part,)
     if not part:
-        raise InvalidUri(f"{uri!r} has an empty part.", hint=_HINT)
-    for form in (part, unquote(part)) if "%" in part else (part,):
-        compatible = unicodedata.normalize("NFKC", form)
-        if compatible in (".", "..") or "/" in form or "\\" in compatible:
-            raise InvalidUri(f"{uri!r} would leave its directory.", hint=_HINT)
-        if _CONTROL.search(form):
-            raise InvalidUri(f"{uri!r} holds a control character.", hint=_HINT)
+        return part, "has an empty part"
+    if any(_leaves(form) for form in forms):
+        return part, "would leave its directory"
+    if any(_CONTROL.search(form) for form in forms):
+        return part, "holds a control character"
     if _FORBIDDEN.search(part):
-        raise InvalidUri(f'{uri!r} holds one of <>:"\\|?* which no portable file name has.', hint=_HINT)
+        return part, 'holds one of <>:"\\|?* which no portable file name has'
     if part.startswith(".") and part not in _HIDDEN_ALLOWED:
-        raise InvalidUri(f"{uri!r} names a hidden file; those are not memory.", hint=_HINT)
+        return part, "names a hidden file; those are not memory"
     if part != part.strip(" ") or part.endswith("."):
-        raise InvalidUri(f"{uri!r} has a part that begins or ends with a space or ends with a dot.", hint=_HINT)
+        return part, "has a part that begins or ends with a space or ends with a dot"
     if is_device_name(part):
-        raise InvalidUri(f"{uri!r} has a part that is a device name on Windows.", hint=_HINT)
-    if len(part.encode("utf-8", "surrogatepass")) > PART_LIMIT_BYTES:
-        raise InvalidUri(f"{uri!r} has a part over {PART_LIMIT_BYTES} bytes.", hint=_HINT)
-    return part
+        return part, "has a part that is a device name on Windows"
+    too_long = len(part.encode("utf-8", "surrogatepass")) > PART_LIMIT_BYTES
+    return part, f"has a part over {PART_LIMIT_BYTES} bytes" if too_long else None
+
+
+def _leaves(form: str) -> bool:
+    compatible = unicodedata.normalize("NFKC", form)
+    return compatible in (".", "..") or "/" in form or "\\" in compatible

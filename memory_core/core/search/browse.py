@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
+from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index import filter
 from memory_core.core.index.catalog import Catalog
+from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
@@ -20,41 +22,46 @@ from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import LinkedMemory, Listing, Listings, ReadResult
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope
 from memory_core.core.store.files import Entry, FileStore
-from memory_core.features.log_entries import entries, log_day
-from memory_core.features.tiers.segment import DIRECTORY, is_segment, log_of
 
 
-def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None) -> frozenset[str]:
+def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None, features: Features) -> frozenset[str]:
     """Those of the files that are private to a project other than the given one, as the catalog knows them.
 
-    A segment shows no more than its session: where any message of it is private elsewhere, so is the segment.
+    A file that shows what another one says shows no more than that: where any of it is private elsewhere, so is the
+    file.
     """
     if not catalog.holds_private(project):
         return frozenset()
-    parsed = {uri: MemoryUri.parse(uri) for uri in uris if f"/{DIRECTORY}/" in uri}
-    logs = {uri: str(log_of(place)) for uri, place in parsed.items() if is_segment(place)}
+    owners = {uri: str(owner) for uri in uris if (owner := _owner(uri, features)) is not None}
     elsewhere = filter.private_elsewhere(project)
     rows = catalog.connection().execute(
         f"SELECT DISTINCT d.uri FROM documents d WHERE d.uri IN (SELECT value FROM json_each(?)) AND {elsewhere.sql}",
-        (json.dumps([*uris, *logs.values()]), *elsewhere.parameters),
+        (json.dumps([*uris, *owners.values()]), *elsewhere.parameters),
     )
     found = frozenset(uri for (uri,) in rows)
-    return frozenset(uri for uri in uris if uri in found or logs.get(uri) in found)
+    return frozenset(uri for uri in uris if uri in found or owners.get(uri) in found)
 
 
-def is_elsewhere(uri: MemoryUri, text: str, project: str | None) -> bool:
-    """Whether a file's text is private to another project; of a conversation, whether any message is."""
+def _owner(uri: str, features: Features) -> MemoryUri | None:
+    place = MemoryUri.parse(uri)
+    kind = features.kind_of(place)
+    return None if kind is None else kind.owner(place)
+
+
+def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Features) -> bool:
+    """Whether a file's text is private to another project; of a file with entries, whether any of them is."""
     scope = ProjectScope(project)
+    kind = features.kind_of(uri)
+    parts = None if kind is None else kind.belongings(text)
     if uri.name.endswith(".jsonl"):
-        messages, _ = parse_lines(text)
-        return any(not scope.sees(message.project, private=message.private) for message in messages)
-    if log_day(MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri) is not None:
-        return any(not scope.sees(entry.project, private=entry.private) for entry in entries(text))
+        parts = [(message.project, message.private) for message in parse_lines(text)[0]]
+    if parts is not None:
+        return any(not scope.sees(belongs_to, private=private) for belongs_to, private in parts)
     memory = parse(uri, text, None)
     return not scope.sees(memory.project, private=memory.is_private)
 
 
-_FRAGMENT = re.compile(r"(?P<uri>.*/(?:messages\.jsonl|logs/\d{4}-\d\d-\d\d\.md))#(?P<line>\d{1,9})")
+_FRAGMENT = re.compile(r"(?P<uri>.*\.(?:jsonl|md))#(?P<line>\d{1,9})")
 _NAMES_SHOWN = 8
 _LINKED_LINE_CHARS = 160
 #: A file that is in no catalog is opened for its abstract up to this size.
@@ -75,6 +82,7 @@ class Browser:
         abstracts: Looks up one-line abstracts.
         spaces: ``scope/space`` names that may be seen.
         private_elsewhere: Tells what is private to other projects; listings do not say what that is about.
+        features: Their kinds of records are read in ways of their own.
     """
 
     def __init__(
@@ -83,7 +91,9 @@ class Browser:
         abstracts: Abstracts,
         spaces: Sequence[str],
         private_elsewhere: PrivateElsewhere = lambda _uris, _project: (),
+        features: Features = NO_FEATURES,
     ) -> None:
+        self.features = features
         self._files = files
         self._abstracts = abstracts
         self._spaces = frozenset(spaces)
@@ -114,6 +124,10 @@ class Browser:
             raise _absent(uri)
         return uri
 
+    def is_elsewhere(self, uri: MemoryUri, text: str) -> bool:
+        """Whether a file's text is private to another project than this browser's."""
+        return is_elsewhere(uri, text, self._project, self.features)
+
     def _may_see(self, uri: MemoryUri) -> bool:
         inner = MemoryUri(uri.parts[1:]) if uri.scope is Scope.ARCHIVE else uri
         return len(inner.parts) < 2 or inner.space in self._spaces
@@ -133,16 +147,14 @@ class Browser:
             NotFound: If there is no such file.
         """
         fragment = _FRAGMENT.fullmatch(uri_text)
-        if fragment is not None:
+        if fragment is not None and self._has_entries(fragment["uri"]):
             uri_text, line = fragment["uri"], int(fragment["line"])
             whole = limit == -1 and offset == 0
             limit = self._entry_lines(uri_text, line) if whole else 1 if limit == -1 else limit
             offset += line
         check_range(offset, limit)
-        uri = self.visible(MemoryUri.parse(uri_text))
-        text = self._files.text(uri)
-        if text is not None and self._strict and is_elsewhere(uri, text, self._project):
-            raise _absent(uri)
+        uri = MemoryUri.parse(uri_text)
+        text = self.text(uri)
         if text is None:
             if uri.parts and self._files.stat(away := MemoryUri((Scope.ARCHIVE.value, *uri.parts))) is not None:
                 raise NotFound(
@@ -153,11 +165,27 @@ class Browser:
             raise _absent(uri)
         return page_of(str(uri), text, offset, limit, limit_chars)
 
+    def text(self, uri: MemoryUri) -> str | None:
+        """A whole file; None where there is none.
+
+        Raises:
+            NotFound: If it may not be seen.
+        """
+        text = self._files.text(self.visible(uri))
+        if text is not None and self._strict and self.is_elsewhere(uri, text):
+            raise _absent(uri)
+        return text
+
+    def _has_entries(self, uri_text: str) -> bool:
+        uri = MemoryUri.parse(uri_text)
+        kind = self.features.kind_of(uri)
+        return uri.name == MESSAGES_NAME or (kind is not None and kind.has_entries)
+
     def _entry_lines(self, uri_text: str, line: int) -> int:
-        """How many lines the message or the log's entry has that begins at a line."""
+        """How many lines the message or the entry has that begins at a line."""
         uri = self.visible(MemoryUri.parse(uri_text))
-        text = self._files.text(uri) if log_day(uri) is not None else None
-        return next((entry.lines for entry in entries(text or "") if entry.line == line), 1)
+        kind = self.features.kind_of(uri)
+        return 1 if kind is None else kind.entry_lines(self._files.text(uri) or "", line)
 
     def linked(self, uri: MemoryUri) -> tuple[LinkedMemory, ...]:
         """The memories that a memory relates to, the strongest relations first.
@@ -184,7 +212,7 @@ class Browser:
             uri = uri if text is None else archived
         if text is None:
             return LinkedMemory(str(uri), link.relation, link.strength, "", "gone", link.at)
-        if is_elsewhere(uri, text, self._project):
+        if self.is_elsewhere(uri, text):
             return None
         memory = parse(uri, text, None)
         state = "archived" if uri.scope is Scope.ARCHIVE else "in use" if memory.metadata.is_active else "at rest"
@@ -279,7 +307,7 @@ class Browser:
             if text is None and entry.uri.name.endswith(".md") and entry.stat.size_bytes <= _ABSTRACT_BYTES:
                 text = self._files.text(entry.uri)
                 if text is not None:
-                    elsewhere = is_elsewhere(entry.uri, text, self._project)
+                    elsewhere = self.is_elsewhere(entry.uri, text)
                     text = PRIVATE_LINE if elsewhere else parse(entry.uri, text, None).line
             lines[entry.uri] = summary_line(text or "", limit)
         return lines
@@ -289,7 +317,9 @@ class Browser:
         files = {str(entry.uri): entry for entry in entries if not entry.is_dir}
         found = {files[uri].uri for uri in self._private_elsewhere(list(files), project) if uri in files}
         shelved = (entry.uri for entry in files.values() if entry.uri.scope is Scope.ARCHIVE)
-        return frozenset(found.union(uri for uri in shelved if is_elsewhere(uri, self._files.text(uri) or "", project)))
+        text = self._files.text
+        hidden = (uri for uri in shelved if is_elsewhere(uri, text(uri) or "", project, self.features))
+        return frozenset(found.union(hidden))
 
     def _directory_line(self, uri: MemoryUri) -> str:
         """The directory's L0 where there is one, else what it holds."""

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
-from memory_core.core.config import Config, RetrieveConfig
+from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.memory.requests import FindRequest, RetrieveRequest
+from memory_core.core.memory.requests import CONTEXT_FORMATS, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.browse import Browser
@@ -33,13 +33,14 @@ from memory_core.core.search.context_formats import (
 )
 from memory_core.core.search.context_sources import Find, PieceReader, Spaces, procedural, recall, tools, tools_named
 from memory_core.core.search.find import Retriever
+from memory_core.core.search.recalls import Recalls
 from memory_core.core.store.ledger import Ledger
-from memory_core.core.store.usage import InjectionTable
 from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
-from memory_core.features.recall_trail import Insight
 
-FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
+LEAST_TOKENS, MOST_TOKENS = 200, 10_000
+_TOOLS_LIMIT = 100
+_NAME_CHARS = 200
 
 #: Rows of a session beside URIs: that it was greeted with profile and directory, and that recall has begun.
 _GREETED, _RECALLED = "viking://#greeted", "viking://#recalled"
@@ -55,22 +56,6 @@ _INPUT_SHARE = 0.05
 _CHARS_PER_TOKEN = 8
 
 
-class Injections(Protocol):
-    """What each session was given, by URI with the digest of its text."""
-
-    def seen(self, session: str) -> dict[str, str]:
-        """Of one session."""
-        ...
-
-    def record(self, session: str, items: Mapping[str, str], at: str) -> None:
-        """Add to it."""
-        ...
-
-    def forget(self, session: str) -> None:
-        """Begin anew."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
     """What context is for.
@@ -84,7 +69,7 @@ class ContextRequest:
         tools: Names of the tools at hand.
         skill: Name of the skill at hand.
         token_budget: Tokens of the whole text.
-        form: One of ``FORMATS``.
+        form: One of ``CONTEXT_FORMATS``.
         fresh: Whether the session's context was lost, so that everything may come again.
     """
 
@@ -144,63 +129,88 @@ class _Gathered:
             self.parts.setdefault(piece.kind, []).append(piece)
 
 
-class ContextBuilder:
-    """Builds context packs from one store.
+class ContextEngine:
+    """Retrieves context from one store.
 
     Args:
-        browser: Reads files.
-        ledger: Names, counts, order of conversations.
+        config: Settings.
+        ledger: Names, counts, order of conversations, and what sessions were given.
         registry: Memory types.
-        injections: What sessions were given.
-        config: Settings of ``retrieve``.
-        spaces: Whose memories.
-        is_small_talk: Tells a message that asks for no memory.
+        browser: Reads files.
+        retriever: Searches.
+        recalls: Notes the retrieval, and knows the memories used most.
+        traces: Whether it is kept what sessions are given.
     """
 
     def __init__(
         self,
-        browser: Browser,
+        config: Config,
         ledger: Ledger,
         registry: MemoryTypeRegistry,
-        injections: Injections,
-        config: RetrieveConfig,
-        spaces: Spaces,
-        is_small_talk: Callable[[str], bool] = lambda _text: False,
+        browser: Browser,
+        retriever: Retriever,
+        recalls: Recalls,
+        *,
+        traces: bool = True,
     ) -> None:
-        self._browser = browser
+        self._config = config.retrieve
         self._ledger = ledger
         self._registry = registry
-        self._injections = injections
-        self._config = config
-        self._spaces = spaces
-        self._is_small_talk = is_small_talk
+        self._browser = browser
+        self._retriever = retriever
+        self._recalls = recalls
+        self._traces = traces
+        self._spaces = Spaces(config.user_space, config.agent_space)
 
-    def build(
-        self,
-        request: ContextRequest,
-        find: Find,
-        hot: Callable[[int], Sequence[str]] = lambda _limit: (),
-        standing: Callable[[int], Sequence[str]] = lambda _limit: (),
-        fit: Fit = lambda _pack, _budget: None,
+    def retrieve(
+        self, asked: RetrieveRequest, project: ProjectScope, fit: Fit = lambda _pack, _budget: None
     ) -> ContextPack:
-        """Gather, pack, and note what the session was given.
-
-        Args:
-            request: What context is for.
-            find: Searches.
-            hot: The memories used most, at most so many; for a call that asks nothing.
-            standing: What holds whatever is asked, at most so many; for a session's first call.
-            fit: Asked of each pack; answers with a smaller budget until it can be delivered.
+        """Context for an agent's next step, inside a token budget.
 
         Raises:
-            InvalidInput: If the format is unknown or the query cannot be searched for.
+            InvalidInput: If an argument is wrong.
         """
-        if request.form not in FORMATS:
-            raise InvalidInput(f"format {request.form!r} is unknown.", hint=f"Use one of: {', '.join(FORMATS)}.")
-        session = request.session_id
-        seen = {} if session is None or request.fresh else self._injections.seen(session)
-        silent = self._config.intent_check and bool(request.newest) and self._is_small_talk(request.newest)
-        gathered = self._gather(request, find, hot, standing, seen, silent)
+        if asked.format not in CONTEXT_FORMATS:
+            known = ", ".join(CONTEXT_FORMATS)
+            raise InvalidInput(f"format {asked.format!r} is unknown.", hint=f"Use one of: {known}.")
+        started = time.perf_counter()
+        now = asked.now
+        moment = now or datetime.now().astimezone()  # days of logs are those of the clock on the wall
+        request = ContextRequest(
+            now=moment,
+            query=asked.query if asked.query and asked.query.strip() else None,
+            said=_said(asked.messages),
+            session_id=None if asked.session_id is None else self._session(asked.session_id),
+            tools=_names(asked.tool),
+            skill=None if asked.skill is None else _name(asked.skill, "skill"),
+            token_budget=_budget(self._config.token_budget if asked.token_budget is None else asked.token_budget),
+            form=asked.format,
+            fresh=asked.fresh,
+            project=project,
+        )
+
+        def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
+            return self._retriever.find(FindRequest(query, limit=limit, filter=filter, now=now), project)
+
+        pack = self._build(request, find, fit)
+        self._recalls.note(
+            "retrieve",
+            next(iter(request.questions(self._config.query_messages)), ""),
+            [(item.uri, item.score or 0.0) for part in pack.parts if part.kind != "directory" for item in part.items],
+            milliseconds=1_000 * (time.perf_counter() - started),
+            session_id=request.session_id,
+            project=project.current,
+            now=now,
+        )
+        return pack
+
+    def _build(self, request: ContextRequest, find: Find, fit: Fit) -> ContextPack:
+        """Gather, pack, and note what the session was given."""
+        injections, session = self._ledger.injections, request.session_id
+        key = f"{self._spaces.user}/{session}"
+        seen = {} if session is None or request.fresh else injections.seen(key)
+        silent = self._config.intent_check and bool(request.newest) and is_small_talk(request.newest)
+        gathered = self._gather(request, find, seen, silent)
         budget = request.token_budget
         while True:
             packing, result = self._packed(request, gathered.parts, budget)
@@ -209,7 +219,7 @@ class ContextBuilder:
             if smaller is None:
                 break
             budget = smaller
-        if session is None:
+        if session is None or not self._traces:
             return result
         given = {piece.uri: piece for piece in packing.pieces if piece.kind != "directory"}
         items = {piece.uri: _digest(piece.text) for piece in gathered.pieces() if piece.uri in given}
@@ -218,21 +228,13 @@ class ContextBuilder:
         started = {_GREETED: "", _RECALLED: ""} if asked else {_GREETED: ""}
         try:
             if request.fresh:
-                self._injections.forget(session)
-            self._injections.record(session, items | started, request.now.isoformat())
+                injections.forget(key)
+            injections.record(key, items | started, request.now.isoformat())
         except (StoreBusy, StorageFailed) as error:
             return replace(result, notes=(*result.notes, f"some of this may be given again: {error.message}"))
         return result
 
-    def _gather(
-        self,
-        request: ContextRequest,
-        find: Find,
-        hot: Callable[[int], Sequence[str]],
-        standing: Callable[[int], Sequence[str]],
-        seen: Mapping[str, str],
-        silent: bool,
-    ) -> _Gathered:
+    def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
         reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
         gathered = _Gathered({}, [], set(), seen)
         gathered.add(reader.profile(), told=False)
@@ -245,14 +247,18 @@ class ContextBuilder:
             return gathered
         first = _RECALLED not in seen if request.session_id is not None else request.query is None
         if first:
-            gathered.add([reader.rolling_summary(request.now)], told=False)
-            gathered.add(reader.daily_logs(request.now.date(), self._config.daily_log_days))
+            for opening in self._browser.features.members("opening"):
+                for piece, told in opening(reader, request.now, self._config):
+                    gathered.add([piece], told=told)
         if request.questions(self._config.query_messages):
             self._recall(request, reader, find, gathered, first)
         else:
-            gathered.add(reader.memory(uri) for uri in hot(_HOT_LIMIT))
+            hot = self._recalls.hot(None, request.project)[:_HOT_LIMIT]
+            gathered.add(reader.memory(memory.uri) for memory in hot)
         if first:
-            gathered.add(reader.memory(uri) for uri in standing(_STANDING_LIMIT))
+            gathered.add(
+                reader.memory(uri) for uri in self._recalls.standing(_STANDING_LIMIT, request.project, request.now)
+            )
             gathered.add(reader.recent(request.session_id, self._config.recent_pages))
         return gathered
 
@@ -295,11 +301,11 @@ class ContextBuilder:
         pieces = packing.pieces
         plain = Blocks() if isinstance(form, Blocks) else form
         kinds = dict.fromkeys(piece.kind for piece in pieces)
-        messages = form.messages(pieces)
+        messages, text = form.messages(pieces), form.text(pieces)
         result = ContextPack(
             parts=tuple(_part(kind, [piece for piece in pieces if piece.kind == kind], plain) for kind in kinds),
-            text=form.text(pieces),
-            tokens=form.tokens(pieces),
+            text=text,
+            tokens=form.tokens(pieces, text),
             left_out=packing.left_out,
             messages=None if messages is None else tuple(messages),
         )
@@ -316,6 +322,13 @@ class ContextBuilder:
             return blocks, blocks.input_tokens
         question = next(iter(request.questions(1)), "")
         return SimulatedCalls("anthropic" if request.form == "messages-anthropic" else "openai", question), 0
+
+    def _session(self, session_id: str) -> str:
+        """The session's folder name."""
+        if "/" in session_id or not session_id.strip():
+            raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
+        self._recalls.check_name("session_id", session_id)
+        return MemoryUri.parse(f"{self._spaces.sessions}/{session_id}").name
 
 
 def _told(gathered: _Gathered, asked_tokens: int, packed_tokens: int) -> tuple[str, ...]:
@@ -350,7 +363,8 @@ def _at_hand(request: ContextRequest, reader: PieceReader, find: Find, gathered:
 
 def _part(kind: str, pieces: Sequence[Piece], form: Format) -> ContextPart:
     items = tuple(ContextItem(piece.uri, piece.score, piece.cut) for piece in pieces)
-    return ContextPart(kind, form.text(pieces), items, form.tokens(pieces))
+    text = form.text(pieces)
+    return ContextPart(kind, text, items, form.tokens(pieces, text))
 
 
 def _ending(text: str, tokens: int) -> str:
@@ -366,134 +380,6 @@ def _ending(text: str, tokens: int) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-LEAST_TOKENS, MOST_TOKENS = 200, 10_000
-_TOOLS_LIMIT = 100
-_NAME_CHARS = 200
-
-
-class ContextEngine:
-    """Retrieves context from one store.
-
-    Args:
-        config: Settings.
-        ledger: Names, counts, and what sessions were given.
-        registry: Memory types.
-        browser: Reads files.
-        retriever: Searches.
-        insight: Keeps the trail, and knows the memories used most.
-        traces: Whether it is kept what sessions are given.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        ledger: Ledger,
-        registry: MemoryTypeRegistry,
-        browser: Browser,
-        retriever: Retriever,
-        insight: Insight,
-        *,
-        traces: bool = True,
-    ) -> None:
-        self._config = config
-        self._retriever = retriever
-        self._insight = insight
-        spaces = Spaces(config.user_space, config.agent_space)
-        self._sessions = spaces.sessions
-        self._builder = ContextBuilder(
-            browser,
-            ledger,
-            registry,
-            _Given(ledger.injections, config.user_space, kept=traces),
-            config.retrieve,
-            spaces,
-            is_small_talk,
-        )
-
-    def retrieve(
-        self, asked: RetrieveRequest, project: ProjectScope, fit: Fit = lambda _pack, _budget: None
-    ) -> ContextPack:
-        """Context for an agent's next step, inside a token budget.
-
-        Raises:
-            InvalidInput: If an argument is wrong.
-        """
-        started = time.perf_counter()
-        now = asked.now
-        moment = now or datetime.now().astimezone()  # days of logs are those of the clock on the wall
-        request = ContextRequest(
-            now=moment,
-            query=asked.query if asked.query and asked.query.strip() else None,
-            said=_said(asked.messages),
-            session_id=None if asked.session_id is None else self._session(asked.session_id),
-            tools=_names(asked.tool),
-            skill=None if asked.skill is None else _name(asked.skill, "skill"),
-            token_budget=_budget(
-                self._config.retrieve.token_budget if asked.token_budget is None else asked.token_budget
-            ),
-            form=asked.format,
-            fresh=asked.fresh,
-            project=project,
-        )
-
-        def find(query: str, *, limit: int, filter: Mapping[str, Any] | None) -> FindResult:
-            return self._retriever.find(FindRequest(query, limit=limit, filter=filter, now=now), project)
-
-        def hot(limit: int) -> list[str]:
-            return [memory.uri for memory in self._insight.hot(None, project)][:limit]
-
-        def holding(limit: int) -> list[str]:
-            return self._insight.standing(limit, project, now)
-
-        pack = self._builder.build(request, find, hot, holding, fit)
-        self._insight.note(
-            "retrieve",
-            next(iter(request.questions(self._config.retrieve.query_messages)), ""),
-            [(item.uri, item.score or 0.0) for part in pack.parts if part.kind != "directory" for item in part.items],
-            milliseconds=1_000 * (time.perf_counter() - started),
-            session_id=request.session_id,
-            project=project.current,
-            now=now,
-        )
-        return pack
-
-    def _session(self, session_id: str) -> str:
-        """The session's folder name."""
-        if "/" in session_id or not session_id.strip():
-            raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
-        self._insight.check_name("session_id", session_id)
-        return MemoryUri.parse(f"{self._sessions}/{session_id}").name
-
-
-class _Given:
-    """What one user's sessions were given before; another user's of the same name are other sessions.
-
-    Args:
-        table: Where it is kept.
-        user_space: Whose sessions.
-        kept: Whether anything is added to it.
-    """
-
-    def __init__(self, table: InjectionTable, user_space: str, *, kept: bool) -> None:
-        self._table = table
-        self._space = user_space
-        self._kept = kept
-
-    def seen(self, session: str) -> dict[str, str]:
-        """What a session was given, while that was kept."""
-        return self._table.seen(f"{self._space}/{session}")
-
-    def record(self, session: str, items: Mapping[str, str], at: str) -> None:
-        """Note what it is given now."""
-        if self._kept:
-            self._table.record(f"{self._space}/{session}", items, at)
-
-    def forget(self, session: str) -> None:
-        """Let everything be given again."""
-        if self._kept:
-            self._table.forget(f"{self._space}/{session}")
 
 
 def _said(messages: Sequence[Any] | None) -> tuple[str, ...]:

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from memory_core.core.text.tokens import count_tokens
+from memory_core.core.text.word_table import word_table
 
 #: A text of more characters for each token that it may cost is too long, and is not counted to know it.
 _MOST_CHARS_PER_TOKEN = 16
@@ -89,22 +90,6 @@ READING_ORDER = (
 )
 
 
-class Costs(Protocol):
-    """What a format makes a piece cost, in tokens."""
-
-    def item_tokens(self, piece: Piece) -> int:
-        """Of the piece alone."""
-        ...
-
-    def frames(self, piece: Piece) -> Iterable[str]:
-        """Names of what stands around the piece, shared with others: tags, headings, calls."""
-        ...
-
-    def frame_tokens(self, name: str) -> int:
-        """Of what stands around."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Packing:
     """What goes in, in reading order, and the URIs of what does not, best first within each part."""
@@ -113,15 +98,15 @@ class Packing:
     left_out: tuple[str, ...]
 
 
-def pack(candidates: Mapping[str, Sequence[Piece]], budget_tokens: int, costs: Costs) -> Packing:
+def pack(candidates: Mapping[str, Sequence[Piece]], budget_tokens: int, form: Format) -> Packing:
     """Choose pieces whose text costs at most the budget.
 
     Args:
         candidates: Pieces of each part, best first; no URI twice.
         budget_tokens: Of the whole text.
-        costs: Of the format.
+        form: Tells what a piece costs, alone and with what stands around it.
     """
-    packer = _Packer(budget_tokens, costs)
+    packer = _Packer(budget_tokens, form)
     reserved: dict[str, int] = {}
     carried = 0
     for kind, part in PARTS.items():
@@ -146,9 +131,9 @@ def pack(candidates: Mapping[str, Sequence[Piece]], budget_tokens: int, costs: C
 class _Packer:
     """The pieces taken so far and what they cost."""
 
-    def __init__(self, budget_tokens: int, costs: Costs) -> None:
+    def __init__(self, budget_tokens: int, form: Format) -> None:
         self.left = budget_tokens
-        self._costs = costs
+        self._form = form
         self._item_tokens: dict[str, int] = {}
         self._open: set[str] = set()
         self._taken: dict[str, Piece] = {}
@@ -173,15 +158,15 @@ class _Packer:
         """Take as much of a piece as the allowance holds, if that is enough to say something."""
         text = _part(piece.text, min(len(piece.text), allowance * _MOST_CHARS_PER_TOKEN), keep_end)
         frames = self._frame_tokens(piece)
-        if frames + self._costs.item_tokens(_cut(piece, "", keep_end)) + _LEAST_CUT_TOKENS > allowance:
+        if frames + self._form.item_tokens(_cut(piece, "", keep_end)) + _LEAST_CUT_TOKENS > allowance:
             return
         low, high = 0, len(text)
         while low < high:
             middle = (low + high + 1) // 2
-            fits = frames + self._costs.item_tokens(_cut(piece, _part(text, middle, keep_end), keep_end)) <= allowance
+            fits = frames + self._form.item_tokens(_cut(piece, _part(text, middle, keep_end), keep_end)) <= allowance
             low, high = (middle, high) if fits else (low, middle - 1)
         shown = _cut(piece, _at_word(_part(text, low, keep_end), keep_end), keep_end)
-        self._add(shown, frames + self._costs.item_tokens(shown))
+        self._add(shown, frames + self._form.item_tokens(shown))
 
     def packing(self, candidates: Mapping[str, Sequence[Piece]]) -> Packing:
         """What was taken and what was not."""
@@ -194,16 +179,16 @@ class _Packer:
 
     def _add(self, piece: Piece, cost: int) -> None:
         self._taken[piece.uri] = piece
-        self._open |= set(self._costs.frames(piece))
+        self._open |= set(self._form.frames(piece))
         self.left -= cost
 
     def _cost(self, piece: Piece) -> int:
         if piece.uri not in self._item_tokens:
-            self._item_tokens[piece.uri] = self._costs.item_tokens(piece)
+            self._item_tokens[piece.uri] = self._form.item_tokens(piece)
         return self._item_tokens[piece.uri] + self._frame_tokens(piece)
 
     def _frame_tokens(self, piece: Piece) -> int:
-        return sum(self._costs.frame_tokens(name) for name in self._costs.frames(piece) if name not in self._open)
+        return sum(self._form.frame_tokens(name) for name in self._form.frames(piece) if name not in self._open)
 
 
 def _part(text: str, chars: int, keep_end: bool) -> str:
@@ -233,38 +218,19 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _HEADING = re.compile(r"^(\s{0,3})(#{1,6}(?=\s|$)|=+(?=\s*$)|-{2,}(?=\s*$))", re.MULTILINE)
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
-_TITLES: Mapping[str, str] = {
-    "profile": "Who the user is",
-    "summary": "Summary of what is known",
-    "directory": "What is stored",
-    "constraints": "Active constraints",
-    "memories": "Memories",
-    "tools": "Tools at hand",
-    "skill": "Skills",
-    "session": "From earlier conversations",
-    "recent": "Where the last conversation ended",
-    "log": "Log of these days",
-}
-#: Headings of a system prompt, in order, and the parts or memory types below them.
-_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "User Profile": ("profile",),
-    "Summary": ("summary",),
-    "User Preferences": ("preferences",),
-    "Known Facts": (),
-    "User Patterns": ("patterns",),
-    "Proven Skills": ("skill", "skills"),
-    "Solved Problems": ("cases",),
-    "Tool Experience": ("tools",),
-    "Earlier Conversations": ("session",),
-    "Last Conversation": ("recent",),
-    "Recent Log": ("log",),
-    "What Is Stored": ("directory",),
-}
-_GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
+
+def _groups() -> Mapping[str, Sequence[str]]:
+    """Headings of a system prompt, in order, and the parts or memory types below them."""
+    groups: Mapping[str, Sequence[str]] = word_table(__file__)["groups"]
+    return groups
+
+
+def _group_of(kind: str) -> str | None:
+    return next((group for group, kinds in _groups().items() if kind in kinds), None)
 
 
 class Format(ABC):
-    """How pieces become text; also the ``Costs`` that packing asks for."""
+    """How pieces become text, and what they cost in it."""
 
     @abstractmethod
     def item(self, piece: Piece) -> str:
@@ -286,9 +252,9 @@ class Format(ABC):
         """All pieces with what stands around them; empty for none."""
         return _nested([(tuple(self.frames(piece)), self.item(piece)) for piece in pieces], self)
 
-    def tokens(self, pieces: Sequence[Piece]) -> int:
-        """What the pieces cost a model, with what stands around them."""
-        return count_tokens(self.text(pieces))
+    def tokens(self, _pieces: Sequence[Piece], text: str) -> int:
+        """What the pieces cost a model, with what stands around them; ``text`` is theirs."""
+        return count_tokens(text)
 
     def messages(self, _pieces: Sequence[Piece]) -> list[dict[str, Any]] | None:
         """The pieces as messages of an API; None where the format is text."""
@@ -368,20 +334,16 @@ class Markdown(Format):
 
     def opening(self, frame: str) -> str:
         """The heading."""
-        return f"## {_TITLES[frame]}" if frame else f"Long-term memory ({_NOTE}):"
+        return f"## {word_table(__file__)['titles'][frame]}" if frame else f"Long-term memory ({_NOTE}):"
 
 
-class SystemPrompt(Format):
+class SystemPrompt(Markdown):
     """For a system prompt: what is known of the user, grouped by kind."""
-
-    def item(self, piece: Piece) -> str:
-        """The text as a list item, then its address and date."""
-        return _list_item(piece)
 
     def frames(self, piece: Piece) -> Sequence[str]:
         """The heading of the memory's type, else of its part."""
-        of_type = _GROUP_OF.get(piece.memory_type) if piece.kind in ("constraints", "memories") else None
-        return ("", of_type or _GROUP_OF.get(piece.kind, "Known Facts"))
+        of_type = _group_of(piece.memory_type) if piece.kind in ("constraints", "memories") else None
+        return ("", of_type or _group_of(piece.kind) or "Known Facts")
 
     def opening(self, frame: str) -> str:
         """The heading; at the top how to read all this."""
@@ -389,7 +351,7 @@ class SystemPrompt(Format):
 
     def text(self, pieces: Sequence[Piece]) -> str:
         """Groups in their order, whatever part a memory came with."""
-        order = list(_GROUPS)
+        order = list(_groups())
         return super().text(sorted(pieces, key=lambda piece: order.index(self.frames(piece)[1])))
 
 
@@ -481,7 +443,7 @@ class SimulatedCalls(Format):
         tool, _, uri = name.removeprefix("call ").partition(" ")
         return _call_tokens(_Call(tool, self._arguments_of(tool, uri), ""))
 
-    def tokens(self, pieces: Sequence[Piece]) -> int:
+    def tokens(self, pieces: Sequence[Piece], _text: str) -> int:
         """What calls and results cost."""
         return sum(_call_tokens(call) + count_tokens(call.content) for call in self._calls(pieces))
 

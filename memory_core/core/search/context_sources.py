@@ -12,7 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from html import escape
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -36,9 +36,6 @@ from memory_core.core.search.context_formats import Piece
 from memory_core.core.search.memory_list import rivals_of, with_rivals
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.text.analysis import distinct_words
-from memory_core.features.log_entries import LogEntry, entries, log_day, log_uri, readable
-from memory_core.features.rolling_summary import Line, read_rolling_summary, rolling_summary_uri, said_digests, without
-from memory_core.features.tiers.segment import EXTRACT, Segment, parse_segment, segments_of
 
 _LINES = 6
 #: A line that has less of the memory's weight than this share of the best line's is left out.
@@ -293,9 +290,6 @@ _BINDING_TYPES = frozenset({"preferences", "patterns"})
 _KIND_OF_TYPE = {"tools": "tools", "skills": "skill"} | dict.fromkeys(_BINDING_TYPES, "constraints")
 _DIRECTORY_LINE_CHARS = 160
 _DIRECTORIES = 200
-#: Of one conversation that are read.
-_SEGMENTS = 10_000
-_OVERVIEW_CHARS = 160
 #: When an event was, to the day, month or year.
 _DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 #: What joins the words of a name.
@@ -336,17 +330,17 @@ class PieceReader:
         self, browser: Browser, ledger: Ledger, registry: MemoryTypeRegistry, spaces: Spaces, scope: ProjectScope
     ) -> None:
         self._browser = browser
-        self._ledger = ledger
+        self.ledger = ledger
         self._registry = registry
-        self._spaces = spaces
+        self.spaces = spaces
         self._scope = scope
         self._logs: dict[str, ConversationLog] = {}
-        self._segments: dict[str, list[tuple[str, Segment]]] = {}
+        self._groups = [groups(self) for groups in browser.features.members("turn_groups")]
 
     @property
     def profile_uri(self) -> str:
         """Where the user's profile is."""
-        return f"viking://user/{self._spaces.user}/memories/profile.md"
+        return f"viking://user/{self.spaces.user}/memories/profile.md"
 
     def profile(self) -> list[Piece]:
         """The profile, if there is one."""
@@ -360,12 +354,12 @@ class PieceReader:
             hit: What the search said of it.
             kind: The part; None is that of its type and weight.
         """
-        day = log_day(MemoryUri.parse(file_of(uri)))
-        if day is not None:
-            return self._logged(uri, day, hit)
-        memory = self._memory(uri)
+        kind_of_file = self._browser.features.kind_of(MemoryUri.parse(file_of(uri)))
+        if kind_of_file is not None and kind_of_file.has_entries:
+            return kind_of_file.piece(self, uri, hit)
+        memory = self.memory_at(uri)
         text = _with_fields(memory) or ("" if hit is None else hit.abstract)
-        if not text or not self._sees(memory.project, private=memory.is_private):
+        if not text or not self.sees(memory.project, private=memory.is_private):
             return None
         said_at = memory.metadata.text("updated_at")
         changed = said_at if hit is None else hit.updated_at or said_at
@@ -389,12 +383,12 @@ class PieceReader:
             known = self._registry.get(memory_type)
         except NotFound:
             return None
-        directory = self._spaces.memories(known.directory)
+        directory = self.spaces.memories(known.directory)
         spellings = dict.fromkeys((name, *(_JOINTS.sub(joint, name.strip()) for joint in "-_ ")))
         for spelling in spellings:
             key = key_of(dict.fromkeys(known.key_fields[:1], spelling), known.key_fields)
             for project in dict.fromkeys((self._scope.current, None)):
-                found = self._ledger.locate(directory, memory_type, project_key(project, key))
+                found = self.ledger.locate(directory, memory_type, project_key(project, key))
                 if found is not None:
                     return str(found)
         return None
@@ -402,15 +396,13 @@ class PieceReader:
     def directory(self) -> list[Piece]:
         """What is stored: each directory with its count and line, and the conversations."""
         pieces: list[Piece] = []
-        for space in (("user", self._spaces.user), ("agent", self._spaces.agent)):
-            for uri, count in self._ledger.directories.counts(MemoryUri(space)).items():
+        for space in (("user", self.spaces.user), ("agent", self.spaces.agent)):
+            for uri, count in self.ledger.directories.counts(MemoryUri(space)).items():
                 line = self._line(uri)
                 pieces.append(_directory(f"{uri}/", f"{uri}/ ({count})" + (f": {line}" if line else "")))
-        sessions = self._ledger.directories.sessions(self._spaces.sessions)
+        sessions = self.ledger.directories.sessions(self.spaces.sessions)
         if sessions:
-            pieces.append(
-                _directory(f"{self._spaces.sessions}/", f"{self._spaces.sessions}/ ({sessions} conversations)")
-            )
+            pieces.append(_directory(f"{self.spaces.sessions}/", f"{self.spaces.sessions}/ ({sessions} conversations)"))
         return pieces[:_DIRECTORIES]
 
     def pages(
@@ -418,11 +410,11 @@ class PieceReader:
     ) -> list[Piece]:
         """The pages of the turns that were found, best first.
 
-        Turns belong to the segment that holds them; those that are in none yet, to the end of their conversation.
+        Turns belong to the group that a feature finds; those that are in none, to the end of their conversation.
 
         Args:
             hits: Turns, best first.
-            sessions: Segments and ends of conversations that pages are taken from, the best ones.
+            sessions: Groups and ends of conversations that pages are taken from, the best ones.
             most: Pages at most.
             session_from: Least score of the best turn of each.
             page_from: Least score of a page's best turn.
@@ -433,116 +425,57 @@ class PieceReader:
             log, _, line = hit.uri.rpartition("#")
             if hit.score < page_from or not line.isdecimal():
                 continue
-            segment = self._segment(log, int(line))
-            group = log if segment is None else segment[0]
+            groups = (group_of(log, int(line)) for group_of in self._groups)
+            group, about = next((found for found in groups if found is not None), (log, ""))
             if group not in best and len(best) < sessions and hit.score >= session_from:
                 best.add(group)
             if group not in best:
                 continue
             page = self._log(log).page_of(int(line))
             if page is not None and len(found) < most:
-                piece = _page("session", log, page, hit.score, "" if segment is None else _overview(segment[1]))
+                piece = _page("session", log, page, hit.score, f"[{about}]" if about else "")
                 found.setdefault(piece.uri, piece)
         return list(found.values())
 
-    def _segment(self, log: str, line: int) -> tuple[str, Segment] | None:
-        """The segment that holds a turn, with its URI."""
-        if log not in self._segments:
-            directory = segments_of(MemoryUri.parse(log))
-            names = self._ledger.directories.newest(directory, _SEGMENTS)
-            read = ((str(directory.child(name)), parse_segment(self._text(f"{directory}/{name}"))) for name in names)
-            self._segments[log] = [(uri, segment) for uri, segment in read if segment is not None]
-        return next(((uri, segment) for uri, segment in self._segments[log] if segment.holds(line)), None)
-
     def recent(self, own_session: str | None, pages: int) -> list[Piece]:
         """The last pages of the last conversation other than this one, newest first."""
-        own = None if own_session is None else self._spaces.sessions.child(own_session)
-        for log in self._ledger.directories.newest_logs(self._spaces.sessions, 2):
+        own = None if own_session is None else self.spaces.sessions.child(own_session)
+        for log in self.ledger.directories.newest_logs(self.spaces.sessions, 2):
             if pages and (own is None or not own.contains(MemoryUri.parse(log))):
                 return [_page("recent", log, page) for page in self._log(log).last_pages(pages)]
         return []
 
-    def rolling_summary(self, now: datetime) -> Piece | None:
-        """The summary of all that is known, if there is one, without what does not hold any more.
-
-        Left out is, of a page that was made, each line whose memory is gone, archived, at rest, past its time, a
-        project's, or says something else by now.
-        """
-        uri = rolling_summary_uri(self._spaces.user)
-        stored = read_rolling_summary(self._text(str(uri)))
-        if stored is None:
-            return None
-        said: dict[str, frozenset[str]] = {}
-
-        def holds(line: Line) -> bool:
-            if line.uri not in said:
-                said[line.uri] = self._said_to_all(line.uri, now)
-            return line.digest in said[line.uri]
-
-        text = without(stored, holds).text
-        return Piece("summary", str(uri), text) if text else None
-
-    def _said_to_all(self, uri: str, now: datetime) -> frozenset[str]:
-        """Digests of what a memory in use says now; none where it is of one project."""
-        memory = self._memory(uri)
-        metadata = memory.metadata
-        if not memory.text or memory.damage is not None or not metadata.is_active or metadata.is_expired(now):
-            return frozenset()
-        of_all = memory.uri.scope is not Scope.ARCHIVE and memory.project is None
-        return said_digests(memory.uri, memory.body) if of_all else frozenset()
-
-    def daily_logs(self, today: date, days: int) -> list[Piece]:
-        """The logs of the last days, newest first."""
-        logs: list[Piece] = []
-        for back in range(days):
-            day = today - timedelta(days=back)
-            piece = self._logged(str(log_uri(self._spaces.user, day)), day)
-            if piece is not None:
-                logs.append(piece)
-        return logs
-
-    def _logged(self, uri: str, day: date, hit: Hit | None = None) -> Piece | None:
-        """The log of a day, or one entry of it; None where there is nothing to show."""
-        shown = {entry.line: readable(entry) for entry in entries(self._text(uri)) if self._shows_entry(entry)}
-        if not shown:
-            return None
-        within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in shown.items())
-        score = None if hit is None else hit.score
-        return Piece("log", uri, "\n".join(shown.values()), score, day.isoformat(), within=within)
-
     def _log(self, uri: str) -> ConversationLog:
         if uri not in self._logs:
-            self._logs[uri] = ConversationLog(self._text(uri).split("\n"), self._shows)
+            self._logs[uri] = ConversationLog(self.text(uri).removesuffix("\n").split("\n"), self._shows)
         return self._logs[uri]
 
     def _shows(self, message: Message) -> bool:
-        return not is_forgotten(message) and self._sees(message.project, private=message.private)
+        return not is_forgotten(message) and self.sees(message.project, private=message.private)
 
-    def _shows_entry(self, entry: LogEntry) -> bool:
-        return self._sees(entry.project, private=entry.private)
-
-    def _sees(self, project: str | None, *, private: bool) -> bool:
+    def sees(self, project: str | None, *, private: bool) -> bool:
         """What is another project's is not seen where one alone is asked for; what is nobody's is its owner's."""
         other = self._scope.only and project not in (None, self._scope.current)
         return not other and self._scope.sees(project, private=private)
 
     def _line(self, directory: str) -> str:
         """The directory's L0 without the count."""
-        line = abstract_line(self._text(f"{directory}/{ABSTRACT_NAME}"))
+        line = abstract_line(self.text(f"{directory}/{ABSTRACT_NAME}"))
         return summary_line(_COUNTED.sub("", line, count=1), _DIRECTORY_LINE_CHARS)
 
     def _named(self, uri: str) -> Memory | None:
         """A memory that another one names; None where it may not be seen."""
-        memory = self._memory(uri)
-        return memory if self._sees(memory.project, private=memory.is_private) else None
+        memory = self.memory_at(uri)
+        return memory if self.sees(memory.project, private=memory.is_private) else None
 
-    def _memory(self, uri: str) -> Memory:
+    def memory_at(self, uri: str) -> Memory:
         """The memory at a URI; an empty one where there is none."""
-        return parse(MemoryUri.parse(uri), self._text(uri), self._registry)
+        return parse(MemoryUri.parse(uri), self.text(uri), self._registry)
 
-    def _text(self, uri: str) -> str:
+    def text(self, uri: str) -> str:
+        """What a file says; empty where there is none that may be seen."""
         try:
-            return self._browser.read(uri).content
+            return self._browser.read(uri).content if "#" in uri else self._browser.text(MemoryUri.parse(uri)) or ""
         except (NotFound, InvalidInput):
             return ""
 
@@ -590,12 +523,6 @@ def _directory(uri: str, line: str) -> Piece:
 def _page(kind: str, log: str, page: Page, score: float | None = None, overview: str = "") -> Piece:
     text = f"{overview}\n{page.text}" if overview else page.text
     return Piece(kind, f"{log}#{page.first}", text, score, page.date)
-
-
-def _overview(segment: Segment) -> str:
-    """What a page's segment is about, in a line; sentences that were only taken from its pages add nothing."""
-    told = "" if segment.summary_by == EXTRACT else summary_line(segment.summary, _OVERVIEW_CHARS)
-    return f"[{told}]" if told else ""
 
 
 _FILE = "skill.md"

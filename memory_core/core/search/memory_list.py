@@ -77,8 +77,8 @@ _ORDERS: Mapping[str, str] = {
     "accesses": "d.updated_at DESC, d.uri",
 }
 _COLUMNS = (
-    "d.uri, d.name, d.memory_type, d.context_type, d.abstract, d.category, d.tags, d.project, d.private, d.salience, "
-    "d.confidence, d.active, d.pinned, d.expires_at, d.created_at, d.updated_at"
+    *("uri", "name", "memory_type", "context_type", "abstract", "category", "tags", "project", "private", "salience"),
+    *("confidence", "active", "pinned", "expires_at", "created_at", "updated_at"),
 )
 
 
@@ -168,7 +168,7 @@ class EntryPage:
     total: int
 
 
-class Catalogue:
+class MemoryList:
     """The memories of one user and agent as a list.
 
     Args:
@@ -204,56 +204,41 @@ class Catalogue:
         hidden = private_elsewhere(wanted.project)
         with self._catalog.reading() as connection:
             order = _ORDERS[wanted.sort]
-            chosen = ""
+            where = f"FROM documents d WHERE {condition.sql}"
             used: dict[str, Usage] = {}
+            chosen = ""
             limits: tuple[Any, ...] = (wanted.limit, wanted.offset)
             if wanted.sort == "accesses":
-                found = connection.execute(
-                    f"SELECT d.uri FROM documents d WHERE {condition.sql} ORDER BY {order}", condition.parameters
-                )
+                found = connection.execute(f"SELECT d.uri {where} ORDER BY {order}", condition.parameters)
                 everything = [uri for (uri,) in found]
                 total = len(everything)
                 uris, used = self._most_used(everything, wanted)
                 chosen = " AND d.uri IN (SELECT value FROM json_each(?))"
                 limits = (json.dumps(uris), wanted.limit, 0)
             else:
-                counted = connection.execute(
-                    f"SELECT count(*) FROM documents d WHERE {condition.sql}", condition.parameters
-                )
-                total = int(counted.fetchone()[0])
+                (total,) = connection.execute(f"SELECT count(*) {where}", condition.parameters).fetchone()
+            columns = ", ".join(f"d.{name}" for name in _COLUMNS)
             rows = connection.execute(
-                f"SELECT {_COLUMNS}, {hidden.sql} FROM documents d WHERE {condition.sql}{chosen} "
-                f"ORDER BY {order} LIMIT ? OFFSET ?",
+                f"SELECT {columns}, {hidden.sql} {where}{chosen} ORDER BY {order} LIMIT ? OFFSET ?",
                 (*hidden.parameters, *condition.parameters, *limits),
             ).fetchall()
         used = used or self._usage.usage(row[0] for row in rows)
-        entries = [self._entry(row, used.get(row[0]), now) for row in rows]
+        entries = [_entry(dict(zip(_COLUMNS, row[:-1], strict=True)), row[-1], used, now, self._rate) for row in rows]
         if wanted.sort == "accesses":
             entries.sort(key=lambda entry: -entry.accesses)  # stable: equals stay newest first
         return EntryPage(tuple(entries), total)
 
     def summary(self, document: Document, now: datetime | None = None) -> EntrySummary:
         """One memory as the list would show it, from its text as it is now."""
-        row = (
-            str(document.uri),
-            document.name,
-            document.memory_type,
-            document.context_type,
-            document.abstract,
-            document.category,
-            json.dumps(document.tags, ensure_ascii=False),
-            document.project,
-            document.private,
-            document.salience,
-            document.confidence,
-            document.active,
-            document.pinned,
-            None if document.expires_at is None else document.expires_at.isoformat(),
-            utc(document.created_at),
-            utc(document.updated_at),
-            False,
-        )
-        return self._entry(row, self._usage.usage([row[0]]).get(row[0]), now or datetime.now(UTC))
+        row = {name: getattr(document, name) for name in _COLUMNS}
+        row |= {
+            "uri": str(document.uri),
+            "tags": json.dumps(document.tags, ensure_ascii=False),
+            "expires_at": None if document.expires_at is None else document.expires_at.isoformat(),
+            "created_at": utc(document.created_at),
+            "updated_at": utc(document.updated_at),
+        }
+        return _entry(row, False, self._usage.usage([row["uri"]]), now or datetime.now(UTC), self._rate)
 
     def counts(self, now: datetime | None = None) -> dict[str, int]:
         """How many memories in use there are of each type, most first."""
@@ -273,14 +258,8 @@ class Catalogue:
 
     def _condition(self, wanted: EntryFilter, now: datetime) -> Condition:
         marks = ",".join("?" * len(self._spaces))
-        simple = {
-            "memory_type": wanted.memory_type,
-            "context_type": wanted.context_type,
-            "category": wanted.category,
-            "project": wanted.project,
-            "pinned": wanted.pinned,
-        }
-        tree: dict[str, Any] = {name: value for name, value in simple.items() if value is not None}
+        simple = ("memory_type", "context_type", "category", "project", "pinned")
+        tree: dict[str, Any] = {name: value for name in simple if (value := getattr(wanted, name)) is not None}
         salience = {"gte": wanted.importance_min, "lte": wanted.importance_max}
         updated = {"gte": wanted.updated_after, "lte": wanted.updated_before}
         for name, tests in (("salience", salience), ("updated_at", updated)):
@@ -296,33 +275,25 @@ class Catalogue:
         ]
         return every(parts) or Condition("1")
 
-    def _entry(self, row: Sequence[Any], used: Usage | None, now: datetime) -> EntrySummary:
-        uri, name, memory_type, context_type, abstract, category, tags, *rest = row
-        project, private, salience, confidence, active, pinned, expires_at, created_at, updated_at, hidden = rest
-        last = None if used is None else used.last_accessed_at
-        since = last or read_moment(updated_at or created_at) or now
-        age_days = max(0.0, (now - since).total_seconds() / _SECONDS_PER_DAY)
-        return EntrySummary(
-            uri=uri,
-            name=name,
-            memory_type=memory_type,
-            context_type=context_type,
-            abstract=PRIVATE_LINE if hidden else abstract,
-            category=None if hidden else category,
-            tags=() if hidden else tuple(json.loads(tags)),
-            project=project,
-            private=bool(private),
-            salience=salience,
-            confidence=confidence,
-            active=bool(active),
-            pinned=bool(pinned),
-            expires_at=expires_at,
-            created_at=created_at,
-            updated_at=updated_at,
-            accesses=0 if used is None else used.access_count,
-            last_access=None if last is None else last.isoformat(timespec="seconds"),
-            decay=decay(age_days, self._rate),
-        )
+
+def _entry(
+    row: Mapping[str, Any], hidden: bool, used: Mapping[str, Usage], now: datetime, rate_per_day: float
+) -> EntrySummary:
+    """The memory of one row; ``hidden``: it is named without what it says."""
+    counts = used.get(row["uri"])
+    last = None if counts is None else counts.last_accessed_at
+    since = last or read_moment(row["updated_at"] or row["created_at"]) or now
+    age_days = max(0.0, (now - since).total_seconds() / _SECONDS_PER_DAY)
+    shown = (
+        {"abstract": PRIVATE_LINE, "category": None, "tags": ()} if hidden else {"tags": tuple(json.loads(row["tags"]))}
+    )
+    flags = {name: bool(row[name]) for name in ("private", "active", "pinned")}
+    return EntrySummary(
+        **{**row, **shown, **flags},
+        accesses=0 if counts is None else counts.access_count,
+        last_access=None if last is None else last.isoformat(timespec="seconds"),
+        decay=decay(age_days, rate_per_day),
+    )
 
 
 def _distinct(words: str) -> tuple[str, ...]:

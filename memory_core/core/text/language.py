@@ -111,15 +111,11 @@ class LanguageCounts:
 
     def add(self, text: str) -> None:
         """Count one more text."""
-        flat = " ".join(prose(text).split())
-        if len(flat) > 2 * _END_CHARS:
-            flat = f"{flat[:_END_CHARS]} {flat[-_END_CHARS:]}"
-        chars = Counter(() if flat.isascii() else flat)
-        self.simplified += sum(count for char, count in chars.items() if char in _only_in("simplified"))
-        self.traditional += sum(count for char, count in chars.items() if char in _only_in("traditional"))
-        language = _language(flat, chars)
+        language, weight, simplified_chars, traditional_chars = _told(text)
+        self.simplified += simplified_chars
+        self.traditional += traditional_chars
         if language is not None:
-            self.votes[language] += min(_WEIGHT_LIMIT, 1 + len(flat) // 40)
+            self.votes[language] += weight
 
     @property
     def language(self) -> str | None:
@@ -130,6 +126,20 @@ class LanguageCounts:
         if language == CHINESE and self.traditional > 4 * self.simplified:
             return f"{CHINESE} (Traditional)"
         return language
+
+
+@lru_cache(maxsize=16_384)
+def _told(text: str) -> tuple[str | None, int, int, int]:
+    """What a text says of its language: which, its weight, and characters of either way of writing Chinese."""
+    flat = " ".join(prose(text).split())
+    if len(flat) > 2 * _END_CHARS:
+        flat = f"{flat[:_END_CHARS]} {flat[-_END_CHARS:]}"
+    chars = Counter(() if flat.isascii() else flat)
+    simplified_chars, traditional_chars = (
+        sum(count for char, count in chars.items() if char in _only_in(writing))
+        for writing in ("simplified", "traditional")
+    )
+    return _language(flat, chars), min(_WEIGHT_LIMIT, 1 + len(flat) // 40), simplified_chars, traditional_chars
 
 
 def is_small_talk(text: str) -> bool:

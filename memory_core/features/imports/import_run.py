@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput, NotFound, RunebookError, StorageFailed
+from memory_core.core.feature import Cleaner
 from memory_core.core.memory.memory_type import CONTENT, MemoryType
 from memory_core.core.memory.names import first_words, key_of, numbered
 from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, GivenLink, MemoryData, MemoryOperations, WriteOp
@@ -34,6 +35,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.core.store.usage import Usage
 from memory_core.features import imports
+from memory_core.features.daily_logs import LogEntry, entries, log_uri, new_entry, with_entry
 from memory_core.features.export_file import FORMAT as OWN_FORMAT
 from memory_core.features.export_file import MANIFEST_NAME
 from memory_core.features.imports.conversation_recorder import ConversationRecorder, Recorded
@@ -52,8 +54,6 @@ from memory_core.features.imports.items import (
     digest_of,
 )
 from memory_core.features.imports.sources import Entry, Source, open_source
-from memory_core.features.log_entries import LogEntry, entries, log_uri, new_entry, with_entry
-from memory_core.features.redaction import Redaction
 from memory_core.features.rolling_summary import (
     RollingSummary,
     dump_rolling_summary,
@@ -221,7 +221,7 @@ class _Batch:
         items: Sequence[Stored],
         context: PlanContext,
         known: _Known,
-        redaction: Redaction,
+        redaction: Cleaner,
         places: Mapping[str, str],
     ) -> None:
         self._items = items
@@ -706,7 +706,7 @@ class _Run:
         """Store the items that wait, as one commit."""
         if not self._batch:
             return
-        redaction = self._memory.commits.discretion
+        redaction = self._memory.commits.cleaner
         batch = _Batch(self._batch, self._context, self._known, redaction, self._places)
         receipt = self._memory.store.commit(batch.plan, kind=KIND, now=self._now, dry_run=self._request.dry_run)
         self.report.commits += [receipt.commit_id] if receipt.commit_id else []

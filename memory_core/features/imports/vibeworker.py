@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from memory_core.features.daily_logs import KINDS
 from memory_core.features.imports.items import (
     MIGRATED,
     Format,
@@ -27,7 +28,6 @@ from memory_core.features.imports.items import (
     digest_of,
 )
 from memory_core.features.imports.sources import Entry, Record, Source, time_of, time_on, type_of, whole
-from memory_core.features.log_entries import KINDS
 
 _MEMORY_1, _MEMORY_2 = "MEMORY.md", "memory.json"
 _LOG_1 = re.compile(r"(?:.*/)?(\d{4}-\d{2}-\d{2})\.md(?:\.migrated)?")

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memory_core.core.commit.append import SessionLog
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError
 from memory_core.core.index.encoder import Embedder
@@ -25,18 +24,17 @@ from memory_core.core.memory.uri import MemoryUri, Scope, file_of
 from memory_core.core.search.fusion import Calibration
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.normalization import simplified
-from memory_core.features.tiers.segment import Segment, dump_segment, file_name, parse_segment, segments_of
+from memory_core.features.tiers.segment import Segment, SessionLog, dump_segment, file_name, parse_segment, segments_of
 from memory_core.features.tiers.segmenting import Likeness, Rules, Sorting, by_terms, overflowing, pages_before
 from memory_core.features.tiers.stored import SEGMENT, SessionSegments, changed, segments_in
-from memory_core.features.upkeep.archiving import archived_uri
-from memory_core.features.upkeep.passes import Upkeep
+from memory_core.features.upkeep.archive import archived_uri
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from memory_core.runebook import Runebook
 
-if TYPE_CHECKING:
     Vector = npt.NDArray[np.float32]
 
 _KEPT = 4_096
@@ -110,19 +108,18 @@ class Overflow:
     """Sorts the older pages of one user's sessions.
 
     Args:
-        upkeep: Their store and settings.
-        likeness: Compares texts.
+        memory: Their store and settings.
     """
 
-    def __init__(self, upkeep: Upkeep, likeness: TextLikeness) -> None:
-        self._upkeep = upkeep
-        self._likeness = likeness
+    def __init__(self, memory: Runebook) -> None:
+        self._memory = memory
+        self._likeness = TextLikeness(lambda: memory.indexer.embedder)
         self._left: dict[MemoryUri, int] = {}
 
     @property
     def sessions(self) -> MemoryUri:
         """The directory of the user's sessions."""
-        return MemoryUri((Scope.SESSION.value, self._upkeep.config.user_space))
+        return MemoryUri((Scope.SESSION.value, self._memory.config.user_space))
 
     def after(self, receipt: CommitReceipt, now: datetime) -> None:
         """After a commit of messages, or of what changed some: sort what overflows, and mend what no longer is so."""
@@ -159,10 +156,10 @@ class Overflow:
             StoreBusy: If another writer held the store too long.
             StorageFailed: If the ledger could not be written.
         """
-        store = self._upkeep.store
+        store = self._memory.store
         text = store.text(log) or ""
         self._left.pop(log, None)
-        if not mend and text.count("\n") <= self._upkeep.config.tiers.short_term_capacity:
+        if not mend and text.count("\n") <= self._memory.config.tiers.short_term_capacity:
             return None
         read = self._sorted(text, log, now, mend=mend)
         if not read.changed:
@@ -170,17 +167,17 @@ class Overflow:
         receipt = store.commit(
             lambda snapshot: self._plan(snapshot, log, now, read, mend=mend), kind=SEGMENT, now=now, dry_run=dry_run
         )
-        self._upkeep.indexer.wake()
+        self._memory.indexer.wake()
         return receipt if receipt.changed_uris else None
 
     def damaged(self, log: MemoryUri) -> list[OperationResult]:
         """Lines of a receipt about the segments of a session that cannot be read."""
-        return [each.reported() for each in segments_in(self._upkeep.store, log).damaged]
+        return [each.reported() for each in segments_in(self._memory.store, log).damaged]
 
     def _sorted(self, text: str, log: MemoryUri, now: datetime, *, mend: bool) -> _Sorted:
         """How the pages of a log are to be sorted."""
-        tiers = self._upkeep.config.tiers
-        held = segments_in(self._upkeep.store, log)
+        tiers = self._memory.config.tiers
+        held = segments_in(self._memory.store, log)
         session = SessionLog(text)
         due = overflowing(session, held.spans, tiers.short_term_capacity)
         pages, left = due[:_PAGES_AT_ONCE], len(due[_PAGES_AT_ONCE:])
@@ -193,7 +190,7 @@ class Overflow:
             self._likeness.of(len(pages)),
         )
         used = {str(each.uri): each.segment for each in held.used}
-        at = self._upkeep.context(now).now
+        at = self._memory.plan_context(now).now
         sorting = Sorting(session, used, rules, log.parent.name, at, held.analysed_before(session))
         if mend:
             sorting.settle()
@@ -204,11 +201,11 @@ class Overflow:
     def _plan(self, snapshot: Snapshot, log: MemoryUri, now: datetime, read: _Sorted, *, mend: bool) -> ChangeSet:
         """What sorting changes, on the store as it is."""
         text = snapshot.text(log) or ""
-        if text != read.text or segments_in(self._upkeep.store, log) != read.held:
+        if text != read.text or segments_in(self._memory.store, log) != read.held:
             read = self._sorted(text, log, now, mend=mend)
         self._left[log] = read.left
         used = {str(each.uri): each.segment for each in read.held.used}
-        draft = WorkingCopy(snapshot, self._upkeep.context(now))
+        draft = WorkingCopy(snapshot, self._memory.plan_context(now))
         results = [
             _written(draft, log, name, segment, used)
             for name, segment in read.changed

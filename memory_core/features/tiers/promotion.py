@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from typing import Any, ClassVar, TypeVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
 
-from memory_core.core.commit.append import SessionLog
 from memory_core.core.commit.commits import Span
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
-from memory_core.core.extract.extractor import PROMOTION, Extractor, Part, SessionReader
-from memory_core.core.extract.trigger import ExtractionTrigger
+from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
+from memory_core.core.extract.intake import FollowUp
 from memory_core.core.feature import Feature
-from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
-from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
+from memory_core.core.llm.client import Completion, LLMRequest, drive
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.metadata import Metadata
-from memory_core.core.memory.operations import MemoryData, WriteOp
+from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import (
     Action,
     ChangeSet,
@@ -34,10 +32,18 @@ from memory_core.core.memory.results import (
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.core.store.session_rows import Extraction
-from memory_core.core.text.analysis import distinct_words
-from memory_core.features.log_entries import DEFAULT_SALIENCE, LogEntry, log_uri
-from memory_core.features.tiers.overflow import Overflow, TextLikeness
-from memory_core.features.tiers.segment import EXTRACT, MODEL, Segment, SegmentPage, dump_segment, parse_segment
+from memory_core.features.tiers.overflow import Overflow
+from memory_core.features.tiers.segment import (
+    EXTRACT,
+    MODEL,
+    Segment,
+    SegmentPage,
+    Segments,
+    SessionLog,
+    dump_segment,
+    parse_segment,
+    turn_groups,
+)
 from memory_core.features.tiers.segmenting import SUMMARY_CHARS
 from memory_core.features.tiers.stored import (
     SEGMENT,
@@ -48,79 +54,12 @@ from memory_core.features.tiers.stored import (
     segments_in,
     warmth,
 )
-from memory_core.features.upkeep.archiving import archive
-from memory_core.features.upkeep.passes import BATCH_FILES, Pass, Upkeep
+from memory_core.features.upkeep.archive import put_away
+from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit
 from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Summary, SummaryRequest, SummaryWriter
 
-#: From this salience on an entry matters whatever it is.
-IMPORTANT_SALIENCE = 0.8
-KIND = "promotion"
-_PATTERNS, _EVENTS, _NOTES = "patterns", "events", "notes"
-_BY_KIND: Mapping[str, str] = {"event": _EVENTS, "auto_extract": "facts", "reflection": "reflections"}
-_EVENT_TIME = "event_time"
-
-
-def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: LogEntry) -> WriteOp | None:
-    """The memory that an entry becomes; None if it does not matter enough.
-
-    Args:
-        registry: The types there are.
-        user_space: Whose log it is.
-        day: Of the log.
-        entry: The entry; its line says where it came from.
-    """
-    category = _type_named(registry, entry.category)
-    lesson = entry.kind == "reflection" and bool(entry.tool or entry.error)
-    if lesson:
-        wanted = [_PATTERNS]
-    elif entry.kind == "auto_extract" and category is not None:
-        wanted = [category]
-    elif entry.salience >= IMPORTANT_SALIENCE:
-        wanted = [category or _BY_KIND[entry.kind]]
-    else:
-        return None
-    name = next((name for name in [*wanted, _NOTES] if _type_named(registry, name) is not None), None)
-    if name is None:
-        return None
-    fields: dict[str, Any] = {CONTENT: _told(entry)}
-    if registry.get(name).field(_EVENT_TIME) is not None:
-        fields[_EVENT_TIME] = day.isoformat()
-    data = MemoryData(
-        memory_type=name,
-        fields=fields,
-        salience=None if entry.salience == DEFAULT_SALIENCE else entry.salience,
-        category=entry.category,
-    )
-    source = {"kind": KIND, "log": f"{log_uri(user_space, day)}#{entry.line}"}
-    if entry.session_id is not None:
-        source["session_id"] = entry.session_id
-    return WriteOp(memory_data=data.sourced(source))
-
-
-def is_reworded(before: str, write: WriteOp) -> bool:
-    """Whether a promotion says in most of its words what a text said, as after the correction of a slip."""
-    old, new = distinct_words(before), distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
-    return len(old & new) * 2 > max(len(old), len(new), 1)
-
-
-def _told(entry: LogEntry) -> str:
-    """The entry, and below it the tool and the error that its text does not name."""
-    labels = (("Tool", entry.tool), ("Error", entry.error))
-    lines = [f"{label}: {value}" for label, value in labels if value and value not in entry.text]
-    return "\n".join([entry.text, *lines])
-
-
-def _type_named(registry: MemoryTypeRegistry, name: str | None) -> str | None:
-    """The type that a name or a category stands for, if a single text can become a memory of it."""
-    if not name:
-        return None
-    for known in registry.list_all():
-        if known.name in (name, resolve_category(name)):
-            key = known.field(known.key_fields[-1]) if known.key_fields else None
-            plain = not known.template_mode and known.field(CONTENT) is not None
-            return known.name if plain and key is not None and key.type is FieldType.STRING else None
-    return None
-
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 #: Retrievals whose sessions a commit looks at for what became hot; all others are looked at by maintenance.
 _RECENT_RETRIEVALS = 20
@@ -145,24 +84,23 @@ class Promoter:
     """Finds hot segments of one user and promotes them.
 
     Args:
-        upkeep: The user's store and settings.
-        extractor: Runs the update loop.
+        memory: The user's store and settings.
     """
 
-    def __init__(self, upkeep: Upkeep, extractor: Extractor) -> None:
-        self._upkeep = upkeep
-        self._extractor = extractor
+    def __init__(self, memory: Runebook) -> None:
+        self._memory = memory
+        self._extractor = memory.extractor
 
     def after(self, log: MemoryUri | None, now: datetime) -> list[Hot]:
         """What is hot of a session that grew, and of those that retrievals came from lately; the hottest first."""
-        recalls = self._upkeep.store.ledger.usage_table.trail(_RECENT_RETRIEVALS, space=self._upkeep.config.user_space)
+        recalls = self._memory.store.ledger.usage_table.trail(_RECENT_RETRIEVALS, space=self._memory.config.user_space)
         own = str(self._extractor.sessions_directory) + "/"
         turns = (uri for recall in recalls for uri, _ in recall.hits if uri.startswith(own) and "#" in uri)
         logs = dict.fromkeys([*([] if log is None else [str(log)]), *(uri.rpartition("#")[0] for uri in turns)])
         stored: list[StoredSegment] = []
         for each in logs:
             try:
-                found = segments_in(self._upkeep.store, MemoryUri.parse(each)).used
+                found = segments_in(self._memory.store, MemoryUri.parse(each)).used
             except RunebookError:
                 continue
             stored += [each for each in found if not all(page.analysed for page in each.segment.pages)]
@@ -170,18 +108,18 @@ class Promoter:
 
     def everywhere(self, now: datetime) -> list[Hot]:
         """All that is hot; the hottest first."""
-        self._upkeep.store.usage.flush()
-        return self._hot(list(all_segments(self._upkeep.store, self._extractor.sessions_directory)), now)
+        self._memory.store.usage.flush()
+        return self._hot(list(all_segments(self._memory.store, self._extractor.sessions_directory)), now)
 
     def promotion(self, hot: Hot, now: datetime) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """Promote one segment; see ``Extractor.promotion``."""
         return self._extractor.promotion(hot.stored.log, lambda: self._next(hot.stored.uri, now), now)
 
     def _hot(self, stored: Sequence[StoredSegment], now: datetime) -> list[Hot]:
-        tiers = self._upkeep.config.tiers
+        tiers = self._memory.config.tiers
         found = [
             Hot(each, warm.heat, pages)
-            for each, warm in zip(stored, warmth(self._upkeep.store, tiers, stored, now), strict=True)
+            for each, warm in zip(stored, warmth(self._memory.store, tiers, stored, now), strict=True)
             if warm.heat >= tiers.mid_term_heat_threshold and (pages := self._unread(each, now))
         ]
         return sorted(found, key=lambda hot: (-hot.heat, hot.stored.uri))
@@ -216,7 +154,7 @@ class Promoter:
 
     def _next(self, uri: MemoryUri, now: datetime) -> tuple[Part, Promoted] | None:
         """The next pages of a segment that one prompt can hold, as it is now; None where none is left."""
-        segment = parse_segment(self._upkeep.store.text(uri) or "")
+        segment = parse_segment(self._memory.store.text(uri) or "")
         if segment is None:
             return None
         stored = StoredSegment(uri, segment)
@@ -233,7 +171,7 @@ class Promoter:
             sessions.excerpt(messages, wanted, stored.log),
             sessions.belonging([messages[at] for at in wanted]),
         )
-        return part, Promoted(self._upkeep, row, uri, taken, last=len(taken) == len(pages), now=now)
+        return part, Promoted(self._memory, row, uri, taken, last=len(taken) == len(pages), now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +198,7 @@ class Promoted:
     """What a commit of memories does to the segment that they were made of; a ``Settlement``.
 
     Attributes:
-        upkeep: The user's store and settings.
+        memory: The user's store and settings.
         row: Where the session stood.
         uri: The segment.
         pages: Those that were read.
@@ -268,7 +206,7 @@ class Promoted:
         now: The moment.
     """
 
-    upkeep: Upkeep
+    memory: Runebook
     row: Extraction
     uri: MemoryUri
     pages: tuple[SegmentPage, ...]
@@ -308,7 +246,7 @@ class Promoted:
         )
 
     def _cooled(self, segment: Segment) -> Segment:
-        (warm,) = warmth(self.upkeep.store, self.upkeep.config.tiers, [StoredSegment(self.uri, segment)], self.now)
+        (warm,) = warmth(self.memory.store, self.memory.config.tiers, [StoredSegment(self.uri, segment)], self.now)
         last = None if warm.last_visit is None else warm.last_visit.isoformat(timespec="seconds")
         return replace(segment, interactions=0, visits_counted=warm.visits_in_all, last_visit_at=last)
 
@@ -316,7 +254,7 @@ class Promoted:
         """How far the queue has come: past everything that was taken without a gap."""
         log = self.row.log
         own = {line for page in after.pages if page.analysed for line in range(page.first, page.last + 1)}
-        done = own | analysed_lines(self.upkeep.store, log)
+        done = own | analysed_lines(self.memory.store, log)
         lines = SessionLog(snapshot.text(log) or "").lines()
         return next(
             (at for at in range(self.row.extracted, self.row.stored) if at >= len(lines) or lines[at] not in done),
@@ -327,198 +265,142 @@ class Promoted:
 T = TypeVar("T")
 
 _ALL_LOGS = 1_000_000
+_SUMMARIES, _EVICTION = "summaries", "eviction"
 #: What is wrong with one session and keeps nobody from the others; a store that is busy or full does.
 _OF_ONE_SESSION = (InvalidInput, InvalidUri, TooLarge)
 
 
-@dataclass(frozen=True, slots=True)
-class Segmenting:
-    """Sorts pages that overflowed while nobody sorted them, and mends segments of messages that changed."""
-
-    upkeep: Upkeep
-    overflow: Overflow
-    name: ClassVar[str] = "segments"
-    light: ClassVar[bool] = True
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Sort what is due, and name what cannot be read; see ``Pass.run``."""
-        unread: list[OperationResult] = []
-        for log in self.upkeep.store.ledger.directories.newest_logs(self.overflow.sessions, _ALL_LOGS):
-            uri = MemoryUri.parse(log)
-            try:
-                unread += self.overflow.damaged(uri)
-                if not dry_run:
-                    yield from self.overflow.settled(uri, now, mend=True)
-                elif (receipt := self.overflow.settle(uri, now, mend=True, dry_run=True)) is not None:
-                    yield receipt
-            except _OF_ONE_SESSION as error:
-                unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
-        if unread:
-            yield CommitReceipt("", Status.DRY_RUN if dry_run else overall(tuple(unread)), tuple(unread))
+def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Sort pages that overflowed while nobody sorted them, mend segments of changed messages, name damaged ones."""
+    unread: list[OperationResult] = []
+    overflow = memory.part(Overflow)
+    for log in memory.store.ledger.directories.newest_logs(overflow.sessions, _ALL_LOGS):
+        uri = MemoryUri.parse(log)
+        try:
+            unread += overflow.damaged(uri)
+            if not dry_run:
+                yield from overflow.settled(uri, now, mend=True)
+            elif (receipt := overflow.settle(uri, now, mend=True, dry_run=True)) is not None:
+                yield receipt
+        except _OF_ONE_SESSION as error:
+            unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))
+    if unread:
+        yield CommitReceipt("", Status.DRY_RUN if dry_run else overall(tuple(unread)), tuple(unread))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRuns:
-    """Runs the update loop over what is due with the configured model, until something of it has to wait."""
+def _run_each(
+    memory: Runebook,
+    due: Sequence[T],
+    loop: Callable[[T], Generator[LLMRequest, Completion, CommitReceipt]],
+    would: Callable[[T], OperationResult],
+    *,
+    dry_run: bool,
+) -> Iterator[CommitReceipt]:
+    """Run the update loop over what is due with the configured model, until something of it has to wait.
 
-    client: Callable[[], LLMClient | None]
-    indexed: Callable[[CommitReceipt], CommitReceipt]
-    deadline_seconds: float
-
-    def over(
-        self,
-        due: Sequence[T],
-        loop: Callable[[T], Generator[LLMRequest, Completion, CommitReceipt]],
-        would: Callable[[T], OperationResult],
-        *,
-        dry_run: bool,
-    ) -> Iterator[CommitReceipt]:
-        """A receipt for each; a dry run says of each what ``would`` be, and asks nothing."""
-        client = self.client() if due else None
-        if client is None:
+    A dry run says of each what ``would`` be, and asks nothing.
+    """
+    client = memory.model() if due else None
+    if client is None:
+        return
+    for each in due:
+        if dry_run:
+            yield CommitReceipt("", Status.DRY_RUN, (would(each),))
+            continue
+        receipt = drive(loop(each), client, memory.config.llm.deadline_seconds)
+        yield memory.indexed(receipt)
+        if still_waits(receipt):
             return
-        for each in due:
-            if dry_run:
-                yield CommitReceipt("", Status.DRY_RUN, (would(each),))
-                continue
-            receipt = drive(loop(each), client, self.deadline_seconds)
-            yield self.indexed(receipt)
-            if still_waits(receipt):
-                return
 
 
-@dataclass(frozen=True, slots=True)
-class EndedSessions:
-    """Extracts what waits of sessions that ended; where there is no model, they wait for a client's."""
+def _extract_ended(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Extract what waits of sessions that ended; where there is no model, they wait for a client's."""
+    at = now.astimezone(UTC).isoformat(timespec="seconds")
+    due = [row for row in memory.extractor.waiting(_ALL_LOGS, at) if memory.trigger.takes_other(row, now)]
 
-    extractor: Extractor
-    trigger: ExtractionTrigger
-    runs: ModelRuns
-    name: ClassVar[str] = "sessions"
-    light: ClassVar[bool] = False
+    def would(row: Extraction) -> OperationResult:
+        note = f"{row.waiting} messages would be extracted"
+        return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Extract what is due; see ``Pass.run``."""
-        at = now.astimezone(UTC).isoformat(timespec="seconds")
-        due = [row for row in self.extractor.waiting(_ALL_LOGS, at) if self.trigger.takes_other(row, now)]
-
-        def would(row: Extraction) -> OperationResult:
-            note = f"{row.waiting} messages would be extracted"
-            return OperationResult(EXTRACTION, str(row.log), Action.QUEUED, note=note)
-
-        return self.runs.over(due, lambda row: self.extractor.extraction(row.log, now), would, dry_run=dry_run)
+    return _run_each(memory, due, lambda row: memory.extractor.extraction(row.log, now), would, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class Promotion:
-    """Makes memories of the unread exchanges of hot segments."""
+def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Make memories of the unread exchanges of hot segments."""
+    promoter = Promoter(memory)
 
-    promoter: Promoter
-    runs: ModelRuns
-    name: ClassVar[str] = PROMOTION
-    light: ClassVar[bool] = False
+    def would(hot: Hot) -> OperationResult:
+        note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
+        return changed(hot.stored.uri, created=False, note=note)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Promote what is due; see ``Pass.run``."""
-
-        def would(hot: Hot) -> OperationResult:
-            note = f"heat {hot.heat:.1f}: {len(hot.pages)} exchanges would become memories"
-            return changed(hot.stored.uri, created=False, note=note)
-
-        hot = self.promoter.everywhere(now)
-        return self.runs.over(hot, lambda each: self.promoter.promotion(each, now), would, dry_run=dry_run)
+    hot = promoter.everywhere(now)
+    return _run_each(memory, hot, lambda each: promoter.promotion(each, now), would, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSummaries:
-    """Has a model write better summaries of segments, in one call; a person's are never touched."""
+def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Have a model write better summaries of segments, in one call; a person's are never touched."""
+    due = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
+    due = sorted(due, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
+    asked = [(each, texts) for each in due if (texts := _texts(memory, each))]
+    if dry_run or not asked:
+        return
+    writer = SummaryWriter(memory.config, memory.model)
+    written = writer.write([SummaryRequest(texts, SUMMARY_CHARS) for _, texts in asked])
+    better = {each.uri: item for (each, _), item in zip(asked, written.items, strict=True) if item is not None}
+    read = {each.uri: each for each, _ in asked}
 
-    upkeep: Upkeep
-    writer: SummaryWriter
-    sessions: MemoryUri
-    name: ClassVar[str] = "summaries"
-    light: ClassVar[bool] = False
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        draft = WorkingCopy(snapshot, memory.plan_context(now))
+        results = [
+            changed(uri, created=False, note="summarised by the model")
+            for uri, item in better.items()
+            if _put(draft, read[uri], item)
+        ]
+        return ChangeSet(draft.changes(), tuple(results), written.notes)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Summarise what is due; see ``Pass.run``."""
-        due = [each for each in all_segments(self.upkeep.store, self.sessions) if _is_outdated(each)]
-        due = sorted(due, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
-        asked = [(each, texts) for each in due if (texts := self._texts(each))]
-        if dry_run or not asked:
-            return
-        written = self.writer.write([SummaryRequest(texts, SUMMARY_CHARS) for _, texts in asked])
-        better = {each.uri: item for (each, _), item in zip(asked, written.items, strict=True) if item is not None}
-        read = {each.uri: each for each, _ in asked}
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            draft = WorkingCopy(snapshot, self.upkeep.context(now))
-            results = [
-                changed(uri, created=False, note="summarised by the model")
-                for uri, item in better.items()
-                if _put(draft, read[uri], item)
-            ]
-            return ChangeSet(draft.changes(), tuple(results), written.notes)
-
-        receipt = self.upkeep.commit(self.name, planned, now, dry_run=False) if better else None
-        if receipt is not None:
-            yield receipt
-        else:
-            yield from written.without_effect()
-
-    def _texts(self, stored: StoredSegment) -> tuple[str, ...]:
-        log = SessionLog(self.upkeep.store.text(stored.log) or "")
-        pages = (log.page(page.first, page.last) for page in stored.segment.pages)
-        return tuple(page.text for page in pages if page is not None)
+    done = commit(memory, _SUMMARIES, planned, now, dry_run=False) if better else ()
+    yield from done or written.without_effect()
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """Archives the least frequently used segments beyond ``tiers.mid_term_capacity``.
+def _texts(memory: Runebook, stored: StoredSegment) -> tuple[str, ...]:
+    log = SessionLog(memory.store.text(stored.log) or "")
+    pages = (log.page(page.first, page.last) for page in stored.segment.pages)
+    return tuple(page.text for page in pages if page is not None)
+
+
+def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Archive the least frequently used segments beyond ``tiers.mid_term_capacity``.
 
     Their messages stay in the log and are no longer found or recalled unless they are asked for, until the segment is
     restored. Pinned segments stay.
     """
+    store, tiers = memory.store, memory.config.tiers
+    stored = list(all_segments(store, memory.part(Overflow).sessions))
+    beyond = len(stored) - tiers.mid_term_capacity
+    if beyond <= 0:
+        return
+    store.usage.flush()
+    held = brought_back(memory, now)
+    free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
+    visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
+    worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
+    leaving = [(each.uri, count) for each, count in worth[:beyond]]
+    context = memory.plan_context(now)
+    for start in range(0, len(leaving), BATCH_FILES):
+        batch = leaving[start : start + BATCH_FILES]
 
-    upkeep: Upkeep
-    sessions: MemoryUri
-    name: ClassVar[str] = "eviction"
-    light: ClassVar[bool] = True
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-        store, tiers = self.upkeep.store, self.upkeep.config.tiers
-        stored = list(all_segments(store, self.sessions))
-        beyond = len(stored) - tiers.mid_term_capacity
-        if beyond <= 0:
-            return
-        store.usage.flush()
-        held = self.upkeep.brought_back(now)
-        free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
-        visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
-        worth = sorted(
-            zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri)
-        )
-        leaving = [(each.uri, count) for each, count in worth[:beyond]]
-        for start in range(0, len(leaving), BATCH_FILES):
-            receipt = self._archived(leaving[start : start + BATCH_FILES], now, dry_run)
-            if receipt is not None:
-                yield receipt
-
-    def _archived(self, leaving: Sequence[tuple[MemoryUri, int]], now: datetime, dry_run: bool) -> CommitReceipt | None:
-        context = self.upkeep.context(now)
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
+        def planned(snapshot: Snapshot, batch: Sequence[tuple[MemoryUri, int]] = batch) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
-            results = [_left(draft, uri, visits) for uri, visits in leaving if draft.text(uri) is not None]
+            results = [_left(draft, uri, count) for uri, count in batch if draft.text(uri) is not None]
             return ChangeSet(draft.changes(), tuple(results))
 
-        return self.upkeep.commit(self.name, planned, now, dry_run=dry_run)
+        yield from commit(memory, _EVICTION, planned, now, dry_run=dry_run)
 
 
 def _left(draft: WorkingCopy, uri: MemoryUri, visits: int) -> OperationResult:
     why = f"used least of the segments beyond their capacity ({visits} visits)"
     try:
-        target = archive(draft, uri, why)
+        target = put_away(draft, uri, why)
     except RunebookError as error:
         return OperationResult(SEGMENT, str(uri), Action.REJECTED, error.message, error.hint)
     return OperationResult(SEGMENT, str(uri), Action.DELETED, note=f"{why}; now {target}")
@@ -539,51 +421,39 @@ def _put(draft: WorkingCopy, read: StoredSegment, summary: Summary) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Tiers:
-    """From recent exchanges to segments to memories.
+def _follow_up(memory: Runebook) -> FollowUp:
+    """After an extraction the hottest segment is promoted; others wait for the next commit, or maintenance."""
+    promoter = Promoter(memory)
 
-    Attributes:
-        overflow: Sorts older exchanges into segments.
-        promoter: Makes memories of hot segments.
-        trigger: Says when a conversation is extracted.
-        passes: What maintenance does about them, in order.
-    """
+    def promoted(
+        own: MemoryUri | None, scope: ProjectScope, now: datetime
+    ) -> Generator[LLMRequest, Completion, CommitReceipt | None]:
+        hot = (
+            each
+            for each in promoter.after(own, now)
+            if memory.extractor.sessions.is_seen(each.stored.log, scope.current)
+        )
+        hottest = next(hot, None)
+        return None if hottest is None else (yield from promoter.promotion(hottest, now))
 
-    overflow: Overflow
-    promoter: Promoter
-    trigger: ExtractionTrigger
-    passes: tuple[Pass, ...]
-
-
-def build_tiers(
-    upkeep: Upkeep, extractor: Extractor, llm: Callable[[], LLMClient | None], writer: SummaryWriter
-) -> Tiers:
-    """The tiers over one user's conversations.
-
-    Args:
-        upkeep: Access to the store.
-        extractor: Runs the update loop.
-        llm: The model that is configured, or None.
-        writer: Has it summarise.
-    """
-    config = upkeep.config
-    overflow = Overflow(upkeep, TextLikeness(lambda: upkeep.indexer.embedder))
-    promoter = Promoter(upkeep, extractor)
-    trigger = ExtractionTrigger(config.extraction, extractor.queue, extractor.sessions.waiting_exchanges)
-    runs = ModelRuns(llm, upkeep.indexed, config.llm.deadline_seconds)
-    return Tiers(
-        overflow,
-        promoter,
-        trigger,
-        (
-            Segmenting(upkeep, overflow),
-            EndedSessions(extractor, trigger, runs),
-            Promotion(promoter, runs),
-            SegmentSummaries(upkeep, writer, overflow.sessions),
-            Eviction(upkeep, overflow.sessions),
-        ),
-    )
+    return promoted
 
 
-FEATURE = Feature(hooks={"passes": lambda memory: memory.tiers.passes})
+def _after_commit(memory: Runebook, receipt: CommitReceipt, now: datetime) -> None:
+    memory.part(Overflow).after(receipt, now)
+
+
+FEATURE = Feature(
+    record_kinds=(Segments(),),
+    turn_groups=turn_groups,
+    extracted_lines=analysed_lines,
+    after_commit=_after_commit,
+    follow_up=_follow_up,
+    passes=(
+        Pass("segments", _sort),
+        Pass("sessions", _extract_ended, light=False),
+        Pass(PROMOTION, _promote, light=False),
+        Pass(_SUMMARIES, _summarise, light=False),
+        Pass(_EVICTION, _evict),
+    ),
+)

@@ -15,15 +15,23 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from memory_core.core.memory.names import render
+from memory_core.core.commit.forgotten import is_forgotten
+from memory_core.core.feature import RecordKind
+from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
+from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
+from memory_core.core.memory.names import render, summary_line
+from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.context_sources import PieceReader
 from memory_core.core.search.fusion import jaccard
+from memory_core.core.text.extractive_summary import keywords
+from memory_core.core.text.language import spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +147,7 @@ class SegmentPage:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form without empty members."""
-        members: dict[str, Any] = {
-            "first": self.first,
-            "last": self.last,
-            "keywords": list(self.keywords),
-            "digest": self.digest,
-            "date": self.date,
-            "chain": self.chain,
-            "previous": self.previous,
-            "next": self.next,
-            "analysed": self.analysed or None,
-        }
+        members = {**asdict(self), "keywords": list(self.keywords), "analysed": self.analysed or None}
         return {name: value for name, value in members.items() if value is not None}
 
 
@@ -222,11 +220,6 @@ def is_segment(uri: MemoryUri) -> bool:
     parts = uri.parts[1:] if uri.scope is Scope.ARCHIVE else uri.parts
     place = len(parts) == 5 and parts[0] == Scope.SESSION.value and parts[3] == DIRECTORY
     return place and parts[4].endswith(".md") and not uri.is_summary
-
-
-def is_archived_segment(uri: MemoryUri) -> bool:
-    """Whether a file is a segment that left for the archive."""
-    return uri.scope is Scope.ARCHIVE and is_segment(uri)
 
 
 def log_of(uri: MemoryUri) -> MemoryUri:
@@ -313,18 +306,11 @@ def dump_segment(segment: Segment) -> str:
     """The file of a segment."""
     members: dict[str, Any] = {
         "memory_type": MEMORY_TYPE,
-        "title": segment.title,
-        "summary": segment.summary,
-        "summary_by": segment.summary_by,
-        "summarised": segment.summarised,
+        **_members(segment, "title", "summary", "summary_by", "summarised"),
         "keywords": list(segment.keywords),
         "pages": [page.as_dict() for page in segment.pages],
         "chains": {str(chain): told for chain, told in sorted(segment.chains.items())},
-        "interactions": segment.interactions,
-        "visits_counted": segment.visits_counted,
-        "last_visit_at": segment.last_visit_at,
-        "created_at": segment.created_at,
-        "updated_at": segment.updated_at,
+        **_members(segment, "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at"),
         "source": {"kind": "auto_reflection", "session_id": segment.session_id},
         "project": segment.project,
         "private": True if segment.private and segment.project is not None else None,
@@ -334,6 +320,10 @@ def dump_segment(segment: Segment) -> str:
     pages = [_shown(page) for page in segment.pages]
     body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *_below(segment.notes)])
     return join(body, trailer)
+
+
+def _members(segment: Segment, *names: str) -> dict[str, Any]:
+    return {name: getattr(segment, name) for name in names}
 
 
 def _below(notes: Sequence[str]) -> list[str]:
@@ -420,3 +410,139 @@ def _items(value: Any) -> list[Any]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+PAGE_KEYWORDS = 8
+#: Of a text that is compared with others.
+COMPARED_CHARS = 1_500
+_DIGEST_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """A page as a session's log holds it.
+
+    Attributes:
+        first: Line of its first message; ``last`` of its last one.
+        text: What was said, prompts left out.
+        digest: Of its messages.
+        date: ``YYYY-MM-DD`` of the first dated one.
+        project: That its messages belong to; where any is private, the project of that one.
+        private: Whether any of them is private to it.
+        keywords: Of the text, the best first.
+    """
+
+    first: int
+    last: int
+    text: str
+    digest: str
+    date: str | None = None
+    project: str | None = None
+    private: bool = False
+    keywords: tuple[str, ...] = ()
+
+    @property
+    def compared(self) -> str:
+        """What it is compared by."""
+        return self.text[:COMPARED_CHARS]
+
+
+class SessionLog:
+    """The log of a session, read as pages; only what is asked for is read.
+
+    Args:
+        text: Its JSON lines; damaged ones are passed over.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.removeprefix("\ufeff").split("\n")
+        self._messages: dict[int, Message | None] = {}
+        self._pages: dict[tuple[int, int], SessionPage | None] = {}
+
+    def lines(self) -> list[int]:
+        """The line of each message that can be read, in order."""
+        return [line for line, _ in self._numbered(0, len(self._lines))]
+
+    def spans(self, since: int = 0, until: int | None = None) -> list[tuple[int, int]]:
+        """First and last line of each page from a line on, which should begin one, up to another, not included."""
+        numbered = self._numbered(since, len(self._lines) if until is None else min(until, len(self._lines)))
+        opener = opener_of(speaker_of(self._message(line)) for line in range(len(self._lines)))
+        found = exchanges([message for _, message in numbered], opener)
+        return [(numbered[first][0], numbered[end - 1][0]) for first, end in found]
+
+    def page(self, first: int, last: int) -> SessionPage | None:
+        """The page of these lines; None where there is nothing of it, or nothing in words."""
+        if (first, last) not in self._pages:
+            numbered = self._numbered(first, last + 1) if last < len(self._lines) else []
+            page = _session_page(first, last, [message for _, message in numbered]) if numbered else None
+            self._pages[first, last] = page if page is not None and page.text else None
+        return self._pages[first, last]
+
+    def _numbered(self, start: int, end: int) -> list[tuple[int, Message]]:
+        return [(line, message) for line in range(start, end) if (message := self._message(line)) is not None]
+
+    def _message(self, line: int) -> Message | None:
+        if line not in self._messages:
+            self._messages[line] = next(iter(parse_lines(self._lines[line])[0]), None)
+        return self._messages[line]
+
+
+def _session_page(first: int, last: int, messages: Sequence[Message]) -> SessionPage:
+    shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
+    text = "\n".join(said for message in shown if (said := spoken(search_text(message)).strip()))
+    private = next((message for message in messages if message.private), None)
+    dates = (message.time.date().isoformat() for message in messages if message.time is not None)
+    return SessionPage(
+        first=first,
+        last=last,
+        text=text,
+        digest=text_sha256("\n".join(transcript_line(message, None) for message in messages))[:_DIGEST_CHARS],
+        date=next(dates, None),
+        project=(private or messages[-1]).project,
+        private=private is not None,
+        keywords=keywords(text, PAGE_KEYWORDS),
+    )
+
+
+#: Segments of one conversation that a context reads.
+_SEGMENTS = 10_000
+_OVERVIEW_CHARS = 160
+
+
+class Segments(RecordKind):
+    """Segments; they are not searched, and show no more than their session."""
+
+    name = MEMORY_TYPE
+
+    def holds(self, uri: MemoryUri) -> bool:
+        """Whether this is a segment."""
+        return is_segment(uri)
+
+    def owner(self, uri: MemoryUri) -> MemoryUri:
+        """The log that it points at."""
+        return log_of(uri)
+
+    def at_rest(self, uri: MemoryUri, text: str) -> tuple[MemoryUri, Sequence[tuple[int, int]]]:
+        """The lines of its pages; those of a damaged one as far as they can be read."""
+        return log_of(uri), [(page.first, page.last) for page in readable_pages(text)]
+
+
+def turn_groups(reader: PieceReader) -> Callable[[str, int], tuple[str, str] | None]:
+    """The segment that holds a turn, and what it is about in a line.
+
+    Sentences that were only taken from its pages say nothing of what it is about.
+    """
+    read: dict[str, list[tuple[str, Segment]]] = {}
+
+    def group_of(log: str, line: int) -> tuple[str, str] | None:
+        if log not in read:
+            directory = segments_of(MemoryUri.parse(log))
+            uris = [f"{directory}/{name}" for name in reader.ledger.directories.newest(directory, _SEGMENTS)]
+            parsed = ((uri, parse_segment(reader.text(uri))) for uri in uris)
+            read[log] = [(uri, segment) for uri, segment in parsed if segment is not None]
+        for uri, segment in read[log]:
+            if segment.holds(line):
+                return uri, "" if segment.summary_by == EXTRACT else summary_line(segment.summary, _OVERVIEW_CHARS)
+        return None
+
+    return group_of

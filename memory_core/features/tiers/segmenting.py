@@ -14,11 +14,19 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
-from memory_core.core.commit.append import COMPARED_CHARS, SessionLog, SessionPage
 from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.text import extractive_summary
 from memory_core.core.text.extractive_summary import common_keywords, comparable, cosine, terms
-from memory_core.features.tiers.segment import EXTRACT, PERSON, Segment, SegmentPage, segment_similarity
+from memory_core.features.tiers.segment import (
+    COMPARED_CHARS,
+    EXTRACT,
+    PERSON,
+    Segment,
+    SegmentPage,
+    SessionLog,
+    SessionPage,
+    segment_similarity,
+)
 
 SEGMENT_KEYWORDS = 12
 _CHAIN_KEYWORDS, _TITLE_KEYWORDS, _TITLE_CHARS = 5, 3, 24

@@ -17,7 +17,6 @@ from datetime import datetime
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from memory_core.core.commit.append import SessionLog
 from memory_core.core.config import TiersConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.metadata import read_moment
@@ -30,6 +29,7 @@ from memory_core.features.tiers.segment import (
     HeatWeights,
     Segment,
     SegmentPage,
+    SessionLog,
     heat,
     is_segment,
     log_of,
@@ -38,7 +38,7 @@ from memory_core.features.tiers.segment import (
     segments_of,
     spans_of,
 )
-from memory_core.features.upkeep.archiving import archived_uri
+from memory_core.features.upkeep.archive import archived_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,18 +240,6 @@ def segments_in(store: Store, log: MemoryUri) -> SessionSegments:
     """
     reader = _readers.get(store) or _readers.setdefault(store, _SegmentReader())
     return reader.session(store, log)
-
-
-def session_segments(store: Store, log: MemoryUri, *, archived: bool = False) -> list[StoredSegment]:
-    """The segments of one session that can be read, in the order in which they begin; see ``segments_in``.
-
-    Args:
-        store: Where they are read.
-        log: Of the session.
-        archived: Those in the archive instead of those in use.
-    """
-    found = segments_in(store, log)
-    return list(found.archived if archived else found.used)
 
 
 def all_segments(store: Store, sessions: MemoryUri) -> Iterator[StoredSegment]:

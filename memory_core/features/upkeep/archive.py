@@ -1,40 +1,111 @@
-"""The archive as its owner uses it: what is there, putting a memory away by hand, and bringing it back."""
+"""The archive: ``viking://archive/`` mirrors the other scopes; what lay in one lies there below the same path.
+
+A memory keeps its text, its history and its counts, and only changes its place; the trailer says when and why. Archived
+files are not searched; they are read, listed, edited and restored like any other.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import Arg, Command
+from memory_core.core.commit.working_copy import WorkingCopy
+from memory_core.core.errors import InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.metadata import ARCHIVED, EXPIRES_AT
+from memory_core.core.memory.names import fit, short_hash, summary_line
+from memory_core.core.memory.operations import shown
 from memory_core.core.memory.requests import Now
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.store.local import Snapshot
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
-from memory_core.core.commit.working_copy import WorkingCopy
-from memory_core.core.errors import InvalidInput, RunebookError
-from memory_core.core.memory.memory import parse
-from memory_core.core.memory.metadata import ARCHIVED
-from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.operations import shown
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
-from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.store.local import Snapshot
-from memory_core.features.log_entries import entries, log_day
-from memory_core.features.rolling_summary import without_removed
-from memory_core.features.upkeep.archiving import archive as put_away
-from memory_core.features.upkeep.archiving import original_uri
-from memory_core.features.upkeep.archiving import restore as bring_back
-
 KIND_ARCHIVE, KIND_RESTORE = "archive", "restore"
 _REASON = "by its owner"
 _ABSTRACT_CHARS = 160
+
+
+def archived_uri(uri: MemoryUri) -> MemoryUri:
+    """Where a file goes in the archive."""
+    return MemoryUri((Scope.ARCHIVE.value, *uri.parts))
+
+
+def original_uri(uri: MemoryUri) -> MemoryUri:
+    """Where an archived file was.
+
+    Raises:
+        InvalidInput: If it is not in the archive.
+    """
+    if uri.scope is not Scope.ARCHIVE or len(uri.parts) < 3:
+        raise InvalidInput(
+            f"{str(uri)!r} is not in the archive.", hint="Name a file that runebook archive list prints."
+        )
+    return MemoryUri.parse(str(MemoryUri(uri.parts[1:])))
+
+
+def put_away(copy: WorkingCopy, uri: MemoryUri, reason: str, **more: Any) -> MemoryUri:
+    """Move a file into the archive.
+
+    Args:
+        copy: The plan's files; it is written to.
+        uri: An existing file.
+        reason: Why, in a word or two; the trailer keeps it.
+        more: What else the trailer should say of it, such as what it was condensed into.
+
+    Returns:
+        Where it is now.
+
+    Raises:
+        NotFound: If there is no such file.
+    """
+    memory = copy.existing(uri)
+    target = _free(copy, archived_uri(uri))
+    copy.move(uri, _placed(memory, target, {ARCHIVED: {"at": copy.context.now, "reason": reason, **more}}))
+    return target
+
+
+def bring_back(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
+    """Bring a file back from the archive, under its old name, or one beside it where that is taken.
+
+    It comes back as a memory in use: without the mark of the archive, and without an expiry that is past.
+
+    Raises:
+        NotFound: If there is no such file.
+        InvalidInput: If it is not in the archive.
+    """
+    place = original_uri(uri)
+    text = copy.text(uri)
+    if text is None:
+        raise NotFound(f"there is no archived file at {str(uri)!r}.", hint="See runebook archive list.")
+    target = _free(copy, place)
+    memory = parse(target, text, copy.context.registry)
+    past = memory.metadata.is_expired(datetime.fromisoformat(copy.context.now))
+    copy.move(uri, _placed(memory, target, {ARCHIVED: None, **({EXPIRES_AT: None} if past else {})}))
+    return target
+
+
+def _placed(memory: Memory, target: MemoryUri, metadata: Mapping[str, Any]) -> Memory:
+    """The memory at its new place, with these keys; a file that has no sound trailer keeps its text."""
+    if not memory.has_trailer or memory.damage is not None:
+        return replace(memory, uri=target)
+    return memory.changed(uri=target, metadata=metadata)
+
+
+def _free(copy: WorkingCopy, uri: MemoryUri) -> MemoryUri:
+    """The URI, or one beside it that no other file has."""
+    tried, number = uri, 0
+    while copy.is_taken(tried):
+        number += 1
+        stem, dot, extension = uri.name.rpartition(".")
+        tried = uri.parent.child(fit(stem, dot + extension, f"~{short_hash(f'{uri} {copy.context.now} {number}')}"))
+    return tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +128,7 @@ class Archived:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""
-        return {
-            "uri": self.uri,
-            "original": self.original,
-            "at": self.at,
-            "reason": self.reason,
-            "abstract": self.abstract,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +159,7 @@ def archived(memory: Runebook, request: ArchiveListRequest = ArchiveListRequest(
                 continue
             text = memory.store.text(uri)
             if text is not None and all(word in f"{uri}\n{text}".casefold() for word in wanted):
-                yield _archived(uri, text)
+                yield _archived(memory, uri, text)
 
 
 def archive(memory: Runebook, request: ArchiveRequest) -> CommitReceipt:
@@ -150,20 +215,19 @@ def _move(memory: Runebook, request: ArchiveRequest, kind: str, move: Move) -> C
     def planned(snapshot: Snapshot) -> ChangeSet:
         draft = WorkingCopy(snapshot, context)
         results = [moved(uri, draft) for uri in request.uris]
-        return without_removed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
+        return memory.features.completed(ChangeSet(draft.changes(), tuple(results)), snapshot, context)
 
     receipt = memory.store.commit(planned, kind=kind, now=now, dry_run=request.dry_run)
     return receipt if request.dry_run else memory.indexed(receipt)
 
 
-def _archived(uri: MemoryUri, text: str) -> Archived:
-    memory = parse(uri, text, None)
-    mark = memory.metadata.get(ARCHIVED)
+def _archived(memory: Runebook, uri: MemoryUri, text: str) -> Archived:
+    stored = parse(uri, text, None)
+    mark = stored.metadata.get(ARCHIVED)
     said = mark if isinstance(mark, dict) else {}
-    line = summary_line(memory.line, _ABSTRACT_CHARS)
+    kind = memory.features.kind_of(uri)
+    line = summary_line((None if kind is None else kind.line(text)) or stored.line, _ABSTRACT_CHARS)
     at, reason = said.get("at"), said.get("reason")
-    if log_day(original_uri(uri)) is not None:
-        line = summary_line("; ".join(entry.text for entry in entries(text)), _ABSTRACT_CHARS)
     return Archived(
         str(uri),
         str(original_uri(uri)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_core.core.feature import Feature
-from memory_core.features.upkeep.passes import Pass
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -22,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +43,8 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.analysis import distinct_words
-from memory_core.features.upkeep.archiving import archive, archived_uri
-from memory_core.features.upkeep.passes import BATCH_FILES, Upkeep
+from memory_core.features.upkeep.archive import archived_uri, put_away
+from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit, rows, stored, usage
 from memory_core.features.upkeep.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
 
 #: ``source.kind`` of a core, and why its originals are archived.
@@ -193,7 +192,7 @@ def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
     places = [archived_uri(original.uri) for original in core.originals]
     if len(_memory(draft, core, uri, fields, places).text.encode("utf-8")) > draft.context.content_bytes:
         raise TooLarge(f"the core of {len(core.originals)} memories is too large.", hint="Raise limits.content_bytes.")
-    places = [archive(draft, original.uri, REASON, replaced_by=str(uri)) for original in core.originals]
+    places = [put_away(draft, original.uri, REASON, replaced_by=str(uri)) for original in core.originals]
     draft.store(_memory(draft, core, uri, fields, places))
     return uri
 
@@ -434,14 +433,12 @@ class _Choice:
 class Compression:
     """Condenses what was not used for long, by the settings ``maintenance.compression*``."""
 
-    upkeep: Upkeep
+    memory: Runebook
     writer: SummaryWriter
-    name: ClassVar[str] = "compression"
-    light: ClassVar[bool] = False
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Condense what is due; see ``Pass.run``. A dry run asks no model: it shows what becomes of what."""
-        if not self.upkeep.config.maintenance.compression:
+        if not self.memory.config.maintenance.compression:
             return
         choice = _Choice()
         for group in self._groups(now):
@@ -455,33 +452,30 @@ class Compression:
         notes, usage = ((), TokenUsage()) if written is None else (written.notes, written.usage)
         notes = (choice.note, *notes)
         for part in _commits(cores):
-            receipt = self.upkeep.commit(self.name, self._plan(part, now, notes, usage), now, dry_run=dry_run)
+            yield from commit(self.memory, _NAME, self._plan(part, now, notes, usage), now, dry_run=dry_run)
             notes, usage = (), TokenUsage()
-            if receipt is not None:
-                yield receipt
 
     def _groups(self, now: datetime) -> Iterator[list[Original]]:
         """Memories that are due, of one type, directory and project each."""
-        settings = self.upkeep.config.maintenance
+        settings = self.memory.config.maintenance
         before = now - timedelta(days=settings.compression_days)
-        old = self.upkeep.rows(
+        old = rows(
+            self.memory,
             "NOT d.pinned AND d.active AND d.expires_at IS NULL AND d.salience < ? "
             "AND coalesce(d.updated_at, d.created_at) <= ?",
             CRITICAL_SALIENCE,
             utc(before.isoformat()),
         )
-        used = self.upkeep.usage(old)
+        used = usage(self.memory, old)
         found: dict[tuple[str, str, str, bool], list[Original]] = defaultdict(list)
         for uri in old:
-            usage = used.get(str(uri))
-            if usage is not None and (
-                usage.access_count >= settings.compression_accesses or usage.last_accessed_at > before
-            ):
+            own = used.get(str(uri))
+            if own is not None and (own.access_count >= settings.compression_accesses or own.last_accessed_at > before):
                 continue
-            original = self._original(uri, self.upkeep.store.text(uri))
+            original = self._original(uri, self.memory.store.text(uri))
             if original is not None and _is_older(original, before) and is_condensable(original):
                 found[kinship(original)].append(original)
-        held = self.upkeep.brought_back(now)
+        held = brought_back(self.memory, now)
         for alike in found.values():
             group = [each for each in alike if str(each.uri) not in held]
             # A core alone, or cores among themselves, have nothing new to take in.
@@ -489,13 +483,13 @@ class Compression:
                 yield group
 
     def _original(self, uri: MemoryUri, text: str | None) -> Original | None:
-        stored = self.upkeep.stored(uri, text)
-        return None if stored is None or stored.type is None else Original(stored, stored.type)
+        found = stored(self.memory, uri, text)
+        return None if found is None or found.type is None else Original(found, found.type)
 
     def _choose(self, group: Sequence[Original], choice: _Choice) -> None:
         """What becomes of a group: cores, each of as many originals as have room in it whole."""
-        least = self.upkeep.config.maintenance.compression_group
-        room = min(CORE_CHARS, self.upkeep.config.limits.content_bytes // _BYTES_PER_CHAR)
+        least = self.memory.config.maintenance.compression_group
+        room = min(CORE_CHARS, self.memory.config.limits.content_bytes // _BYTES_PER_CHAR)
         lengths = [len(each.listed) + 1 for each in group]
         longest = room // least
         fitting = [each for each, length in zip(group, lengths, strict=True) if length <= longest]
@@ -534,7 +528,7 @@ class Compression:
         Raises:
             EmbeddingFailed: If the model cannot be used.
         """
-        embedder = self.upkeep.indexer.embedder
+        embedder = self.memory.indexer.embedder
         if embedder is None or not embedder.ready(_MODEL_SECONDS):
             return None
         known = self._indexed([str(each.uri) for each in originals], embedder.fingerprint)
@@ -547,7 +541,7 @@ class Compression:
     def _indexed(self, uris: Sequence[str], fingerprint: str) -> dict[str, NDArray[np.float32]]:
         """float32 (dim,) by URI: what the index has of the memories' beginnings, as this model sees them."""
         found: dict[str, NDArray[np.float32]] = {}
-        connection = self.upkeep.indexer.catalog.connection()
+        connection = self.memory.indexer.catalog.connection()
         for start in range(0, len(uris), _QUERIED):
             part = uris[start : start + _QUERIED]
             rows = connection.execute(
@@ -569,7 +563,7 @@ class Compression:
     def _plan(
         self, cores: Sequence[CorePlan], now: datetime, notes: tuple[str, ...], usage: TokenUsage
     ) -> Callable[[Snapshot], ChangeSet]:
-        context = self.upkeep.context(now)
+        context = self.memory.plan_context(now)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
@@ -651,8 +645,9 @@ def _is_older(original: Original, moment: datetime) -> bool:
     return changed is not None and changed <= moment
 
 
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    return (Compression(memory.upkeep, memory.summary_writer),)
+def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    return Compression(memory, SummaryWriter(memory.config, memory.model)).run(now, dry_run=dry_run)
 
 
-FEATURE = Feature(hooks={"passes": _passes})
+_NAME = "compression"
+FEATURE = Feature(passes=(Pass(_NAME, _run, light=False),))

@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_core.core.feature import Feature
-from memory_core.features.upkeep.passes import Pass
+from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.operations import MemoryData
+from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.extractive_summary import condense, joined, numbers
+from memory_core.core.text.extractive_summary import names as named
+from memory_core.core.text.language import sentences
+from memory_core.features.daily_logs import DEFAULT_SALIENCE, readable
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -21,7 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
@@ -34,11 +40,9 @@ from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, Fi
 from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
-from memory_core.features.log_entries import LogEntry, day_lines, entries, entry_digests, log_day, log_uri, told_lines
-from memory_core.features.redaction import Redaction
-from memory_core.features.tiers.promotion import is_reworded, promotion
-from memory_core.features.upkeep.archiving import archive, archived_uri
-from memory_core.features.upkeep.passes import Upkeep
+from memory_core.features.daily_logs import LogEntry, entries, log_day, log_uri
+from memory_core.features.upkeep.archive import archived_uri, put_away
+from memory_core.features.upkeep.passes import Pass, commit
 
 OVERVIEW_CHARS = 1_500
 _FOLDER = ("logs", "summaries")
@@ -315,34 +319,27 @@ REASON = "old log"
 class LogArchive:
     """Summarises logs older than ``maintenance.archive_days`` and moves away those older than ``delete_days``."""
 
-    upkeep: Upkeep
-    name: ClassVar[str] = "logs"
-    light: ClassVar[bool] = True
+    memory: Runebook
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Summarise, promote and move what is due; see ``Pass.run``."""
-        for month, days in self._due(now, self.upkeep.config.maintenance.archive_days).items():
+        for month, days in self._due(now, self.memory.config.maintenance.archive_days).items():
             for belonging in self._belongings(days):
-                receipt = self.upkeep.commit(
-                    self.name, self._summarising(month, days, belonging, now), now, dry_run=dry_run
-                )
-                if receipt is not None:
-                    yield receipt
-        for month, days in self._due(now, self.upkeep.config.maintenance.delete_days).items():
-            receipt = self.upkeep.commit(self.name, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
-            if receipt is not None:
-                yield receipt
+                planned = self._summarising(month, days, belonging, now)
+                yield from commit(self.memory, _LOGS, planned, now, dry_run=dry_run)
+        for month, days in self._due(now, self.memory.config.maintenance.delete_days).items():
+            yield from commit(self.memory, _LOGS, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
 
     @property
     def _space(self) -> str:
-        return self.upkeep.config.user_space
+        return self.memory.config.user_space
 
     def _due(self, now: datetime, age_days: int) -> Mapping[str, list[date]]:
         """Days older than this whose logs are there, by month, ascending."""
         before = now.date() - timedelta(days=age_days)
         found: dict[str, list[date]] = defaultdict(list)
         try:
-            listed = self.upkeep.store.files.entries(log_uri(self._space, before).parent)
+            listed = self.memory.store.files.entries(log_uri(self._space, before).parent)
         except NotFound:
             return found
         for day in sorted(day for entry in listed if (day := log_day(entry.uri)) is not None and not entry.is_dir):
@@ -353,7 +350,7 @@ class LogArchive:
     def _is_readable(self, day: date) -> bool:
         """Whether a log can be read: one that cannot keeps nothing of the others from being summarised."""
         try:
-            return self.upkeep.store.text(log_uri(self._space, day)) is not None
+            return self.memory.store.text(log_uri(self._space, day)) is not None
         except RunebookError as error:
             _log.warning("a log was passed over: %s", error.message)
             return False
@@ -365,13 +362,12 @@ class LogArchive:
         return [Belonging(), *(Belonging(project, named=True, private=private) for project, private in others)]
 
     def _entries(self, day: date) -> tuple[LogEntry, ...]:
-        return entries(self.upkeep.store.text(log_uri(self._space, day)) or "")
+        return entries(self.memory.store.text(log_uri(self._space, day)) or "")
 
     def _summarising(
         self, month: str, days: Sequence[date], belonging: Belonging, now: datetime
     ) -> Callable[[Snapshot], ChangeSet]:
-        context = replace(self.upkeep.context(now), belonging=belonging)
-        discretion = Redaction(self.upkeep.config.secrets, self.upkeep.config.secrets_allowed)
+        context = replace(self.memory.plan_context(now), belonging=belonging)
         project = belonging.project if belonging.private else None
         uri = summary_uri(self._space, month, project)
 
@@ -383,7 +379,7 @@ class LogArchive:
                 own = [entry for entry in _logged(snapshot, self._space, day) if _owner(entry) == project]
                 summary = self._with_day(snapshot, summary, day, own)
                 promotions.take(day, own)
-            cleared = discretion.operations(MemoryOperations(write_operations=promotions.writes))
+            cleared = self.memory.commits.cleaner.operations(MemoryOperations(write_operations=promotions.writes))
             decided = plan(cleared.operations, snapshot, context)
             summary = replace(summary, promoted=promotions.outcome(cleared.operations.write_operations, decided))
             notes = (*cleared.notes, *promotions.notes)
@@ -396,14 +392,14 @@ class LogArchive:
         """The summary with a day; what is written after its log was deleted for good comes to what it says."""
         uri = log_uri(self._space, day)
         added = day.isoformat() in summary.archived and snapshot.text(archived_uri(uri)) is None
-        return with_day(summary, uri, day, own, added=added and self.upkeep.config.maintenance.delete_logs)
+        return with_day(summary, uri, day, own, added=added and self.memory.config.maintenance.delete_logs)
 
     def _moving(
         self, month: str, days: Sequence[date], now: datetime, dry_run: bool
     ) -> Callable[[Snapshot], ChangeSet]:
         """Move logs away that are in their summaries as they are now; once: what a person restores stays."""
-        context = self.upkeep.context(now)
-        forever = self.upkeep.config.maintenance.delete_logs
+        context = self.memory.plan_context(now)
+        forever = self.memory.config.maintenance.delete_logs
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
@@ -425,7 +421,7 @@ class LogArchive:
                     gone[name] = None
                     note = "deleted for good: history keeps it until a purge"
                 else:
-                    gone[name] = target = archive(draft, uri, REASON)
+                    gone[name] = target = put_away(draft, uri, REASON)
                     note = f"{REASON}; now {target}"
                 results.append(OperationResult("archive", str(uri), Action.DELETED, note=note))
             decided = ChangeSet(draft.changes(), tuple(results))
@@ -557,8 +553,211 @@ def _with_file(
     return replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
 
 
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    return (LogArchive(memory.upkeep),)
+# PROM
+#: From this salience on an entry matters whatever it is.
+IMPORTANT_SALIENCE = 0.8
+_PROMOTED = "promotion"
+_PATTERNS, _EVENTS, _NOTES = "patterns", "events", "notes"
+_BY_KIND: Mapping[str, str] = {"event": _EVENTS, "auto_extract": "facts", "reflection": "reflections"}
+_EVENT_TIME = "event_time"
 
 
-FEATURE = Feature(hooks={"passes": _passes})
+def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: LogEntry) -> WriteOp | None:
+    """The memory that an entry becomes; None if it does not matter enough.
+
+    Args:
+        registry: The types there are.
+        user_space: Whose log it is.
+        day: Of the log.
+        entry: The entry; its line says where it came from.
+    """
+    category = _type_named(registry, entry.category)
+    lesson = entry.kind == "reflection" and bool(entry.tool or entry.error)
+    if lesson:
+        wanted = [_PATTERNS]
+    elif entry.kind == "auto_extract" and category is not None:
+        wanted = [category]
+    elif entry.salience >= IMPORTANT_SALIENCE:
+        wanted = [category or _BY_KIND[entry.kind]]
+    else:
+        return None
+    name = next((name for name in [*wanted, _NOTES] if _type_named(registry, name) is not None), None)
+    if name is None:
+        return None
+    fields: dict[str, Any] = {CONTENT: _said_of(entry)}
+    if registry.get(name).field(_EVENT_TIME) is not None:
+        fields[_EVENT_TIME] = day.isoformat()
+    data = MemoryData(
+        memory_type=name,
+        fields=fields,
+        salience=None if entry.salience == DEFAULT_SALIENCE else entry.salience,
+        category=entry.category,
+    )
+    source = {"kind": _PROMOTED, "log": f"{log_uri(user_space, day)}#{entry.line}"}
+    if entry.session_id is not None:
+        source["session_id"] = entry.session_id
+    return WriteOp(memory_data=data.sourced(source))
+
+
+def is_reworded(before: str, write: WriteOp) -> bool:
+    """Whether a promotion says in most of its words what a text said, as after the correction of a slip."""
+    old, new = distinct_words(before), distinct_words(str(write.memory_data.fields.get(CONTENT) or ""))
+    return len(old & new) * 2 > max(len(old), len(new), 1)
+
+
+def _said_of(entry: LogEntry) -> str:
+    """The entry, and below it the tool and the error that its text does not name."""
+    labels = (("Tool", entry.tool), ("Error", entry.error))
+    lines = [f"{label}: {value}" for label, value in labels if value and value not in entry.text]
+    return "\n".join([entry.text, *lines])
+
+
+def _type_named(registry: MemoryTypeRegistry, name: str | None) -> str | None:
+    """The type that a name or a category stands for, if a single text can become a memory of it."""
+    if not name:
+        return None
+    for known in registry.list_all():
+        if known.name in (name, resolve_category(name)):
+            key = known.field(known.key_fields[-1]) if known.key_fields else None
+            plain = not known.template_mode and known.field(CONTENT) is not None
+            return known.name if plain and key is not None and key.type is FieldType.STRING else None
+    return None
+
+
+# DAYS
+#: Characters of what names nothing, where little else is said; at least so many beside the rest.
+DAY_CHARS, _REST_CHARS = 600, 200
+#: Of one entry, and of all of a day.
+_ENTRY_CHARS, _DAY_MOST_CHARS = 1_200, 16_000
+_DIGEST_CHARS = 8
+_LEAST_WEIGHT = 0.1
+_FAILURE = re.compile(
+    r"\b(?:fail|error|broke|crash|lost|wrong|refus|reject|denied|timed? ?out|unable|outage|down\b|bug)"
+    r"|失败|错误|出错|报错|故障|崩溃|异常|超时|丢失|坏了|拒绝|中断",
+    re.IGNORECASE,
+)
+_PROJECT = re.compile(r"  - Project (?P<name>.+)")
+_LIST_ITEM, _OWN_ITEM = "  - ", "    - "
+
+
+@dataclass(frozen=True, slots=True)
+class DayLines:
+    """Lines of a day, list items below its link, and how many sentences had no room."""
+
+    lines: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Equal entries."""
+
+    entry: LogEntry
+    times: tuple[str, ...]
+    count: int
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.entry.text.split())
+
+    @property
+    def must_stay(self) -> bool:
+        said = self.entry.text
+        return bool(self.entry.error or numbers(said) or named(said) or _FAILURE.search(said))
+
+    def line(self, text: str) -> str:
+        line = readable(replace(self.entry, text=text))
+        if self.count == 1:
+            return line
+        return f"{line} ({self.count} times{': ' if self.times else ''}{', '.join(self.times)})"
+
+
+def entry_digests(entries: Sequence[LogEntry]) -> tuple[str, ...]:
+    """What tells the entries of one day apart, in order."""
+    return tuple(body_digest(f"{entry.project or ''}\x1f{readable(entry)}")[:_DIGEST_CHARS] for entry in entries)
+
+
+def day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = False) -> DayLines:
+    """What a summary shows of a day's entries.
+
+    Args:
+        entries: In the order of the log.
+        by_project: Whether those of a project stand below its name.
+        whole: Show all, however long.
+    """
+    groups = _groups(entries)
+    shown, left_out = ([group.text for group in groups], 0) if whole else _chosen(groups)
+    lines: list[str] = []
+    projects: dict[str, list[str]] = {}
+    for group, text in zip(groups, shown, strict=True):
+        project = " ".join((group.entry.project or "").split()) if by_project else ""
+        if text:
+            (projects.setdefault(project, []) if project else lines).append(group.line(text))
+    below = [f"  {line}" for line in lines]
+    for project, own in projects.items():
+        below += [f"{_LIST_ITEM}Project {project}", *(f"    {line}" for line in own)]
+    return DayLines(tuple(below), left_out)
+
+
+def told_lines(lines: Sequence[str]) -> Iterator[tuple[str, str, str | None]]:
+    """The lines below a day as (line, what it tells, its project); names of projects are none."""
+    project: str | None = None
+    for place, line in enumerate(lines):
+        if not line.strip():
+            continue
+        named = _PROJECT.fullmatch(line.rstrip())
+        if named is not None and place + 1 < len(lines) and lines[place + 1].startswith(_OWN_ITEM):
+            project = named["name"]
+            continue
+        if not line.startswith(_OWN_ITEM[:-2]):
+            project = None
+        yield line, line.strip().removeprefix("- "), project
+
+
+def _groups(entries: Sequence[LogEntry]) -> list[_Group]:
+    found: dict[tuple[object, ...], list[LogEntry]] = {}
+    for entry in entries:
+        said = " ".join(entry.text.split())
+        found.setdefault((said, entry.kind, entry.category, entry.tool, entry.error, entry.project), []).append(entry)
+    return [
+        _Group(
+            replace(same[0], salience=max(entry.salience for entry in same)),
+            tuple(entry.time for entry in same if entry.time is not None),
+            len(same),
+        )
+        for same in found.values()
+    ]
+
+
+def _chosen(groups: Sequence[_Group]) -> tuple[list[str], int]:
+    """The text of each group, empty where it has no room, and how many sentences had none."""
+    shown = [""] * len(groups)
+    left_out, used = 0, 0
+    bound = [place for place, group in enumerate(groups) if group.must_stay]
+    for place in sorted(bound, key=lambda each: -groups[each].entry.salience):
+        text, missing = _bounded(groups[place])
+        if used + len(text) > _DAY_MOST_CHARS:
+            text, missing = "", len(sentences(groups[place].entry.text))
+        shown[place], left_out, used = text, left_out + missing, used + len(text)
+    rest = [place for place, group in enumerate(groups) if not group.must_stay]
+    weights = [max(groups[place].entry.salience, _LEAST_WEIGHT) for place in rest]
+    texts = [groups[place].entry.text for place in rest]
+    condensed = condense(texts, max(DAY_CHARS - used, _REST_CHARS), weights)
+    for place, chosen in zip(rest, condensed.chosen, strict=True):
+        shown[place] = " ".join(joined(chosen).split())
+    return shown, left_out + condensed.left_out
+
+
+def _bounded(group: _Group) -> tuple[str, int]:
+    if len(group.text) <= _ENTRY_CHARS:
+        return group.text, 0
+    condensed = condense([group.entry.text], _ENTRY_CHARS)
+    return " ".join(joined(condensed.chosen[0]).split()), condensed.left_out
+
+
+def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    return LogArchive(memory).run(now, dry_run=dry_run)
+
+
+_LOGS = "logs"
+FEATURE = Feature(passes=(Pass(_LOGS, _run),))

@@ -24,22 +24,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
-from memory_core.core.config import Config
+from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
 from memory_core.core.index.filter import utc
-from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store import atomic
-from memory_core.core.store.local import Snapshot, Store
+from memory_core.core.store.local import Snapshot
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Usage
-from memory_core.features.upkeep.archiving import archive
+from memory_core.features.upkeep.archive import put_away
 
 #: Kinds of the commits that bring something back.
 _RETURNS = ("undo", "restore")
@@ -51,157 +48,124 @@ BATCH_FILES = 200
 Due = Callable[[Memory], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """Access to one user's memories for the passes of maintenance.
+def rows(memory: Runebook, condition: str, *parameters: Any) -> list[MemoryUri]:
+    """Memories whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
+    memory.indexer.follow()
+    found = memory.indexer.catalog.connection().execute(
+        "SELECT d.uri FROM documents d WHERE d.space IN (?, ?) AND d.part = 0 AND d.context_type <> 'resource' "
+        f"AND {condition} ORDER BY d.uri",
+        (*memory.spaces[:2], *parameters),
+    )
+    return [MemoryUri.parse(uri) for (uri,) in found.fetchall()]
 
-    Attributes:
-        context: What a plan at a moment is told.
-        indexed: Brings the index up to date after a commit.
+
+def usage(memory: Runebook, uris: Sequence[MemoryUri]) -> dict[str, Usage]:
+    """How often memories were used, those that were."""
+    memory.store.usage.flush()
+    return memory.store.ledger.usage_table.usage(map(str, uris))
+
+
+def stored(memory: Runebook, uri: MemoryUri, text: str | None) -> Memory | None:
+    """The memory in a text; None where there is none, or its trailer is damaged."""
+    if text is None or uri.is_summary:
+        return None
+    found = parse(uri, text, memory.registry)
+    return None if found.type is None or found.damage is not None else found
+
+
+def brought_back(memory: Runebook, now: datetime) -> frozenset[str]:
+    """URIs of what somebody restored, or took a change of back, and nothing happened to since.
+
+    For ``maintenance.compression_days`` it is not sent away again.
     """
+    since = now - timedelta(days=memory.config.maintenance.compression_days)
+    newest = memory.store.ledger.last_changed_by(_RETURNS)
+    return frozenset(uri for uri, at in newest.items() if datetime.fromisoformat(at) > since)
 
-    config: Config
-    store: Store
-    registry: MemoryTypeRegistry
-    indexer: Indexer
-    context: Callable[[datetime], PlanContext]
-    indexed: Callable[[CommitReceipt], CommitReceipt]
 
-    @property
-    def spaces(self) -> tuple[str, str]:
-        """``scope/space`` of the user's and the agent's memories."""
-        return f"user/{self.config.user_space}", f"agent/{self.config.agent_space}"
+def archive_due(
+    memory: Runebook, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
+) -> Iterator[CommitReceipt]:
+    """Move the memories that are due into the archive, in commits of bounded size.
 
-    def rows(self, condition: str, *parameters: Any) -> list[MemoryUri]:
-        """Memories whose row ``d`` in the catalog meets a condition, in the order of their URIs."""
-        self.indexer.follow()
-        rows = self.indexer.catalog.connection().execute(
-            "SELECT d.uri FROM documents d WHERE d.space IN (?, ?) AND d.part = 0 AND d.context_type <> 'resource' "
-            f"AND {condition} ORDER BY d.uri",
-            (*self.spaces, *parameters),
-        )
-        return [MemoryUri.parse(uri) for (uri,) in rows.fetchall()]
+    Args:
+        memory: The store.
+        kind: Of the commits.
+        uris: Candidates.
+        due: Judges each under the lock.
+        now: The moment.
+        dry_run: Plan only.
+    """
+    context = memory.plan_context(now)
 
-    def usage(self, uris: Sequence[MemoryUri]) -> dict[str, Usage]:
-        """How often memories were used, those that were."""
-        self.store.usage.flush()
-        return self.store.ledger.usage_table.usage(map(str, uris))
-
-    def stored(self, uri: MemoryUri, text: str | None) -> Memory | None:
-        """The memory in a text; None where there is none, or its trailer is damaged."""
-        if text is None or uri.is_summary:
-            return None
-        memory = parse(uri, text, self.registry)
-        return None if memory.type is None or memory.damage is not None else memory
-
-    def brought_back(self, now: datetime) -> frozenset[str]:
-        """URIs of what somebody restored, or took a change of back, and nothing happened to since.
-
-        For ``maintenance.compression_days`` it is not sent away again.
-        """
-        since = now - timedelta(days=self.config.maintenance.compression_days)
-        newest = self.store.ledger.last_changed_by(_RETURNS)
-        return frozenset(uri for uri, at in newest.items() if datetime.fromisoformat(at) > since)
-
-    def archive(
-        self, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
-    ) -> Iterator[CommitReceipt]:
-        """Move the memories that are due into the archive, in commits of bounded size.
-
-        Args:
-            kind: Of the commits.
-            uris: Candidates.
-            due: Judges each under the lock.
-            now: The moment.
-            dry_run: Plan only.
-        """
-        context = self.context(now)
-        for start in range(0, len(uris), BATCH_FILES):
-            batch = uris[start : start + BATCH_FILES]
-
-            def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
-                draft = WorkingCopy(snapshot, context)
-                held = self.brought_back(now)
-                going = (self._archived(draft, uri, due) for uri in batch if str(uri) not in held)
-                results = [result for result in going if result is not None]
-                return ChangeSet(draft.changes(), tuple(results))
-
-            receipt = self.commit(kind, planned, now, dry_run=dry_run)
-            if receipt is not None:
-                yield receipt
-
-    def commit(
-        self, kind: str, plan: Callable[[Snapshot], ChangeSet], now: datetime, *, dry_run: bool
-    ) -> CommitReceipt | None:
-        """Commit a plan of maintenance; None where it changes nothing.
-
-        Raises:
-            StoreBusy: If another writer held the store too long.
-            StorageFailed: If the ledger could not be written.
-        """
-        receipt = self.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
-        if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
-            return None
-        return receipt if dry_run else self.indexed(receipt)
-
-    def _archived(self, draft: WorkingCopy, uri: MemoryUri, due: Due) -> OperationResult | None:
+    def archived(draft: WorkingCopy, uri: MemoryUri) -> OperationResult | None:
         try:
-            found = self.stored(uri, draft.text(uri))
+            found = stored(memory, uri, draft.text(uri))
             why = None if found is None else due(found)
             if why is None:
                 return None
-            target = archive(draft, uri, why)
+            target = put_away(draft, uri, why)
         except RunebookError as error:
             return OperationResult("archive", str(uri), Action.REJECTED, error.message, error.hint)
         return OperationResult("archive", str(uri), Action.DELETED, note=f"{why}; now {target}")
 
+    for start in range(0, len(uris), BATCH_FILES):
+        batch = uris[start : start + BATCH_FILES]
 
-TASKS = "tasks"
+        def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
+            draft = WorkingCopy(snapshot, context)
+            held = brought_back(memory, now)
+            going = (archived(draft, uri) for uri in batch if str(uri) not in held)
+            results = [result for result in going if result is not None]
+            return ChangeSet(draft.changes(), tuple(results))
+
+        yield from commit(memory, kind, planned, now, dry_run=dry_run)
+
+
+def commit(
+    memory: Runebook, kind: str, plan: Callable[[Snapshot], ChangeSet], now: datetime, *, dry_run: bool
+) -> tuple[CommitReceipt, ...]:
+    """Commit a plan of maintenance; no receipt where it changes nothing.
+
+    Raises:
+        StoreBusy: If another writer held the store too long.
+        StorageFailed: If the ledger could not be written.
+    """
+    receipt = memory.store.commit(plan, kind=kind, now=now, dry_run=dry_run)
+    if not receipt.changed_uris and not any(result.action is Action.REJECTED for result in receipt.results):
+        return ()
+    return (receipt if dry_run else memory.indexed(receipt),)
+
+
+_EXPIRY, TASKS, _CAPACITY = "expiry", "tasks", "capacity"
 _STATE = "state"
 _ENDED = frozenset({"done", "cancelled", "canceled", "completed", "finished", "完成", "已完成", "取消", "已取消"})
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
-    """Archives what is past ``expires_at``. Search leaves it out from that moment on, whenever this runs."""
+def expire(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Archive what is past ``expires_at``. Search leaves it out from that moment on, whenever this runs."""
 
-    upkeep: Upkeep
-    name: ClassVar[str] = "expiry"
-    light: ClassVar[bool] = True
+    def due(found: Memory) -> str | None:
+        return "expired" if found.metadata.is_expired(now) else None
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-
-        def due(memory: Memory) -> str | None:
-            return "expired" if memory.metadata.is_expired(now) else None
-
-        expired = self.upkeep.rows("d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
-        return self.upkeep.archive(self.name, expired, due, now, dry_run=dry_run)
+    expired = rows(memory, "d.expires_at <= ? AND NOT d.pinned", utc(now.isoformat()))
+    return archive_due(memory, _EXPIRY, expired, due, now, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedTasks:
-    """Archives tasks that were done or cancelled ``maintenance.finished_tasks_days`` ago, unless they are pinned."""
+def finish_tasks(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Archive tasks that were done or cancelled ``maintenance.finished_tasks_days`` ago, unless they are pinned."""
+    before = now - timedelta(days=memory.config.maintenance.finished_tasks_days)
 
-    upkeep: Upkeep
-    name: ClassVar[str] = "tasks"
-    light: ClassVar[bool] = True
+    def due(found: Memory) -> str | None:
+        state = str(found.fields.get(_STATE, "")).strip().casefold()
+        changed = found.metadata.changed_at
+        if state not in _ENDED or found.metadata.is_pinned or changed is None or changed > before:
+            return None
+        return f"{state} since {changed.date()}"
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-        before = now - timedelta(days=self.upkeep.config.maintenance.finished_tasks_days)
-
-        def due(memory: Memory) -> str | None:
-            state = str(memory.fields.get(_STATE, "")).strip().casefold()
-            changed = memory.metadata.changed_at
-            if state not in _ENDED or memory.metadata.is_pinned or changed is None or changed > before:
-                return None
-            return f"{state} since {changed.date()}"
-
-        old = self.upkeep.rows(
-            "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?", TASKS, utc(before.isoformat())
-        )
-        return self.upkeep.archive(self.name, old, due, now, dry_run=dry_run)
+    condition = "d.memory_type = ? AND NOT d.pinned AND coalesce(d.updated_at, '') <= ?"
+    old = rows(memory, condition, TASKS, utc(before.isoformat()))
+    return archive_due(memory, TASKS, old, due, now, dry_run=dry_run)
 
 
 BOUNDED_TYPES = ("facts", "assistant_knowledge")
@@ -209,40 +173,32 @@ _AUTOMATIC = "auto_reflection"
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class KnowledgeCapacity:
-    """Keeps facts and assistant knowledge within ``tiers.long_term_knowledge_capacity`` each."""
+def keep_capacity(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Keep facts and assistant knowledge within ``tiers.long_term_knowledge_capacity`` each."""
 
-    upkeep: Upkeep
-    name: ClassVar[str] = "capacity"
-    light: ClassVar[bool] = True
+    def due(found: Memory) -> str | None:
+        return "used least of the knowledge beyond its capacity" if _counts(found) else None
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Archive what is due; see ``Pass.run``."""
-        for memory_type in BOUNDED_TYPES:
-            beyond = self._beyond(memory_type)
+    for memory_type in BOUNDED_TYPES:
+        yield from archive_due(memory, _CAPACITY, _beyond(memory, memory_type), due, now, dry_run=dry_run)
 
-            def due(memory: Memory) -> str | None:
-                return "used least of the knowledge beyond its capacity" if _counts(memory) else None
 
-            yield from self.upkeep.archive(self.name, beyond, due, now, dry_run=dry_run)
+def _beyond(memory: Runebook, memory_type: str) -> Sequence[MemoryUri]:
+    """Those over the capacity: used least often, then longest ago, then the least important, then the oldest."""
+    capacity = memory.config.tiers.long_term_knowledge_capacity
+    uris = rows(memory, "d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
+    if len(uris) <= capacity:
+        return []
+    read = (stored(memory, uri, memory.store.text(uri)) for uri in uris)
+    counted = [found for found in read if found is not None and _counts(found)]
+    used = usage(memory, [found.uri for found in counted])
 
-    def _beyond(self, memory_type: str) -> Sequence[MemoryUri]:
-        """Those over the capacity: used least often, then longest ago, then the least important, then the oldest."""
-        capacity = self.upkeep.config.tiers.long_term_knowledge_capacity
-        uris = self.upkeep.rows("d.memory_type = ? AND d.active AND NOT d.pinned", memory_type)
-        if len(uris) <= capacity:
-            return []
-        read = (self.upkeep.stored(uri, self.upkeep.store.text(uri)) for uri in uris)
-        counted = [memory for memory in read if memory is not None and _counts(memory)]
-        used = self.upkeep.usage([memory.uri for memory in counted])
+    def worth(found: Memory) -> tuple[Any, ...]:
+        own = used.get(str(found.uri))
+        times = (0, _NEVER) if own is None else (own.access_count, own.last_accessed_at)
+        return (*times, found.salience, str(found.metadata.get("created_at", "")), found.uri)
 
-        def worth(memory: Memory) -> tuple[Any, ...]:
-            usage = used.get(str(memory.uri))
-            times = (0, _NEVER) if usage is None else (usage.access_count, usage.last_accessed_at)
-            return (*times, memory.salience, str(memory.metadata.get("created_at", "")), memory.uri)
-
-        return [memory.uri for memory in sorted(counted, key=worth)[: max(0, len(counted) - capacity)]]
+    return [found.uri for found in sorted(counted, key=worth)[: max(0, len(counted) - capacity)]]
 
 
 def _counts(memory: Memory) -> bool:
@@ -253,30 +209,32 @@ def _counts(memory: Memory) -> bool:
 _log = logging.getLogger(__name__)
 
 
-class Pass(Protocol):
-    """One kind of maintenance."""
+class Run(Protocol):
+    """Does what is due."""
 
-    @property
-    def name(self) -> str:
-        """Names it in settings, on the command line, and as the kind of its commits in history."""
-        ...
-
-    @property
-    def light(self) -> bool:
-        """Whether a running server does it by itself: quick, and without a model."""
-        ...
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Do what is due.
+    def __call__(self, memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+        """Yield a receipt for each commit; nothing to do yields nothing.
 
         Args:
+            memory: The store.
             now: The moment, aware.
             dry_run: Plan only.
-
-        Yields:
-            A receipt for each commit; nothing to do yields nothing.
         """
         ...
+
+
+class Pass(NamedTuple):
+    """One kind of maintenance.
+
+    Attributes:
+        name: In settings, on the command line, and as the kind of its commits in history.
+        run: Does it.
+        light: Whether a running server does it by itself: quick, and without a model.
+    """
+
+    name: str
+    run: Run
+    light: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +274,7 @@ class MaintainRequest:
 
 def passes(memory: Runebook) -> tuple[Pass, ...]:
     """What there is to do, in the order in which it is done."""
-    return tuple(each for hook in memory.features.hooks("passes") for each in hook(memory))
+    return tuple(each for passes in memory.features.members("passes") for each in passes)
 
 
 def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
@@ -334,25 +292,30 @@ def maintain(memory: Runebook, request: MaintainRequest) -> Iterator[Done]:
             f"there is no maintenance called {', '.join(unknown)}.", hint=f"Use one of: {', '.join(names)}."
         )
     chosen = [each for each in known if each.name in (request.only or names) and (each.light or not request.light)]
-    return _run(chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
+    return _run(memory, chosen, request.now or datetime.now(UTC), dry_run=request.dry_run)
 
 
 MAINTAIN = Command("maintain", MaintainRequest, maintain, writes=True)
 
 
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    upkeep = memory.upkeep
-    return Expiry(upkeep), FinishedTasks(upkeep), KnowledgeCapacity(upkeep)
+def _background(memory: Runebook) -> None:
+    automatic = automatic_maintenance(memory)
+    if automatic is not None:
+        automatic.start()
 
 
-FEATURE = Feature(commands=(MAINTAIN,), hooks={"passes": _passes})
+FEATURE = Feature(
+    commands=(MAINTAIN,),
+    passes=(Pass(_EXPIRY, expire), Pass(TASKS, finish_tasks), Pass(_CAPACITY, keep_capacity)),
+    background=_background,
+)
 
 
-def _run(chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
+def _run(memory: Runebook, chosen: Sequence[Pass], now: datetime, *, dry_run: bool) -> Iterator[Done]:
     for each in chosen:
         receipts: list[CommitReceipt] = []
         try:
-            receipts.extend(each.run(now, dry_run=dry_run))
+            receipts.extend(each.run(memory, now, dry_run=dry_run))
         except RunebookError as error:
             _log.warning("maintenance %s stopped: %s", each.name, error.message)
             yield Done(each.name, tuple(receipts), error)

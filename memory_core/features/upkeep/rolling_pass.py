@@ -1,6 +1,6 @@
 """The rolling summary made of what is stored, and what a model adds to it and to the summaries of logs.
 
-``RollingPass`` makes the page word for word of the profile, preferences, the memories used most and the newest
+``make_page`` makes the page word for word of the profile, preferences, the memories used most and the newest
 summaries of logs, all but what belongs to one project. ``SummaryImprovement`` asks the model, by one call, for the page
 and for an overview of each month that is complete. What a person wrote is left alone by both.
 """
@@ -22,7 +22,6 @@ from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import ClassVar
 
 from memory_core.core.errors import NotFound
 from memory_core.core.index.filter import in_use
@@ -52,7 +51,7 @@ from memory_core.features.upkeep.log_archive import (
     summary_month,
     told,
 )
-from memory_core.features.upkeep.passes import Upkeep
+from memory_core.features.upkeep.passes import commit, rows, stored
 from memory_core.features.upkeep.summaries import Summary, SummaryRequest, SummaryWriter
 
 SOURCE = "maintenance"
@@ -67,48 +66,37 @@ _SHARED = "d.project IS NULL AND NOT d.private"
 _NAMED = re.compile(r"\*\*(?P<name>[^*\n]+)\*\*(?P<mark>[:：])\s*")
 
 #: The lines of a page, part by part.
+_PAGE, _OVERVIEWS = "rolling_summary", "overviews"
 _UNMADE = "nothing of what it was made of is there any more"
 Parts = tuple[tuple[Line, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RollingPass:
-    """Makes the rolling summary anew where what it is made of changed."""
+def make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Make the rolling summary anew where what it is made of changed."""
+    parts = sources(memory, now)
+    text, lines = _text(parts), _all(parts)
+    digest = sources_digest(lines)
+    uri = rolling_summary_uri(memory.config.user_space)
 
-    upkeep: Upkeep
-    name: ClassVar[str] = "rolling_summary"
-    light: ClassVar[bool] = True
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        before = snapshot.text(uri)
+        page = read_rolling_summary(before)
+        if page is not None and (page.authored or page.sources == digest):
+            return ChangeSet()
+        if not text:
+            return ChangeSet() if page is None else removal(uri, before or "", _UNMADE)
+        made = RollingSummary(text, False, digest, None if page is None else page.created_at, lines)
+        return _change(uri, before, made, "extract", memory, now)
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Write it if it is due; see ``Pass.run``."""
-        parts = sources(self.upkeep, now)
-        text, lines = _text(parts), _all(parts)
-        digest = sources_digest(lines)
-        uri = rolling_summary_uri(self.upkeep.config.user_space)
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            before = snapshot.text(uri)
-            stored = read_rolling_summary(before)
-            if stored is not None and (stored.authored or stored.sources == digest):
-                return ChangeSet()
-            if not text:
-                return ChangeSet() if stored is None else removal(uri, before or "", _UNMADE)
-            made = RollingSummary(text, False, digest, None if stored is None else stored.created_at, lines)
-            return _change(uri, before, made, "extract", self.upkeep, now)
-
-        receipt = self.upkeep.commit(self.name, planned, now, dry_run=dry_run)
-        if receipt is not None:
-            yield receipt
+    yield from commit(memory, _PAGE, planned, now, dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryImprovement:
     """Asks the model for what was only extracted so far: overviews of months, and the rolling summary."""
 
-    upkeep: Upkeep
+    memory: Runebook
     writer: SummaryWriter
-    name: ClassVar[str] = "overviews"
-    light: ClassVar[bool] = False
 
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Ask once, and write what came of it in one commit; see ``Pass.run``. A dry run asks nothing."""
@@ -131,14 +119,12 @@ class SummaryImprovement:
             decided = changes(snapshot)
             return replace(decided, notes=written.notes, usage=written.usage.as_dict())
 
-        receipt = self.upkeep.commit(self.name, planned, now, dry_run=False)
-        if receipt is not None:
-            yield receipt
+        yield from commit(self.memory, _OVERVIEWS, planned, now, dry_run=False)
 
     def _months(self, now: datetime) -> Iterator[tuple[MemoryUri, MonthSummary]]:
         """Summaries of months that are complete and have no overview of all their days."""
-        before = now.date() - timedelta(days=self.upkeep.config.maintenance.archive_days)
-        for uri, summary in _summaries(self.upkeep):
+        before = now.date() - timedelta(days=self.memory.config.maintenance.archive_days)
+        for uri, summary in _summaries(self.memory):
             year, month = (int(part) for part in summary.month.split("-"))
             complete = date(year, month, monthrange(year, month)[1]) < before
             if complete and summary.body is None and summary.blocks and summary.overview_of != summary.digest:
@@ -146,9 +132,9 @@ class SummaryImprovement:
 
     def _rolling(self, now: datetime) -> Parts:
         """What the page is made of, where it is an extract of just that; else nothing."""
-        uri = rolling_summary_uri(self.upkeep.config.user_space)
-        stored = read_rolling_summary(self.upkeep.store.text(uri))
-        parts = sources(self.upkeep, now)
+        uri = rolling_summary_uri(self.memory.config.user_space)
+        stored = read_rolling_summary(self.memory.store.text(uri))
+        parts = sources(self.memory, now)
         extract = stored is not None and (stored.text, stored.sources) == (_text(parts), sources_digest(_all(parts)))
         return parts if extract else ()
 
@@ -160,8 +146,8 @@ class SummaryImprovement:
         now: datetime,
     ) -> Callable[[Snapshot], ChangeSet]:
         """The plan: each text that is still what the model was shown gets what it wrote."""
-        context = self.upkeep.context(now)
-        page = rolling_summary_uri(self.upkeep.config.user_space)
+        context = self.memory.plan_context(now)
+        page = rolling_summary_uri(self.memory.config.user_space)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             decided = ChangeSet()
@@ -182,20 +168,20 @@ class SummaryImprovement:
             if item is None or stored_page is None or stored_page.authored or stored_page.sources != digest:
                 return decided
             summary = RollingSummary(item.text, False, digest, stored_page.created_at, lines)
-            own = _change(page, before, summary, "model", self.upkeep, now)
+            own = _change(page, before, summary, "model", self.memory, now)
             return replace(decided, changes=(*decided.changes, *own.changes), results=(*decided.results, *own.results))
 
         return planned
 
 
-def sources(upkeep: Upkeep, now: datetime) -> Parts:
+def sources(memory: Runebook, now: datetime) -> Parts:
     """What the rolling summary is made of, part by part; empty where nothing is known of the user yet."""
-    profile = _memories(upkeep, now, "d.memory_type = 'profile'")
-    liked = _memories(upkeep, now, "d.memory_type = 'preferences'")
+    profile = _memories(memory, now, "d.memory_type = 'profile'")
+    liked = _memories(memory, now, "d.memory_type = 'preferences'")
     liked = sorted(liked, key=lambda each: (-each.salience, str(each.uri)))[:_PREFERENCES]
-    top = [uri for uri, _ in upkeep.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(upkeep, uri))]
+    top = [uri for uri, _ in memory.store.ledger.usage_table.top(_HOT * _SPARE, lambda uri: _is_own(memory, uri))]
     hot = _memories(
-        upkeep,
+        memory,
         now,
         "d.uri IN (SELECT value FROM json_each(?)) AND d.memory_type NOT IN ('profile', 'preferences')",
         json.dumps(top),
@@ -203,7 +189,7 @@ def sources(upkeep: Upkeep, now: datetime) -> Parts:
     hot = sorted(sorted(hot, key=lambda each: top.index(str(each.uri)))[:_HOT], key=lambda each: str(each.uri))
     logged = [
         Line(line, str(uri), next(iter(said_digests(uri, raw))))
-        for uri, summary in _newest(upkeep)
+        for uri, summary in _newest(memory)
         for raw, line in nobodys_lines(summary.blocks.values())
     ]
     if not (profile or liked or logged):
@@ -219,20 +205,20 @@ def sources(upkeep: Upkeep, now: datetime) -> Parts:
     return tuple(part for part in parts if part)
 
 
-def _newest(upkeep: Upkeep) -> list[tuple[MemoryUri, MonthSummary]]:
-    shared = [(uri, summary) for uri, summary in _summaries(upkeep) if summary.project is None]
+def _newest(memory: Runebook) -> list[tuple[MemoryUri, MonthSummary]]:
+    shared = [(uri, summary) for uri, summary in _summaries(memory) if summary.project is None]
     return sorted(shared, key=lambda each: each[1].month)[-_MONTHS:]
 
 
-def _summaries(upkeep: Upkeep) -> Iterator[tuple[MemoryUri, MonthSummary]]:
+def _summaries(memory: Runebook) -> Iterator[tuple[MemoryUri, MonthSummary]]:
     """All summaries of logs; the trailer says whose a private one is."""
     try:
-        listed = upkeep.store.files.entries(summaries_uri(upkeep.config.user_space))
+        listed = memory.store.files.entries(summaries_uri(memory.config.user_space))
     except NotFound:
         return
     for entry in listed:
         month = summary_month(entry.uri)
-        text = None if month is None else upkeep.store.text(entry.uri)
+        text = None if month is None else memory.store.text(entry.uri)
         if month is not None and text is not None:
             summary = read_summary(month, None, text)
             project = summary.kept.get("project")
@@ -244,18 +230,18 @@ def _told(summary: MonthSummary) -> tuple[str, ...]:
     return tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
 
 
-def _memories(upkeep: Upkeep, now: datetime, condition: str, *parameters: object) -> list[Memory]:
+def _memories(memory: Runebook, now: datetime, condition: str, *parameters: object) -> list[Memory]:
     """Memories in use that are nobody's project's, by the catalog and by their files as they are now."""
     used = in_use(now)
-    rows = upkeep.rows(f"({condition}) AND {_SHARED} AND {used.sql}", *parameters, *used.parameters)
-    read = (upkeep.stored(uri, upkeep.store.text(uri)) for uri in rows)
+    uris = rows(memory, f"({condition}) AND {_SHARED} AND {used.sql}", *parameters, *used.parameters)
+    read = (stored(memory, uri, memory.store.text(uri)) for uri in uris)
     return [
-        memory
-        for memory in read
-        if memory is not None
-        and memory.metadata.is_active
-        and not memory.metadata.is_expired(now)
-        and memory.project is None
+        found
+        for found in read
+        if found is not None
+        and found.metadata.is_active
+        and not found.metadata.is_expired(now)
+        and found.project is None
     ]
 
 
@@ -312,21 +298,21 @@ def _said(memory: Memory) -> str:
     return memory.body or str(memory.fields.get(CONTENT) or "")
 
 
-def _is_own(upkeep: Upkeep, uri: str) -> bool:
-    return any(uri.startswith(f"viking://{space}/memories/") for space in upkeep.spaces)
+def _is_own(memory: Runebook, uri: str) -> bool:
+    return any(uri.startswith(f"viking://{space}/memories/") for space in memory.spaces[:2])
 
 
 def _change(
-    uri: MemoryUri, before: str | None, summary: RollingSummary, author: str, upkeep: Upkeep, now: datetime
+    uri: MemoryUri, before: str | None, summary: RollingSummary, author: str, memory: Runebook, now: datetime
 ) -> ChangeSet:
-    text = dump_rolling_summary(summary, upkeep.context(now).now, {"kind": SOURCE, "author": author})
+    text = dump_rolling_summary(summary, memory.plan_context(now).now, {"kind": SOURCE, "author": author})
     action = Action.CREATED if before is None else Action.UPDATED
     note = "written by the model" if author == "model" else "word for word from what is stored"
     return ChangeSet((FileChange(uri, before, text),), (OperationResult("summary", str(uri), action, note=note),))
 
 
-def _passes(memory: Runebook) -> tuple[Pass, ...]:
-    return RollingPass(memory.upkeep), SummaryImprovement(memory.upkeep, memory.summary_writer)
+def _improve(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    return SummaryImprovement(memory, SummaryWriter(memory.config, memory.model)).run(now, dry_run=dry_run)
 
 
-FEATURE = Feature(hooks={"passes": _passes})
+FEATURE = Feature(passes=(Pass(_PAGE, make_page), Pass(_OVERVIEWS, _improve, light=False)))

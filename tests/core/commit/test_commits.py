@@ -16,6 +16,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
+from tests.kept import kept_files
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -45,8 +46,7 @@ def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
-    return {str(path.relative_to(home)): path.read_bytes() for path in found}
+    return kept_files(home)
 
 
 def refused(memory: Runebook, **arguments: Any) -> str:

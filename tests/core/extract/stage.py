@@ -8,16 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from memory_core.core.errors import ModelFailed
-from memory_core.core.extract.brief import BriefWriter
+from memory_core.core.extract.brief import Brief, BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.prefetch import Prefetcher, newest_in
-from memory_core.core.extract.prompts import Conversation, MemoryView, PromptLibrary, TypeGuide
-from memory_core.core.extract.read_actions import ActionRunner
+from memory_core.core.extract.prefetch import Prefetcher
+from memory_core.core.extract.prompts import Conversation, PromptLibrary, TypeGuide
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest, StopReason, TokenUsage
 from memory_core.core.memory.message import Message
 from memory_core.core.memory.operations import compact_schema
-from memory_core.core.memory.requests import FindRequest
-from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
 
@@ -37,6 +35,19 @@ def size(request: LLMRequest) -> int:
     return count_tokens("\n".join([request.system, schema, *(turn.text for turn in request.turns)]))
 
 
+class NearView(StoreView):
+    """The store as the loop sees it, with neighbours that a test may set."""
+
+    near: Callable[[Sequence[str]], Any] | None = None
+
+    def neighbours(self, texts: Sequence[str]) -> Any:
+        return super().neighbours(texts) if self.near is None else self.near(texts)
+
+    @property
+    def near_from(self) -> float:
+        return 0.6
+
+
 class Stage:
     """One store with everything that the loop is wired to."""
 
@@ -45,34 +56,17 @@ class Stage:
         self.requests: list[LLMRequest] = []
         self.prompts = PromptLibrary(settings.pop("prompt_dirs", ()))
         self.guide = TypeGuide(memory.registry, self.prompts)
-        self.view = MemoryView(self._text, memory.registry)
-        self.prefetcher = Prefetcher(self.guide, self._glance, self._find, self.view)
-        self.runner = ActionRunner(memory.browser, self._find_below, self.view)
-        self.near: Callable[[Sequence[str]], Any] = lambda texts: [
-            [(near.uri, near.score) for near in found] for found in memory.retriever.near(texts)
-        ]
-        self.settings: dict[str, Any] = {
-            "max_iterations": 3,
-            "prompt_tokens": 12_000,
-            "max_tokens": 4_000,
-            "neighbour_from": lambda: 0.6,
-        }
-        self.settings |= settings
-        self.loop = MemoryReActOrchestrator(
-            prompts=self.prompts,
-            guide=self.guide,
-            prefetcher=self.prefetcher,
-            actions=self.runner,
-            preview=self.preview,
-            neighbours=lambda texts: self.near(texts),
-            **self.settings,
+        self.view = NearView(
+            memory.store, memory.registry, memory.commits, memory.browser, memory.retriever, memory.indexer.catalog
         )
+        self.prefetcher = Prefetcher(self.guide, self.view)
+        self.settings: dict[str, Any] = {"max_iterations": 3, "prompt_tokens": 12_000, "max_tokens": 4_000, **settings}
+        self.loop = MemoryReActOrchestrator(self.prompts, self.guide, **self.settings)
 
-    def brief(self, budget: int = 8_000) -> BriefWriter:
-        return BriefWriter(self.prompts, self.guide, self.prefetcher, budget)
-
-    def preview(self, operations: Any) -> Any:
-        return self.memory.commits.apply_operations(operations, dry_run=True)
+    def brief(self, talk: Conversation | None = None, budget: int = 8_000, **how: Any) -> Brief:
+        """A brief about a conversation, or about the one that the client has before it."""
+        writer = BriefWriter(self.prompts, self.guide, budget)
+        return writer.write_unstored(self.view, **how) if talk is None else writer.write(talk, self.view, **how)
 
     def commit(self, outcome: Any) -> Any:
         return self.memory.commits.apply_operations(outcome.operations, expected=outcome.expected)
@@ -96,23 +90,11 @@ class Stage:
             return value
 
     def extract(self, talk: Conversation, *answers: Answer) -> Any:
-        return self.drive(self.loop.extract(talk), *answers)
+        return self.drive(self.loop.extract(talk, self.view), *answers)
 
     def said(self, at: int = -1) -> str:
         """The last turn of a request."""
         return self.requests[at].turns[-1].text
-
-    def _text(self, uri: str) -> str | None:
-        return self.memory.store.files.text(self.memory.browser.visible(MemoryUri.parse(uri)))
-
-    def _glance(self, directory: str, limit: int) -> Any:
-        return newest_in(self.memory.indexer.catalog.connection(), directory, limit)
-
-    def _find(self, query: str, limit: int) -> Any:
-        return self.memory.retriever.find(FindRequest(query, limit=limit, filter={"memory_type": {"ne": "message"}}))
-
-    def _find_below(self, query: str, below: str, limit: int) -> Any:
-        return self.memory.retriever.find(FindRequest(query, below, limit))
 
 
 def completion(answer: Any) -> Completion:

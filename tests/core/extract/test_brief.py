@@ -9,7 +9,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from memory_core.core.extract.brief import SCHEMA_MARK
+from memory_core.core.extract.brief import SCHEMA_MARK, BriefWriter
 from memory_core.core.extract.prompts import split
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.text.tokens import count_tokens
@@ -32,7 +32,7 @@ def test_a_program_finds_schema_types_and_session(memory: Runebook) -> None:
     memory.commit(
         CommitRequest(f"Milk.\n{SCHEMA_MARK}\n```json\n{{}}\n```", memory_type="notes", fields={"title": "Soy milk"})
     )
-    brief = Stage(memory).brief().write(TALK, include_messages=True).text
+    brief = Stage(memory).brief(TALK, include_messages=True).text
     schema = schema_in(brief)
     sound = operations(write("facts", topic="家", content="成都"), edits=[{"uri": USER, "patches": {"content": "x"}}])
     jsonschema.validate(sound["operations"], schema)
@@ -46,10 +46,10 @@ def test_a_program_finds_schema_types_and_session(memory: Runebook) -> None:
 
 
 def test_the_messages_are_there_when_asked_for(stage: Stage) -> None:
-    brief = stage.brief().write(TALK, include_messages=True).text
+    brief = stage.brief(TALK, include_messages=True).text
     assert "[1] [2024-03-05 10:00] user: I take soy milk now." in brief
     assert "message 1 corrects" in brief
-    without = stage.brief().write(TALK).text
+    without = stage.brief(TALK).text
     assert "soy milk" not in without
     assert "of session `s1`" in without
 
@@ -62,7 +62,7 @@ def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
         )
     long = talk(*["I take soy milk. 我喝豆奶。" * 200, "ok"] * 20)
     for include in (False, True):
-        brief = Stage(memory).brief(budget).write(long, include_messages=include).text
+        brief = Stage(memory).brief(long, include_messages=include, budget=budget).text
         assert count_tokens(brief) <= budget
         assert 'session_id="s1"' in brief
         schema_in(brief)
@@ -72,26 +72,27 @@ def test_what_is_stored_near_to_the_conversation_is_in_it(stage: Stage) -> None:
     stage.memory.commit(
         CommitRequest("Flat white with oat milk.", memory_type="preferences", fields={"topic": "Coffee"})
     )
-    brief = stage.brief().write(talk("Coffee with soy milk"))
+    brief = stage.brief(talk("Coffee with soy milk"))
     assert "- content: Flat white with oat milk." in brief.text
     assert set(brief.seen) == {f"{USER}/preferences/Coffee.md"}
 
 
 def test_a_conversation_that_is_not_stored_is_briefed_with_a_focus(stage: Stage) -> None:
     stage.memory.commit(CommitRequest("喝拿铁，不加糖。", memory_type="preferences", fields={"topic": "咖啡"}))
-    brief = stage.brief().write_unstored("咖啡的\n口味")
+    brief = stage.brief(focus="咖啡的\n口味")
     assert "Look above all for: 咖啡的 口味" in brief.text
     assert "喝拿铁，不加糖。" in brief.text
     assert "session_id" not in brief.text
-    assert "Look above all" not in stage.brief().write_unstored().text
+    assert "Look above all" not in stage.brief().text
 
 
 @pytest.mark.parametrize("budget", [5_000, 8_000])
 def test_a_window_of_the_briefs_size_is_shown_whole(memory: Runebook, budget: int) -> None:
-    writer = Stage(memory).brief(budget)
+    stage = Stage(memory)
+    writer = BriefWriter(stage.prompts, stage.guide, budget)
     long = talk(*(f"message {number}: " + "words and 词语 " * 20 for number in range(60)), hints=("x " * 300,))
     start, end = split(long.messages, writer.conversation_tokens)[0]
-    brief = writer.write(replace(long, messages=long.messages[start:end]), include_messages=True).text
+    brief = stage.brief(replace(long, messages=long.messages[start:end]), budget, include_messages=True).text
     assert end > 4
     assert f"[{end}] " in brief
     assert "left out" not in brief

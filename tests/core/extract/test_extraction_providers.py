@@ -20,7 +20,6 @@ from tests.core.llm.stand_ins import (
     StandIn,
     anthropic_message,
     failure,
-    fall_silent,
     openai_completion,
     raw,
     reset,
@@ -68,14 +67,10 @@ def opened(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize(
-    "first",
-    [failure(429, headers={"retry-after": "0"}), failure(529, headers={"retry-after-ms": "1"}), reset()],
-    ids=["429 with retry-after", "529", "connection reset"],
-)
 def test_a_passing_fault_is_retried_and_the_memories_are_committed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: Provider, first: Reply
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: Provider
 ) -> None:
+    first = failure(529, headers={"retry-after-ms": "1"})
     with opened(monkeypatch, tmp_path, provider, [first, reply(provider, ANSWER)]) as (memory, stand_in):
         receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
         assert receipt.status is Status.COMMITTED
@@ -88,26 +83,12 @@ def test_a_passing_fault_is_retried_and_the_memories_are_committed(
     ("replies", "llm", "why"),
     [
         ([failure(401, "invalid x-api-key")], {}, "API_KEY"),
-        ([failure(529)], {"retries": 0}, "529"),
-        ([failure(429, headers={"retry-after": "600"})], {"deadline_seconds": 1.0}, "429"),
-        ([fall_silent()], {"deadline_seconds": 1.0}, "no answer within"),
         ([reset()], {"retries": 0}, "onnection"),
         ([raw("<html>a proxy</html>")], {"retries": 0}, "llm.base_url"),
         (["cut"] * 2, {}, "token limit"),
-        (["refused"], {}, "declined"),
         (["prose"] * 2, {}, "JSON"),
     ],
-    ids=[
-        "401",
-        "529",
-        "429 beyond the deadline",
-        "timeout",
-        "reset",
-        "no JSON body",
-        "cut",
-        "refusal",
-        "no JSON answer",
-    ],
+    ids=["401", "reset", "no JSON body", "cut", "no JSON answer"],
 )
 def test_a_lasting_fault_keeps_the_messages_and_says_why_they_wait(
     monkeypatch: pytest.MonkeyPatch,
@@ -121,7 +102,6 @@ def test_a_lasting_fault_keeps_the_messages_and_says_why_they_wait(
     caplog.set_level(logging.DEBUG)
     shaped = {
         "cut": reply(provider, ANSWER[:150], "max_tokens"),
-        "refused": reply(provider, "", "refusal"),
         "prose": reply(provider, "I would rather talk about the weather."),
     }
     script = [shaped[item] if isinstance(item, str) else item for item in replies]
@@ -136,17 +116,3 @@ def test_a_lasting_fault_keeps_the_messages_and_says_why_they_wait(
         assert memory.find(FindRequest("绿茶", filter={"memory_type": "preferences"})).total == 0
         assert KEY not in json.dumps(receipt.as_dict())
     assert KEY not in caplog.text
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_waited_is_extracted_with_the_next_conversation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, provider: Provider
-) -> None:
-    nothing = reply(provider, json.dumps({"reasoning": "small talk", "operations": {}}))
-    replies = [failure(401), nothing, reply(provider, ANSWER)]
-    with opened(monkeypatch, tmp_path, provider, replies) as (memory, stand_in):
-        assert memory.commit(CommitRequest(messages=TALK, session_id="s1")).status is Status.QUEUED
-        receipt = memory.commit(CommitRequest(messages=[{"role": "user", "content": "good morning"}], session_id="s2"))
-        assert TEA in receipt.changed_uris
-        assert memory.extractor.waiting() == []
-        assert len(stand_in.requests) == 3

@@ -14,6 +14,7 @@ from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig
 from memory_core.core.errors import ModelFailed, ModelUnavailable, NotFound
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Completion, LLMRequest, Scripted, ScriptedLLM, StopReason, TokenUsage, drive
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
@@ -275,8 +276,8 @@ class Interrupted(MemoryReActOrchestrator):
 
     interruption: Callable[[], None]
 
-    def extract(self, conversation: Conversation) -> Generator[LLMRequest, Completion, Outcome]:
-        outcome = yield from super().extract(conversation)
+    def extract(self, conversation: Conversation, view: StoreView) -> Generator[LLMRequest, Completion, Outcome]:
+        outcome = yield from super().extract(conversation, view)
         self.interruption()
         return outcome
 
@@ -383,9 +384,7 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
 
 def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in_view(tmp_path: Path) -> None:
     new = answer(write("facts", topic="Server B", content="Server B has 16 GB of memory."))
-    llm = ScriptedLLM([new, new])
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(wait_seconds=60.0), extraction=ExtractionConfig())
-    with open_memory(config, llm=llm) as memory:
+    with opened(tmp_path, [new, new]) as (memory, llm):
         memory.commit(CommitRequest("Server A has 16 GB of memory.", memory_type="facts", fields={"topic": "Server A"}))
         receipt = memory.commit(CommitRequest(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1"))
         assert receipt.status is Status.COMMITTED
@@ -395,12 +394,8 @@ def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in
         assert memory.read(ReadRequest(f"{USER}/facts/Server A.md")).content.startswith("Server A has 16 GB of memory.")
 
 
-def test_single_pass_asks_once_and_the_extractor_none_never(tmp_path: Path) -> None:
-    look = json.dumps({"actions": [{"action_type": "ls", "params": {"uri": USER}}]})
-    with opened(tmp_path / "a", [look, TEA_ANSWER], extractor="single_pass") as (memory, llm):
-        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is Status.QUEUED
-        assert len(llm.requests) == 1
-    with opened(tmp_path / "b", [TEA_ANSWER], extractor="none") as (memory, llm):
+def test_the_extractor_none_asks_no_model(tmp_path: Path) -> None:
+    with opened(tmp_path, [TEA_ANSWER], extractor="none") as (memory, llm):
         assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is Status.COMMITTED
         assert llm.requests == []
 

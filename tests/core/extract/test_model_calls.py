@@ -48,7 +48,7 @@ def test_older_readings_leave_first_and_no_longer_count_as_seen(memory: Runebook
     ids=["reasoning", "actions", "refused operations", "edit of nothing", "too large"],
 )
 def test_no_answer_makes_a_prompt_too_large(stage: Stage, huge: dict[str, Any]) -> None:
-    outcome = stage.drive(stage.loop.extract(TALK), huge, always=NOTHING)
+    outcome = stage.drive(stage.loop.extract(TALK, stage.view), huge, always=NOTHING)
     assert 1 <= len(stage.requests) <= 5
     assert all(size(request) <= 12_000 for request in stage.requests)
     assert outcome.usage.requests == len(stage.requests)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import ConfigInvalid
-from memory_core.core.extract.prompts import PHASES, SIZE_LIMIT_BYTES, PromptLibrary, TypeGuide, describe
+from memory_core.core.extract.prompts import SIZE_LIMIT_BYTES, PromptLibrary, TypeGuide, phases
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
@@ -26,13 +26,11 @@ def folder(path: Path, **files: str) -> Path:
 
 def test_every_phase_ships_a_template_and_is_described() -> None:
     library = PromptLibrary()
-    described = dict(describe())
-    assert described.keys() == PHASES.keys()
-    for name, variables in described.items():
-        assert library.render(name, {variable: f"<{variable}>" for variable in variables})
-        assert all(text.strip() for text in variables.values())
-        rendered = library.render(name, {variable: f"<{variable}>" for variable in variables})
-        assert all(f"<{variable}>" in rendered for variable in variables), name
+    for name, phase in phases().items():
+        assert all(text.strip() for text in (phase.purpose, *phase.variables.values()))
+        rendered = library.render(name, {variable: f"<{variable}>" for variable in phase.variables})
+        assert rendered
+        assert all(f"<{variable}>" in rendered for variable in phase.variables), name
 
 
 def test_a_folder_overrides_a_phase_and_later_folders_win(tmp_path: Path) -> None:
@@ -104,7 +102,7 @@ def test_a_type_is_described_in_the_users_words(tmp_path: Path, memory: Runebook
     assert "content [patch]. 只记录饮食 偏好。" in system
     assert "likes, dislikes" not in system
     assert "Who the user is" in system
-    assert "只记录饮食 偏好。" in stage.brief().write(talk("你好")).text
+    assert "只记录饮食 偏好。" in stage.brief(talk("你好")).text
 
 
 def test_the_static_part_keeps_its_share_and_names_all_types(memory: Runebook) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from memory_core.core.extract import read_actions
 from memory_core.core.extract.read_actions import ACTIONS_PER_ROUND
 from memory_core.core.memory.operations import ReadAction
 from memory_core.core.memory.requests import CommitRequest
@@ -29,7 +30,7 @@ def filled(stage: Stage) -> Stage:
 
 
 def run(stage: Stage, *actions: ReadAction, budget: int = 1_000, answered: frozenset[str] = frozenset()) -> Any:
-    readings, notes = stage.runner.run(actions, budget, answered)
+    readings, notes = read_actions.run(stage.view, actions, budget, answered)
     assert sum(count_tokens(reading.text) for reading in readings) <= budget
     return readings, notes
 

@@ -15,6 +15,7 @@ from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import Scripted, ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
@@ -45,24 +46,24 @@ def told(receipt: CommitReceipt) -> str:
     return " ".join(result.note or "" for result in receipt.results if result.op == "extraction")
 
 
-def test_a_hundred_exchanges_one_by_one_cost_at_most_twenty_calls_and_each_message_is_extracted_once(
+def test_forty_exchanges_one_by_one_cost_at_most_eight_calls_and_each_message_is_extracted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
     extract = MemoryReActOrchestrator.extract
 
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
         read.extend(message.text for message in conversation.messages)
-        return extract(self, conversation)
+        return extract(self, conversation, view)
 
     monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
-    with opened(tmp_path, [NOTHING] * 100) as (memory, llm):
-        for number in range(100):
+    with opened(tmp_path, [NOTHING] * 40) as (memory, llm):
+        for number in range(40):
             say(memory, number, minutes=number)
         list(memory.extract_waiting())
-        assert len(llm.requests) <= 20
+        assert len(llm.requests) <= 8
         assert memory.extractor.waiting() == []
-    said = [text for number in range(100) for text in (f"Question {number} 关于花园?", f"Answer {number}.")]
+    said = [text for number in range(40) for text in (f"Question {number} 关于花园?", f"Answer {number}.")]
     assert read == said
 
 

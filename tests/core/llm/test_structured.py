@@ -7,7 +7,7 @@ import time
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
@@ -433,6 +433,7 @@ def to_wire(value: ReasoningAction, dialect: Dialect) -> Any:
 
 
 @pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+@settings(max_examples=40)
 @given(
     operations=operations,
     reasoning=texts,
@@ -449,6 +450,7 @@ def test_what_the_strict_schema_allows_comes_back_equal(
     assert parsed.dropped == ()
 
 
+@settings(max_examples=40)
 @given(
     operations=operations,
     reasoning=texts,

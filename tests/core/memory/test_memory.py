@@ -95,20 +95,9 @@ def test_hand_written_file_has_no_trailer_and_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        "{",
-        "{]",
-        "[]",
-        "5",
-        "",
-        "{'a': 1}",
-        '{"a": NaN}',
-        '{"a": 1e999}',
-        '{"a": -Infinity}',
-        '{"a": "\\ud800"}',
-        '{"\\udfff": 1}',
-        '{"a": ' + "9" * 5000 + "}",
-        "[" * 100000,
-        '{"a":' + "[" * 5000 + "]" * 5000 + "}",
+        *("{", "{]", "[]", "5", "", "{'a': 1}", '{"a": NaN}', '{"a": 1e999}', '{"a": -Infinity}'),
+        *('{"a": "\\ud800"}', '{"\\udfff": 1}', '{"a": ' + "9" * 5000 + "}", "[" * 100000),
+        *('{"a":' + "[" * 5000 + "]" * 5000 + "}",),
     ],
 )
 def test_damaged_trailer_is_named_and_kept_in_the_body(block: str) -> None:

@@ -28,16 +28,8 @@ from memory_core.core.memory.message_shapes import parse_messages
 # U+0000 cannot be stored, surrogates cannot be encoded; everything else can be said.
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12) | st.sampled_from(
     [
-        "好的",
-        "\\u0000",
-        "\\ud800",
-        "line\r\nbreak",
-        "\u2028\u2029\x85",
-        "😀👨‍👩‍👧",
-        "--> <!--",
-        '{"role"',
-        "\ufeff",
-        "\x1c\x0b\x0c",
+        *("好的", "\\u0000", "\\ud800", "line\r\nbreak", "\u2028\u2029\x85", "😀👨‍👩‍👧", "--> <!--"),
+        *('{"role"', "\ufeff", "\x1c\x0b\x0c"),
     ]
 )
 NAMES = st.none() | WORDS

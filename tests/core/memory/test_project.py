@@ -7,18 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.errors import InvalidInput
+from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.names import key_of
 from memory_core.core.memory.project import (
     NAME_LIMIT_CHARS,
     Belonging,
     ProjectScope,
     folder_name,
-    is_private,
     project_key,
     project_name,
     remote_name,
 )
+from memory_core.core.memory.uri import MemoryUri
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_a_private_memory_is_seen_from_its_own_project_only() -> None:
     "meta", [{"private": True}, {"private": "yes", "project": "a"}, {"private": True, "project": 5}]
 )
 def test_an_odd_trailer_makes_nothing_private(meta: dict[str, object]) -> None:
-    assert not is_private(None, meta)
+    assert not Memory(MemoryUri(("user", "default", "x.md")), None, {}, Metadata(meta)).is_private
 
 
 def test_only_what_is_private_to_a_project_is_confined() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
 from memory_core.core.memory.requests import (
     CommitRequest,
@@ -19,16 +17,10 @@ from memory_core.core.memory.requests import (
     RetrieveRequest,
     TreeRequest,
 )
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -234,6 +226,7 @@ def test_an_argument_out_of_range_is_refused(filled: Runebook, arguments: dict[s
 
 
 def test_looking_never_changes_a_file(filled: Runebook, tmp_path: Path) -> None:
+    filled.opened.current_pages()
     before = files(tmp_path)
     filled.tree(TreeRequest(level_limit=9))
     filled.ls(ListRequest(USER, show_all_hidden=True))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from memory_core.core.commit.append import SessionLog
 from memory_core.core.commit.forgotten import without_lines
 from memory_core.core.memory.exchange import exchanges
 from memory_core.core.memory.message import dump_lines
@@ -17,6 +16,7 @@ from memory_core.features.tiers.segment import (
     PERSON,
     Segment,
     SegmentPage,
+    SessionLog,
     dump_segment,
     parse_segment,
     readable_pages,

@@ -14,6 +14,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, RetrieveConfig, TiersConfig
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import Action, CommitReceipt
@@ -24,7 +25,7 @@ from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
-from memory_core.features.tiers.stored import StoredSegment, session_segments, warmth
+from memory_core.features.tiers.stored import StoredSegment, segments_in, warmth
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, Done, MaintainRequest
@@ -97,7 +98,8 @@ def say(memory: Runebook, *exchanges: tuple[str, str], now: datetime = NOW, **mo
 
 
 def segments(memory: Runebook, *, archived: bool = False) -> list[StoredSegment]:
-    return session_segments(memory.store, LOG, archived=archived)
+    found = segments_in(memory.store, LOG)
+    return list(found.archived if archived else found.used)
 
 
 def firsts(memory: Runebook) -> list[list[int]]:
@@ -120,9 +122,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     extract = MemoryReActOrchestrator.extract
 
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
         texts.extend(message.text for message in conversation.messages)
-        return extract(self, conversation)
+        return extract(self, conversation, view)
 
     monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
     return texts
@@ -400,7 +402,7 @@ def test_a_model_writes_summaries_in_one_call_and_never_over_a_persons(tmp_path:
 def test_the_promoter_offers_nothing_that_a_client_was_briefed_about(tmp_path: Path) -> None:
     with opened(tmp_path, **small(mid_term_heat_threshold=3.5)) as (memory, _):
         say(memory, *TEMPLES, *PAYMENTS)
-        promoter: Promoter = memory.tiers.promoter
+        promoter = Promoter(memory)
         assert len(promoter.everywhere(NOW)) == 1
         memory.extractor.brief("s1")
         assert promoter.everywhere(NOW) == []

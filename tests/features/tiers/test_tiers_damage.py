@@ -16,14 +16,16 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, TiersConfig
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
+from memory_core.core.extract.store_view import StoreView
 from memory_core.core.index import archived_rows
 from memory_core.core.llm.client import ScriptedLLM
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.tiers import stored
+from memory_core.features import FEATURES
+from memory_core.features.tiers import overflow, stored
 from memory_core.features.tiers.segment import Segment, SegmentPage, dump_segment
-from memory_core.features.tiers.stored import analysed_lines, segments_in, session_segments
+from memory_core.features.tiers.stored import analysed_lines, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
@@ -68,7 +70,7 @@ def log(session: str = "s1") -> MemoryUri:
 
 
 def file(memory: Runebook, at: int, session: str = "s1") -> Path:
-    return memory.store.files.path_for(session_segments(memory.store, log(session))[at].uri)
+    return memory.store.files.path_for(segments_in(memory.store, log(session)).used[at].uri)
 
 
 def edit(path: Path, pattern: str, new: str) -> None:
@@ -82,7 +84,7 @@ def damage(path: Path) -> None:
 
 
 def firsts(memory: Runebook, session: str = "s1") -> list[list[int]]:
-    return [[page.first for page in each.segment.pages] for each in session_segments(memory.store, log(session))]
+    return [[page.first for page in each.segment.pages] for each in segments_in(memory.store, log(session)).used]
 
 
 def sort(memory: Runebook) -> list[CommitReceipt]:
@@ -97,9 +99,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     extract = MemoryReActOrchestrator.extract
 
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation) -> Any:
+    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
         texts.extend(message.text for message in conversation.messages)
-        return extract(self, conversation)
+        return extract(self, conversation, view)
 
     monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
     return texts
@@ -114,7 +116,7 @@ def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorte
 ) -> None:
     with opened(tmp_path) as memory:
         with monkeypatch.context() as patched:
-            patched.setattr(type(memory.tiers.overflow), "after", lambda *_: None)
+            patched.setattr(overflow.Overflow, "after", lambda *_: None)
             say(memory, *TEMPLES, *PAYMENTS, session="old")
         say(memory, *TEMPLES, *PAYMENTS)
         damaged = file(memory, 0)
@@ -157,7 +159,7 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         assert firsts(memory) == [[6, 8]]
         sort(memory)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
-        pages = session_segments(memory.store, log())[0].segment.pages
+        pages = segments_in(memory.store, log()).used[0].segment.pages
         assert [(page.previous, page.next) for page in pages] == [(None, 2), (0, 4), (2, None)]
         assert sort(memory) == []
 
@@ -169,7 +171,7 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         file(memory, 0).unlink()
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
         sort(memory)
-        temples = session_segments(memory.store, log())[0].segment
+        temples = segments_in(memory.store, log()).used[0].segment
         assert [page.analysed for page in temples.pages] == [True] * 3
         assert temples.interactions == 0
         list(memory.extract_waiting())
@@ -191,7 +193,7 @@ def test_a_session_that_grew_under_a_clock_in_the_future_has_ended(tmp_path: Pat
     with opened(tmp_path) as memory:
         say(memory, BYE, now=NOW + timedelta(days=26_000))
         say(memory, BYE, session="s2", now=NOW + timedelta(minutes=2))
-        trigger = memory.tiers.trigger
+        trigger = memory.trigger
         assert trigger.is_idle(log(), NOW)
         assert not trigger.is_idle(log("s2"), NOW)  # clocks differ a little
         assert trigger.is_idle(log("s2"), NOW + timedelta(minutes=33))
@@ -228,6 +230,10 @@ def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
         connection.executescript(f"CREATE TABLE documents (uri TEXT, part INTEGER, active INTEGER);{archived_rows.DDL}")
         rows = [(str(log()), line, 1) for line in range(6)]
         connection.executemany("INSERT INTO documents VALUES (?, ?, ?)", rows)
-        archived_rows.put(connection, uri, text.replace('"pages": [', '"pages": [,'))
+        kind = FEATURES.kind_of(uri)
+        assert kind is not None
+        resting = kind.at_rest(uri, text.replace('"pages": [', '"pages": [,'))
+        assert resting is not None
+        archived_rows.put(connection, uri, *resting)
         active = connection.execute("SELECT part FROM documents WHERE active ORDER BY part").fetchall()
         assert active == [(4,), (5,)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_core.core.config import Config
+from memory_core.core.feature import Features
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features import doctor
@@ -358,10 +359,10 @@ def test_examinations_asked_for_at_once_are_one(desk: Desk, monkeypatch: pytest.
     begun: list[float] = []
     go_on = threading.Event()
 
-    def slow(config: Config, registry: MemoryTypeRegistry) -> Report:
+    def slow(config: Config, registry: MemoryTypeRegistry, features: Features) -> Report:
         begun.append(0.0)
         assert go_on.wait(30.0)
-        return examine(config, registry)
+        return examine(config, registry, features)
 
     examine = doctor.examine
     monkeypatch.setattr(doctor, "examine", slow)
