@@ -82,7 +82,8 @@ def doomed(memory: Runebook, uri: str) -> Doomed:
     for each in (place, *_made_of(place)):
         past += [known for known in memory.store.ledger.past.below(each) if history.sees(known)]
         if memory.store.files.is_dir(each):
-            files += [entry.uri for entry in memory.store.files.walk(each)]
+            walked = (entry.uri for entry in memory.store.files.walk(each))
+            files += [uri for uri in walked if not uri.is_summary or memory.store.look(uri)[0] is not None]
         elif memory.store.files.stat(each) is not None:
             files.append(each)
     if not past and not files:
@@ -120,7 +121,9 @@ def _purge_files(memory: Runebook, uri: str, now: datetime | None) -> CommitRece
         lambda snapshot: _removal(memory, files.files, snapshot, memory.plan_context(moment)), kind=KIND, now=moment
     )
     every = (*files.files, *files.past)
-    return _erased(memory, receipt, [Erasure(file, _tombstone(file)) for file in every])
+    erased = _erased(memory, receipt, [Erasure(file, _tombstone(file)) for file in every])
+    memory.opened.pages.remove_below(memory.browser.visible(MemoryUri.parse(uri)))
+    return erased
 
 
 def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> CommitReceipt:
@@ -150,7 +153,8 @@ def _purge_commit(memory: Runebook, commit_id: str, now: datetime | None) -> Com
 def _expect_gone(memory: Runebook, files: Iterable[MemoryUri]) -> None:
     """The store must be held: what somebody writes there later is not to be erased with it."""
     for file in files:
-        if memory.store.files.stat(file) is not None or memory.store.ledger.file(file) is not None:
+        there = memory.store.look(file)[0] if file.is_summary else memory.store.files.stat(file)
+        if there is not None or memory.store.ledger.file(file) is not None:
             raise StorageFailed(
                 f"{str(file)!r} is still there, or there again; nothing was erased from history.",
                 hint="Check the permissions of the memory folder, then run the same command again.",

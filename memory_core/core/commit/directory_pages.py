@@ -69,6 +69,16 @@ class DirectoryPages:
                     with self._catalog.writing() as connection:
                         page_rows.done(connection, page)
 
+    def remove_below(self, directory: MemoryUri) -> None:
+        """Delete the pages at and below a directory that holds nothing any more, where nobody wrote on them."""
+        files = self._store.files
+        if not files.is_dir(directory) or self._store.ledger.movements.stats(directory):
+            return
+        for uri in [entry.uri for entry in files.walk(directory) if entry.uri.is_summary]:
+            text, seen = files.look(uri)
+            if own_words(uri.name, text) is None:
+                files.write(uri, None, seen)
+
     def _made(self, page: Stale) -> bool:
         """Whether nothing is left to do for a directory; what cannot be read stays as it is."""
         try:

@@ -83,6 +83,8 @@ class TextLikeness:
 
 _log = logging.getLogger(__name__)
 MESSAGES = "messages.jsonl"
+#: Of a log with more messages than that, the exchanges of so many new ones are sorted together.
+_LONG_LINES, _LINES_AT_ONCE = 100, 10
 #: Pages that one commit sorts, so that other writers are not kept waiting for a long conversation.
 _PAGES_AT_ONCE = 200
 
@@ -115,6 +117,8 @@ class Overflow:
         self._memory = memory
         self._likeness = TextLikeness(lambda: memory.indexer.embedder)
         self._left: dict[MemoryUri, int] = {}
+        #: How long a log was when it was last looked at.
+        self._looked: dict[MemoryUri, int] = {}
 
     @property
     def sessions(self) -> MemoryUri:
@@ -128,10 +132,20 @@ class Overflow:
         mend = not any(result.op == "messages" for result in receipt.results)
         for log in dict.fromkeys(_logs(receipt)):
             try:
+                if not mend and not self._is_due(log):
+                    continue
                 for _ in self.settled(log, now, mend=mend):
                     continue
             except RunebookError as error:
                 _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
+
+    def _is_due(self, log: MemoryUri) -> bool:
+        """Whether a log has grown enough to be looked at: of a long one, several exchanges are sorted together."""
+        lines = (self._memory.store.text(log) or "").count("\n")
+        if lines > _LONG_LINES and 0 <= lines - self._looked.get(log, -_LINES_AT_ONCE) < _LINES_AT_ONCE:
+            return False
+        self._looked[log] = lines
+        return True
 
     def settled(self, log: MemoryUri, now: datetime, *, mend: bool = False) -> Iterator[CommitReceipt]:
         """Sort all that overflows of one session: one commit, or of a long imported conversation several."""

@@ -14,6 +14,7 @@ from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceC
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.operations import compact_schema
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ def size_of(answer: CallToolResult) -> int:
 
 
 def snapshot(home: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file outside ``.state`` with its bytes and time."""
+    """Every file outside ``.state`` with its bytes and time, but views of directories, which follow by themselves."""
     return {
         str(path.relative_to(home)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in home.rglob("*")
-        if path.is_file() and ".state" not in path.parts
+        if path.is_file() and ".state" not in path.parts and path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)
     }
 
 
