@@ -26,7 +26,7 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.core.memory.results import Action, as_json
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.store.files import FileStore
 from memory_core.features.recall_trail import SIMILAR, TRAIL, SimilarRequest, TrailRequest
 from memory_core.runebook import Runebook, open_memory
@@ -82,7 +82,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and (folder / "home" not in path.parents or "other" in path.parts)
+        if path.is_file()
+        and (folder / "home" not in path.parents or "other" in path.parts)
+        and path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)  # views, made at any time
     }
 
 

@@ -339,10 +339,10 @@ _DEAD = (
 _WAITING = "SELECT count(*) FROM waiting"
 #: What is counted in the catalog: the check, how bad any are, how they are counted, what they are, what mends them.
 _INDEX_ROWS: tuple[tuple[str, Severity, str, str, str | None], ...] = (
-    ("words", Severity.WARNING, _WORDLESS, "documents have no words", _AGAIN),
-    ("words", Severity.WARNING, _STRAY, "rows of words are of no document", _AGAIN),
-    ("vectors", Severity.OK, _DEAD, "vectors are of texts that are gone; rebuild drops them", None),
-    ("vectors", Severity.NOTICE, _WAITING, "vectors are still to be computed", None),
+    ("words", Severity.WARNING, _WORDLESS, "{count} documents have no words", _AGAIN),
+    ("words", Severity.WARNING, _STRAY, "{count} rows of words are of no document", _AGAIN),
+    ("vectors", Severity.OK, _DEAD, "{count} vectors are of texts that are gone; rebuild drops them", None),
+    ("vectors", Severity.NOTICE, _WAITING, "{count} vectors are still to be computed", None),
 )
 
 
@@ -366,7 +366,7 @@ def check_index(subject: Subject) -> Iterator[Finding]:
             yield from gathered("documents", Severity.WARNING, _wrong_documents(subject), wrong, _AGAIN)
         for check, severity, query, detail, repair in _INDEX_ROWS:
             if rows := catalog.execute(query).fetchone()[0]:
-                yield Finding(check, severity, INDEX_NAME, f"{rows:,} {detail}", repair)
+                yield Finding(check, severity, INDEX_NAME, detail.format(count=f"{rows:,}"), repair)
         if problem := _inverted(catalog):
             yield Finding("words", Severity.WARNING, INDEX_NAME, f"the full-text index is damaged: {problem}", _AGAIN)
         yield from _vectors(subject, catalog)

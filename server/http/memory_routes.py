@@ -22,6 +22,7 @@ from memory_core.core.commit.patch import is_patch
 from memory_core.core.errors import FieldRejected, InvalidInput, InvalidUri, NotFound, RunebookError
 from memory_core.core.index.documents import Document, memory_document
 from memory_core.core.index.indexer import numbered
+from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.field_values import coerce, derive
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryField, MemoryType, MergeOp
@@ -69,7 +70,7 @@ class Stored:
     @property
     def sha256(self) -> str:
         """Of the whole file."""
-        return text_sha256(self.text)
+        return text_sha256(recorded(self.uri, self.text) or "")
 
     @property
     def etag(self) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-_LOCALES = Path(__file__).parents[2] / "server" / "inspector" / "static" / "locales"
+_LOCALES = Path(__file__).parents[2] / "server" / "page" / "locales"
 _PLACES = ("search?q=tea", "history", "heat", "sessions", "session/garden?line=2", "queue", "archive", "health")
 _FERRY = f"{USER}/notes/Ferry to Gulangyu.md"
 _RANKS: tuple[Profile, ...] = ("relevance", "balanced", "decay", "weighted")

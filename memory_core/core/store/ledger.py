@@ -681,10 +681,15 @@ class Ledger:
         return stored_text(self._database.connection(), str(uri), seq)
 
     def origin(self, uri: MemoryUri) -> tuple[int, int]:
-        """The first commit that touched a file, and its place there; far behind all others for an unknown one."""
+        """The commit that created a file, the last time, and its place there; far behind all others if unknown."""
         row = (
             self._database.connection()
-            .execute("SELECT seq, ordinal FROM changes WHERE uri = ? ORDER BY seq, ordinal LIMIT 1", (str(uri),))
+            .execute(
+                "SELECT seq, ordinal FROM changes WHERE uri = ?1 AND seq > coalesce("
+                "(SELECT max(seq) FROM changes WHERE uri = ?1 AND after_sha256 IS NULL), 0) "
+                "ORDER BY seq, ordinal LIMIT 1",
+                (str(uri),),
+            )
             .fetchone()
         )
         return (0, 0) if row is None else (int(row[0]), int(row[1]))

@@ -17,6 +17,7 @@ from memory_core.core.errors import NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json, text_sha256
 from memory_core.core.memory.trailer import split
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
 
@@ -530,7 +531,7 @@ def test_ignored_fields_and_keys_are_reported(memory: Runebook) -> None:
 
 
 def seen(memory: Runebook, *uris: str) -> dict[str, str]:
-    return {uri: text_sha256(memory.read(ReadRequest(uri)).content) for uri in uris}
+    return {uri: text_sha256(memory.store.look(MemoryUri.parse(uri))[0] or "") for uri in uris}
 
 
 def decide(memory: Runebook, expected: dict[str, str], **operations: Any) -> CommitReceipt:
