@@ -19,7 +19,7 @@ from memory_core.core.extract.store_view import StoreView
 from memory_core.core.feature import Features
 from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
-from memory_core.core.index.indexer import Indexer
+from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.llm.client import Closeable, LLMClient, open_client
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 _ADOPTION_SECONDS = 2.0
 _FIRST_LOOK_SECONDS = 0.3
 _GLANCE_SECONDS = 0.2
+#: What was committed last is indexed before the end, so that the next process finds it at once.
+_CLOSING_SECONDS = 0.3
 
 
 class OpenedStore:
@@ -87,6 +89,7 @@ class OpenedStore:
         self._llm_guard = threading.Lock()
         #: Ends what works in the background; called before anything else is closed.
         self.before_close: list[Callable[[], None]] = []
+        self._closed = False
         self.adopted = threading.Event()
         self._adopter = threading.Thread(target=self._adopt, name="runebook-adopt", daemon=True)
         self._adopter.start()
@@ -98,6 +101,9 @@ class OpenedStore:
         if isinstance(self._llm, Closeable):
             self._llm.close()
         self._adopter.join()
+        if not self._closed:
+            self._closed = True
+            self.current_pages(_CLOSING_SECONDS)
         self.indexer.close()
         self.store.close()
 
@@ -115,10 +121,17 @@ class OpenedStore:
         """
         return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.glance(_GLANCE_SECONDS)
 
-    def current_pages(self) -> None:
-        """Before a page is shown: let it list what was committed until now."""
-        self.indexer.follow()
-        self.pages.bring_up_to_date()
+    def current_pages(self, seconds: float = FOLLOW_SECONDS) -> None:
+        """Let index and pages know what was committed until now; where the disk refuses, they stay as they are.
+
+        Args:
+            seconds: Much that is missing is left to others after so long.
+        """
+        try:
+            self.indexer.follow(seconds)
+            self.indexer.answer(self.pages.bring_up_to_date)
+        except RunebookError as error:
+            _log.info("pages are made later: %s", error.message)
 
     def wait_for_adoption(self) -> None:
         """Give files that people added before the start a moment to be known: a name may be theirs."""

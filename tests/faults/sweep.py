@@ -56,6 +56,7 @@ class Sweep:
     def run(self) -> None:
         memory = self.open()
         memory.commit(CommitRequest("The cat is called 豆豆.", memory_type="facts", fields={"topic": "猫"}))
+        memory.indexer.follow(None)  # what is not indexed when the disk begins to refuse is missing, and find says so
         quiet = 0
         for number in range(_LAST_ROUND):
             self.rounds += 1

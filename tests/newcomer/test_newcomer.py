@@ -92,10 +92,10 @@ class Newcomer:
         return done.stdout
 
     def files(self) -> dict[str, bytes]:
-        """What is in the home folder but memories."""
+        """What is in the home folder but memories and caches."""
         below = (path for path in sorted(self.home.rglob("*")) if path.is_file())
         named = ((str(path.relative_to(self.home)), path) for path in below)
-        return {name: path.read_bytes() for name, path in named if not name.startswith("memories/")}
+        return {name: path.read_bytes() for name, path in named if not name.startswith(("memories/", ".cache/"))}
 
 
 @pytest.fixture(scope="module")
