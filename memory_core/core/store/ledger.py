@@ -619,6 +619,13 @@ class Ledger:
         rows = self._database.connection().execute("SELECT seq FROM commits WHERE settled = 0 ORDER BY seq")
         return [int(seq) for (seq,) in rows]
 
+    def unsettled_uris(self) -> frozenset[str]:
+        """The files of these commits."""
+        rows = self._database.connection().execute(
+            "SELECT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
+        )
+        return frozenset(uri for (uri,) in rows)
+
     def newest_seq(self) -> int:
         """The last commit's number; 0 when there is none."""
         row = self._database.connection().execute("SELECT max(seq) FROM commits").fetchone()

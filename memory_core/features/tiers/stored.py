@@ -201,7 +201,7 @@ class _SegmentReader:
         """See ``segments_in``."""
         known = self._sessions.get(log) or _Session(_Directory(), _Directory(), SessionSegments())
         # What the disk does not show yet, or not for sure, is asked for again.
-        unsettled = frozenset(str(row.uri) for row in store.ledger.changes_of(store.ledger.unsettled()))
+        unsettled = store.ledger.unsettled_uris()
         used = _directory(store, segments_of(log), known.used, unsettled)
         archived = _directory(store, archived_uri(segments_of(log)), known.archived, unsettled)
         if used is known.used and archived is known.archived:

@@ -62,10 +62,12 @@ def delete(memory: Runebook, *uris: str) -> None:
 
 
 def abstract(memory: Runebook, directory: str = FACTS) -> str:
+    memory.indexer.follow(None)  # a reader waits a bounded time, a test until it is there
     return abstract_line(memory.read(ReadRequest(f"{directory}/.abstract.md")).content)
 
 
 def page(memory: Runebook, directory: str = FACTS) -> str:
+    memory.indexer.follow(None)
     return memory.read(ReadRequest(f"{directory}/.overview.md")).content
 
 
