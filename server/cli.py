@@ -32,7 +32,7 @@ MODULES: Mapping[str, str] = {
     **dict.fromkeys(("embed", "migrate", "types", "config", "doctor", "rebuild"), STORE),
     **dict.fromkeys(("export", "backup", "restore", "import"), TRANSFER),
     **{"chat": "server.chat_terminal", "summary": STORE, "stats": STORE, "metrics": STORE},
-    **{"token": "server.commands.tokens"},
+    **{"token": "server.commands.access_tokens"},
     **dict.fromkeys(("install", "uninstall", "completion"), INSTALLING),
     **{"hook": "server.hosts.hook"},
     **dict.fromkeys(("ui", "serve", "stop", "usage", "demo"), SERVING),

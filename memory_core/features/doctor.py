@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.commit.commits import identify
+from memory_core.core.commit.links import linked_uris
 from memory_core.core.config import Config
 from memory_core.core.errors import ConfigInvalid, InvalidInput, InvalidUri, NotFound, RunebookError, StorageFailed
 from memory_core.core.feature import Feature, Features
@@ -54,7 +55,6 @@ from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.store.local import Store
 from memory_core.core.store.sqlite import DatabaseDamaged
 from memory_core.features import FEATURES
-from memory_core.features.links import linked_uris
 from memory_core.features.migrate import file_problems
 from memory_core.features.rebuild import rebuild_names, refill, rescue_ledger
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from memory_core.core.commit.commits import identify
-from memory_core.core.commit.links import link
+from memory_core.core.commit.links import link, linked_uris, retargeted
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError
 from memory_core.core.index.documents import is_session_log, memory_document
@@ -62,7 +62,6 @@ from memory_core.features.export_file import (
     pack,
     pack_manifest,
 )
-from memory_core.features.links import linked_uris, retargeted
 from memory_core.features.redaction import Redaction
 from memory_core.version import program_version
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.commit.links import linked_uris, retargeted
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.feature import Feature
@@ -29,7 +30,6 @@ from memory_core.core.memory.trailer import Parts, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot, Store
-from memory_core.features.links import linked_uris, retargeted
 from memory_core.features.older_format import Naming, is_random_name, is_rendering, name_of, understand
 
 if TYPE_CHECKING:

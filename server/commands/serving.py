@@ -188,7 +188,7 @@ def _unreachable(error: OSError) -> StorageFailed:
 
 
 def _serve_http(arguments: argparse.Namespace) -> int:
-    from server.commands.tokens import open_tokens
+    from server.commands.access_tokens import open_tokens
     from server.http.http_server import serve
     from server.local.channel_requests import listen
     from server.local.shared_server import HTTP, Attachments
@@ -263,7 +263,7 @@ def demo(arguments: argparse.Namespace) -> int:
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
     import server.http.api  # noqa: F401 - the page asks it at once
-    from server.commands.tokens import open_tokens
+    from server.commands.access_tokens import open_tokens
     from server.http.http_server import serve
     from server.protocol.app import build_server
 

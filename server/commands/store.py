@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memory_core.core.progress import Stage
 from server.commands import declared
 from server.commands.opening import Commands, here, open_memory_of, settings_of, show, text_file
-from server.commands.progress import Progress, passages
+from server.commands.progress_bars import Progress, passages
 from server.terminal import plain
 
 if TYPE_CHECKING:

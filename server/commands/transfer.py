@@ -15,7 +15,7 @@ from memory_core.core.memory.results import as_json
 from memory_core.core.progress import Listener, Stage
 from memory_core.features.imports import FORMATS
 from server.commands.opening import Commands, open_memory_of, settings_of, show
-from server.commands.progress import Progress
+from server.commands.progress_bars import Progress
 
 if TYPE_CHECKING:
     from memory_core.features.export_file import Selection

@@ -31,7 +31,7 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from server import rendering
-from server.protocol.progress import told_of, wants_progress
+from server.protocol.call_progress import told_of, wants_progress
 from server.protocol.session import MemorySession
 
 if TYPE_CHECKING:

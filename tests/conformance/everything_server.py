@@ -40,7 +40,7 @@ from pydantic import Field
 
 from memory_core.core.config import Config, load
 from memory_core.runebook import Runebook, open_memory
-from server.commands.tokens import open_tokens
+from server.commands.access_tokens import open_tokens
 from server.http.http_server import serve
 from server.protocol.app import build_server
 from server.protocol.session import MemorySession

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.progress import Stage, listening, tell, waited
-from server.commands.progress import Bar, LogLines, Progress
+from server.commands.progress_bars import Bar, LogLines, Progress
 
 
 class Clock:
@@ -120,7 +120,7 @@ def test_json_on_stdout_stays_json_whatever_is_shown(capsys: pytest.CaptureFixtu
 def test_a_command_draws_on_its_terminal_and_takes_it_away() -> None:
     script = (
         "import time\n"
-        "from server.commands.progress import Progress\n"
+        "from server.commands.progress_bars import Progress\n"
         "from memory_core.core.progress import tell\n"
         "with Progress():\n"
         "    tell('waiting for another writer 等待', None)\n"

@@ -11,17 +11,17 @@ contradicted or replaced falls (``scoring.evidence``). Of two that contradict ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memory_core.core.commit.working_copy import WorkingCopy
-from memory_core.core.errors import FieldRejected, NotFound, RunebookError, TooLarge
+from memory_core.core.errors import FieldRejected, InvalidUri, NotFound, RunebookError, TooLarge
 from memory_core.core.memory.evidence import Evidence, merged_confidence, unweighed, weighed
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.metadata import CONFIDENCE, CONTESTING, LINKS, RELATIONS, REVERSE, SIMILAR, Metadata
 from memory_core.core.memory.operations import GivenLink
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import SCHEME, MemoryUri
 
 LINKS_LIMIT = 50
 #: What a relation says to the memory that holds it.
@@ -183,3 +183,44 @@ def _merged(stored: Any, uri: str, relation: str, strength: float, now: str) -> 
         alike = [at for at, known in enumerate(links) if isinstance(known, dict) and known.get("relation") == SIMILAR]
         del links[alike[0] if alike else 0]
     return [*links, entry]
+
+
+#: Members of a trailer that hold links.
+_KEYS = ("links", "backlinks")
+
+
+def linked_uris(trailer: Mapping[str, Any]) -> frozenset[str]:
+    """The memories that a trailer links to, as their URIs are printed."""
+    texts = (text for key in _KEYS for text in _strings(trailer.get(key)))
+    return frozenset(uri for text in texts if (uri := _printed(text)) is not None)
+
+
+def retargeted(trailer: Mapping[str, Any], old: MemoryUri, new: MemoryUri) -> dict[str, Any]:
+    """The trailer with each link to ``old``, however spelt, leading to ``new``."""
+    return {key: _replaced(value, str(old), str(new)) if key in _KEYS else value for key, value in trailer.items()}
+
+
+def _replaced(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _replaced(item, old, new) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, old, new) for item in value]
+    return new if isinstance(value, str) and _printed(value) == old else value
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _printed(text: str) -> str | None:
+    """The URI that a text is, or None."""
+    if not text.startswith(SCHEME):
+        return None
+    try:
+        return str(MemoryUri.parse(text))
+    except InvalidUri:
+        return None

@@ -150,7 +150,7 @@ def test_commit_that_waits_for_another_writer_says_so(
 def test_a_call_in_which_nothing_moves_is_heard_of_again_and_again(
     portal: BlockingPortal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.protocol.progress._SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("server.protocol.call_progress._SILENT_SECONDS", 0.05)
     home = tmp_path / "home"
     heard_enough = threading.Event()
     messages: list[str] = []
