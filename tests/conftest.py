@@ -16,9 +16,12 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-# A shell that runs the suite in its background has it ignore Ctrl-C, and servers that tests start would inherit that.
+# A shell that runs the suite in its background has it ignore Ctrl-C, and nohup a hangup: servers that tests
+# start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # One worker a core is enough: torch and BLAS would start as many threads again in each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
