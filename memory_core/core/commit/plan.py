@@ -29,7 +29,7 @@ from memory_core.core.errors import (
     TooLarge,
 )
 from memory_core.core.memory import names
-from memory_core.core.memory.directory_page import parse_page, with_authored
+from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
 from memory_core.core.memory.memory_type import MemoryType, OperationMode
 from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, expires_after
@@ -273,14 +273,14 @@ class _Planner:
         uri = directory.child(name)
         stored = self._copy.text(uri) or ""
         if is_patch(text):
-            text = self._patched(uri, parse_page(stored).authored if name == OVERVIEW_NAME else stored, text)
+            text = self._patched(uri, stored, text)
         else:
             text = parse_page(text).authored if name == OVERVIEW_NAME else text
             check_summary(self._copy, uri, text)
         limit = ABSTRACT_LIMIT_CHARS if name == ABSTRACT_NAME else OVERVIEW_LIMIT_CHARS
         if len(text) > limit:
             raise TooLarge(f"{name} would have {len(text)} characters; the limit is {limit}.", hint="Shorten it.")
-        return _Outcome(uri, with_authored(stored, text) if name == OVERVIEW_NAME else text.rstrip("\n") + "\n")
+        return _Outcome(uri, text.rstrip("\r\n" if name == OVERVIEW_NAME else "\n") + "\n")
 
     def _patched(self, uri: MemoryUri, current: str, patch: str) -> str:
         try:

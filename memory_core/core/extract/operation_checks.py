@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from memory_core.core.extract.prompts import canonical, counted_fields
 from memory_core.core.extract.store_view import StoreView
-from memory_core.core.memory.directory_page import is_generated, parse_page
+from memory_core.core.memory.directory_page import own_words
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.operations import (
     GROUPS,
@@ -191,13 +191,9 @@ def _touched(item: Operation, result: OperationResult, view: StoreView) -> list[
     uris = dict.fromkeys(uri for uri in (canonical(name) for name in named) if uri is not None)
     existing = [uri for uri in uris if view.text(uri) is not None]
     if isinstance(item, OverviewOp):
-        return [uri for uri in existing if _is_authored(uri, view.text(uri) or "")]
+        # What nobody wrote on a page is renewed by the system.
+        return [uri for uri in existing if own_words(uri.rpartition("/")[2], view.text(uri)) is not None]
     return [] if existing and _only_adds(item, view.type_of(existing[0])) else existing
-
-
-def _is_authored(uri: str, text: str) -> bool:
-    """Whether a directory summary says something that a person or a model wrote; the rest the system renews."""
-    return not is_generated(text) if uri.endswith(f"/{ABSTRACT_NAME}") else bool(parse_page(text).authored.strip())
 
 
 def _only_adds(item: Operation, memory_type: MemoryType | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError, StorageFailed
@@ -103,23 +104,25 @@ class Delivery:
         return Delivered(None, tuple(by_hand))
 
     def _write(self, change: FileChange, seen: Seen) -> FileStat | None:
-        """Write one file of a new commit; of a directory's page the words that are somebody's.
+        """Write one file of a new commit.
 
         Raises:
             MemoryChanged: If a person saved another text.
         """
-        uri, after = change.uri, change.after
-        for attempt in range(_PAGE_ATTEMPTS if uri.is_summary else 1):
-            if uri.is_summary:
-                text, seen = self._files.look(uri)
-                if recorded(uri, text) != change.before:
-                    break
-                after = with_own_words(uri.name, text, change.after)
-            try:
-                return self._files.write(uri, after, seen, lambda: self._step("written"))
-            except MemoryChanged:
-                if attempt + 1 >= _PAGE_ATTEMPTS or not uri.is_summary:
-                    raise
+        if change.uri.is_summary:
+            return self._write_words(change)
+        return self._files.write(change.uri, change.after, seen, lambda: self._step("written"))
+
+    def _write_words(self, change: FileChange) -> FileStat | None:
+        """Write on a directory's page what is somebody's; raises as ``_write``."""
+        uri = change.uri
+        for _ in range(_PAGE_ATTEMPTS):
+            text, seen = self._files.look(uri)
+            if recorded(uri, text) != change.before:
+                break
+            words = with_own_words(uri.name, text, change.after)
+            with suppress(MemoryChanged):  # its list was made anew in the same moment
+                return self._files.write(uri, words, seen, lambda: self._step("written"))
         raise MemoryChanged(
             f"{str(uri)!r} was changed by hand in the same moment.", hint="Read it again.", uri=str(uri)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from memory_core.core.index.chroma import ChromaIndex, Sent, read_sent
 from memory_core.core.index.chroma_server import ChromaServer, Place
 from memory_core.core.index.vectors import VectorIndex, VectorRow
 from memory_core.core.store.locks import StoreLock
+from tests.waiting import soon
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,6 @@ SPACE = "user/张三"
 MODEL = "model-a"
 DIM = 64
 ROWS = 700
-PATIENCE_SECONDS = 60.0
 
 
 def unit(seed: int) -> NDArray[np.float32]:
@@ -91,16 +91,6 @@ class Store:
     def close(self) -> None:
         self.index.close()
         self.catalog.database.close()
-
-
-def soon(outcome: Callable[[], bool]) -> bool:
-    """Whether it comes about while one waits; how long that takes does not matter."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not outcome():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @pytest.fixture(scope="module")

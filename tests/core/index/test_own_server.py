@@ -24,13 +24,13 @@ from memory_core.core.index import chroma, embedding_queue, vectors
 from memory_core.core.index.catalog_file import CatalogFile
 from memory_core.core.index.chroma import ChromaIndex
 from memory_core.core.index.vectors import VectorIndex, VectorRow
+from tests.waiting import soon
 
 SPACE = "user/张三"
 MODEL = "model-a"
 DIM = 32
 ROWS = 1_200
 QUERIES = range(9_000, 9_020)
-PATIENCE_SECONDS = 60.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -100,16 +100,6 @@ class Store:
     def close(self) -> None:
         self.index.close()
         self.catalog.database.close()
-
-
-def soon(outcome: Callable[[], bool]) -> bool:
-    """Whether it comes about while one waits; how long that takes does not matter."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not outcome():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def answers(url: str) -> bool:
