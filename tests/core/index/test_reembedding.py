@@ -343,6 +343,9 @@ def test_one_process_at_a_time_embeds_what_is_much(
         finally:
             held.allowed.set()
             first.join()
+        until = time.monotonic() + 120  # the process that embeds may do so in its own background thread
+        while two.indexer.progress().done < 20 and time.monotonic() < until:
+            time.sleep(0.01)
         assert two.indexer.progress() == (20, 20)
 
 
