@@ -18,7 +18,7 @@ from server.commands.opening import Commands, open_memory_of, settings_of, show
 from server.commands.progress_bars import Progress
 
 if TYPE_CHECKING:
-    from memory_core.features.export_file import Selection
+    from memory_core.features.export import Selection
     from memory_core.features.imports.import_run import ImportReport
     from memory_core.runebook import Runebook
 
@@ -108,28 +108,17 @@ def _spaces(arguments: argparse.Namespace) -> tuple[str, str] | None:
 
 
 def _import_export(arguments: argparse.Namespace, path: Path) -> int:
-    from memory_core.features.export import OnConflict, import_archive
-    from memory_core.features.redaction import redaction_of
+    from memory_core.features.import_export import OnConflict, import_export
 
     into = _spaces(arguments)
-    with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
+    with open_memory_of(arguments, warm=False) as memory, Progress():
         memory.expect_writable()
-        done = import_archive(
-            memory.store,
-            memory.registry,
-            path,
-            user_space=memory.config.user_space,
-            agent_space=memory.config.agent_space,
-            on_conflict=OnConflict(arguments.on_conflict),
-            into=into,
-            partial=arguments.partial,
-            dry_run=arguments.dry_run,
-            discretion=redaction_of(memory.config),
-            progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
+        policy = OnConflict(arguments.on_conflict)
+        done = import_export(
+            memory, path, on_conflict=policy, into=into, partial=arguments.partial, dry_run=arguments.dry_run
         )
-        memory.indexer.follow()
     show(arguments, as_json(done), "\n".join(done.lines()))
-    return 1 if done.problems or done.outcome.refused else 0
+    return 1 if done.refused else 0
 
 
 def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
@@ -175,8 +164,8 @@ def _extract(memory: Runebook, done: ImportReport, tell: Listener) -> None:
 def export(arguments: argparse.Namespace) -> int:
     """Write an export."""
     from memory_core.core.memory.uri import MemoryUri
-    from memory_core.features.export import export_lines, export_zip
-    from memory_core.features.export_file import Selection
+    from memory_core.features.export import Selection
+    from memory_core.features.export import export as write
 
     selection = Selection(
         MemoryUri.parse(arguments.target_uri),
@@ -190,17 +179,11 @@ def export(arguments: argparse.Namespace) -> int:
     if name != "-" and Path(name).suffix.lower() not in (".zip", ".jsonl"):
         raise InvalidInput(f"{name!r} is no kind of export.", hint="Name a file that ends in .zip or .jsonl, or '-'.")
     _check_type(arguments, selection)
-    with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
-        store, registry = memory.store, memory.registry
-
-        def read(done: int, total: int) -> None:
-            tell(Stage("exporting", done, total, "files"))
-
+    with open_memory_of(arguments, warm=False) as memory, Progress():
         if name == "-":
-            export_lines(store, registry, sys.stdout.buffer, selection, progress=read)
+            write(memory, sys.stdout.buffer, selection)
             return 0
-        write = export_zip if Path(name).suffix.lower() == ".zip" else export_lines
-        done = write(store, registry, Path(name), selection, force=arguments.force, progress=read)
+        done = write(memory, Path(name), selection, force=arguments.force)
     counts = done.counts
     text = (
         f"{counts['files']:,} files ({counts['memories']:,} memories, {counts['sessions']:,} conversations) and "
