@@ -136,7 +136,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
             belonging=memory.projects.belonging(arguments.project, None, None),
             move_originals=arguments.move_originals,
         )
-        done = import_memories(memory, request, progress=lambda line: tell(Stage(line)))
+        done = import_memories(memory, request)
         if arguments.extract and not arguments.dry_run:
             _extract(memory, done, tell)
     show(arguments, as_json(done), "\n".join(done.lines()))

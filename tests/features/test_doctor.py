@@ -20,7 +20,8 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, Severity, examine, repair
+from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, examine, repair
+from memory_core.features.doctor_checks import Severity
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.open_store import load_registry
