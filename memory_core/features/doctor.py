@@ -140,7 +140,7 @@ def repair(config: Config, registry: MemoryTypeRegistry, features: Features = FE
         StorageFailed: If the system refuses.
     """
     found = examine(config, registry, features)
-    done = [*_repaired(config, registry, found)]
+    done = [*_repaired(config, registry, found, features)]
     again = examine(config, registry, features)
     return Report(again.findings, tuple(done))
 
@@ -153,7 +153,7 @@ def _fingerprint(config: Config) -> str | None:
     return None if embedder is None else embedder.fingerprint
 
 
-def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report) -> Iterator[str]:
+def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report, features: Features) -> Iterator[str]:
     """What was done, as it is done: each step may rest on the one before."""
     root = config.root
     if any(finding.severity is Severity.ERROR for finding in found.of("ledger")):
@@ -171,7 +171,7 @@ def _repaired(config: Config, registry: MemoryTypeRegistry, found: Report) -> It
             yield f"{taken_in:,} files changed by hand were recorded in the history"
         if back:
             yield f"{len(back):,} files that had vanished all at once were written anew from the ledger"
-        yield from _index_repaired(store, registry, found)
+        yield from _index_repaired(store, registry, found, features)
 
 
 def _tidied(root: Path) -> Iterator[str]:
@@ -189,7 +189,7 @@ def _tidied(root: Path) -> Iterator[str]:
         yield f"{len(stale):,} files that cut-off writes left behind were deleted"
 
 
-def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report) -> Iterator[str]:
+def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report, features: Features) -> Iterator[str]:
     # Opening moves aside what cannot even be opened.
     with closing(Catalog(store.files.state / INDEX_NAME)) as catalog:
         if any(finding.severity is Severity.ERROR for finding in found.of("index")):
@@ -197,10 +197,10 @@ def _index_repaired(store: Store, registry: MemoryTypeRegistry, found: Report) -
             yield f"the damaged index was moved aside, to {STATE_NAME}/{INDEX_NAME}.damaged-…"
         wrong = bool(found.of("documents") or found.of("words"))
         try:
-            refill(store, registry, catalog, emptied=wrong)
+            refill(store, registry, catalog, emptied=wrong, features=features)
         except DatabaseDamaged:
             catalog.file.renew(catalog.file.generation)
-            refill(store, registry, catalog)
+            refill(store, registry, catalog, features=features)
         yield f"the index holds {catalog.count():,} documents" + (", built anew" if wrong else "")
         from memory_core.core.index.vector_scan import unsound
 

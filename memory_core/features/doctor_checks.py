@@ -519,10 +519,11 @@ def _server(subject: Subject) -> Iterator[Finding]:
             state = look(server, subject.catalog)
         except sqlite3.Error:  # a catalog of an older version, or a damaged one: its own check says so
             return
-    held, sent, waiting = (f"{count:,}" for count in (state.held, state.sent, state.waiting))
     if state.trouble is not None:
         yield from _found("server trouble", state.place, line=state.line(), hint=state.hint)
-    elif held != sent:
+        return
+    held, sent, waiting = (f"{count:,}" for count in (state.held, state.sent, state.waiting))
+    if held != sent:
         yield from _found("server rows", state.place, held=held, sent=sent)
     else:
         yield from _found("server", state.place, version=state.version, held=held, waiting=waiting)

@@ -316,13 +316,6 @@ class Restoring(Question):
     dry_run: bool = False
 
 
-class Maintenance(Question):
-    """Which passes of maintenance to run."""
-
-    only: list[Annotated[str, Field(max_length=64)]] = Field(default_factory=list, max_length=50)
-    dry_run: bool = Field(True, description="Plan only, unless it is false.")
-
-
 class SummaryText(Question):
     """The page that every new session begins with."""
 

@@ -45,7 +45,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, 
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import Archiving, Consolidation, DryRun, Maintenance, Restoring, SummaryText, filled
+from server.http.api_answers import Archiving, Consolidation, DryRun, Restoring, SummaryText, filled
 from server.http.authentication import identity
 from server.http.memory_routes import EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
@@ -109,20 +109,6 @@ def versions(
         rows, room = _within(room, version.diff, context)
         listed.append(filled("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
     return {"versions": listed}
-
-
-@route(past, "GET", "/compare/{path:path}", "RowsAnswer", 404)
-def compare(
-    memory: Reader,
-    path: EntryPath,
-    earlier: Annotated[str | None, Query(max_length=64, description="As this commit left it.")] = None,
-    later: Annotated[str | None, Query(max_length=64, description="As this one left it; default now.")] = None,
-    context: Context = 3,
-) -> Any:
-    """How a file differs between two commits; default: what the newest commit that touched it changed."""
-    memory.opened.look()
-    before, after = past_of(memory).texts(f"{SCHEME}{path}", earlier, later)
-    return {"rows": _shown(before, after, context)}
 
 
 def _listed(commit: Commit) -> dict[str, Any]:
@@ -331,16 +317,6 @@ def archive(memory: Writer, asked: Archiving) -> Any:
 def restore(memory: Writer, asked: Restoring) -> Any:
     """Bring files back from the archive; the place where one was names it too."""
     return memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))
-
-
-@route(keeping, "POST", "/maintain", "MaintenanceAnswer")
-def maintain(memory: Writer, asked: Maintenance) -> Any:
-    """Run the passes of maintenance, or show what they would do."""
-    passes = []
-    for done in memory.run(MAINTAIN, MaintainRequest(only=asked.only, dry_run=asked.dry_run)):
-        facts = as_json(done)
-        passes.append({**facts, "name": facts.pop("pass"), "changed": done.changed})
-    return {"passes": passes}
 
 
 @route(keeping, "GET", "/rolling-summary", "RollingSummaryAnswer")

@@ -103,6 +103,7 @@ class Follower:
         features: Features = NO_FEATURES,
     ) -> None:
         self._features = features
+        self._kinds = " ".join(sorted(each.name for each in features.slices if "record_kinds" in each.adds))
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
@@ -186,11 +187,15 @@ class Follower:
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
-        if position.ledger_id != self._ledger_id:
+        if position.ledger_id != self._ledger_id or self._has_other_kinds(position):
             return "files"
         if position.seq != self._ledger.newest_seq():
             return "commits"
         return None if position.filling is None else "files"
+
+    def _has_other_kinds(self, position: Position) -> bool:
+        """Whether the documents were made with other features, which search other files."""
+        return position.kinds is not None and position.kinds != self._kinds
 
     def _wait_of(self, missing: Literal["commits", "files"], wait_seconds: float | None) -> float:
         if wait_seconds is None:
@@ -211,13 +216,14 @@ class Follower:
             position = self._catalog.position()
             # Read before the rows: what is committed in between is then not skipped, only seen the next time.
             newest = self._ledger.newest_seq()
-            if position.ledger_id != self._ledger_id or position.seq > newest:
+            if position.ledger_id != self._ledger_id or position.seq > newest or self._has_other_kinds(position):
                 self._catalog.clear(connection)
                 self._catalog.advance(connection, Position(self._ledger_id, newest, _BEGINNING))
             elif position.seq < newest:
                 self._follow(connection, position, newest)
             elif position.filling is not None:
                 self._catalog.advance(connection, self._fill(connection, position, position.filling))
+            self._catalog.note_kinds(connection, self._kinds)
 
     def _follow(self, connection: sqlite3.Connection, position: Position, newest: int) -> None:
         reached = self._ledger.feed.reach(position.seq, _SLICE_CHANGES) or newest
