@@ -350,7 +350,7 @@ def _unpack(source: Path, target: Path, names: dict[str, str]) -> None:
             tell("restoring", number, len(names), unit="files")
             with writer.opened(names[packed.path]) as stream:
                 found.pour(packed, stream)
-        writer.finish()
+        writer.close()
     for folder in (".state/locks", ".state"):
         atomic.make_folder(target / folder)
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, TypeAlias
 
 from memory_core.core.errors import InvalidInput, InvalidUri, StorageFailed
 from memory_core.core.memory.uri import SCHEME, MemoryUri
@@ -93,22 +93,6 @@ class PackedFile:
         return {"path": self.path, "sha256": self.sha256, "size": self.size_bytes}
 
 
-class Writer(Protocol):
-    """Where files are packed into."""
-
-    def opened(self, path: str, *, stored: bool = False) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """A new file of the pack; ``stored`` leaves it as it is where others are compressed."""
-        ...
-
-    def finish(self) -> None:
-        """Make everything durable."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is open, finished or not."""
-        ...
-
-
 class FolderWriter:
     """Files below a folder, private to the user and durable one by one."""
 
@@ -119,7 +103,7 @@ class FolderWriter:
 
     @contextlib.contextmanager
     def opened(self, path: str, *, stored: bool = False) -> Iterator[IO[bytes]]:
-        """See ``Writer``."""
+        """A new file of the pack; none is compressed."""
         del stored
         target = self._root.joinpath(*path.split("/"))
         atomic.make_folder(target.parent)
@@ -127,13 +111,10 @@ class FolderWriter:
         with created(target) as stream:
             yield stream
 
-    def finish(self) -> None:
-        """See ``Writer``."""
+    def close(self) -> None:
+        """Make the folders durable, too."""
         for folder in sorted(self._folders, reverse=True):
             sync_folder(folder)
-
-    def close(self) -> None:
-        """See ``Writer``; nothing stays open."""
 
 
 class ZipWriter:
@@ -145,21 +126,21 @@ class ZipWriter:
 
     @contextlib.contextmanager
     def opened(self, path: str, *, stored: bool = False) -> Iterator[IO[bytes]]:
-        """See ``Writer``."""
+        """A new file of the pack; ``stored`` leaves it as it is where others are compressed."""
         info = zipfile.ZipInfo(path, datetime.now(UTC).timetuple()[:6])
         info.external_attr = 0o600 << 16
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
         with self._archive.open(info, "w", force_zip64=True) as stream:
             yield stream
 
-    def finish(self) -> None:
-        """See ``Writer``."""
-        self.close()
-
     def close(self) -> None:
-        """See ``Writer``."""
+        """Make everything durable."""
         self._archive.close()
         self._file.close()
+
+
+#: Where files are packed into.
+Writer: TypeAlias = FolderWriter | ZipWriter
 
 
 def pack(writer: Writer, path: str, chunks: Iterable[bytes], *, stored: bool = False) -> PackedFile:
@@ -169,10 +150,9 @@ def pack(writer: Writer, path: str, chunks: Iterable[bytes], *, stored: bool = F
 
 
 def pack_manifest(writer: Writer, form: Form, facts: Mapping[str, Any]) -> None:
-    """Write the manifest, which comes last."""
+    """Write the manifest, which comes last; then the writer is to be closed."""
     manifest = {"format": form.format, "format_version": form.version, **facts}
     pack(writer, form.manifest, [json.dumps(manifest, ensure_ascii=False, indent=1).encode()])
-    writer.finish()
 
 
 def json_line(facts: Mapping[str, Any]) -> bytes:

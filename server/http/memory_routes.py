@@ -125,7 +125,7 @@ def message_facts(line: int, message: Message, text: str) -> dict[str, Any]:
 
 def past_of(memory: Runebook) -> History:
     """History as the caller may see it."""
-    return history_of(memory).seen_from(memory.projects.current(None))
+    return history_of(memory, memory.projects.current(None))
 
 
 def _log_document(found: Memory) -> Document:
