@@ -127,17 +127,21 @@ class Delivery:
             f"{str(uri)!r} was changed by hand in the same moment.", hint="Read it again.", uri=str(uri)
         )
 
-    def recover(self) -> None:
+    def recover(self) -> int:
         """Redo what a writer acknowledged but did not bring to disk.
 
         What the disk still refuses stays in the ledger alone: until it is delivered, its file counts neither as
         removed by hand nor as empty, and nobody is kept from the other files.
+
+        Returns:
+            The number of the ledger's last commit.
         """
         seen = frozenset(self._seen)  # before the ledger is asked: what settles meanwhile is left out of both
-        unsettled = [seq for seq in self._ledger.unsettled() if seq not in seen]
+        newest, waiting = self._ledger.head()
+        unsettled = [seq for seq in waiting if seq not in seen]
         if not unsettled:
             self.undelivered = set()
-            return
+            return newest
         by_uri: dict[MemoryUri, list[ChangeRow]] = {}
         for row in self._ledger.changes_of(unsettled):
             by_uri.setdefault(row.uri, []).append(row)
@@ -158,6 +162,7 @@ class Delivery:
             if seq not in delayed:
                 self._seen.add(seq)
                 self.queue(seq, stats)
+        return newest
 
     def _redo(self, uri: MemoryUri, chain: list[ChangeRow]) -> FileStat | None:
         newest = chain[-1]
