@@ -111,7 +111,10 @@ class Delivery:
         """
         if change.uri.is_summary:
             return self._write_words(change)
-        return self._files.write(change.uri, change.after, seen, lambda: self._step("written"))
+        before, after = change.before, change.after
+        if change.appended and before is not None and after is not None and seen.sha256 == change.before_sha256:
+            return self._files.append(change.uri, after, after[len(before) :], seen, lambda: self._step("written"))
+        return self._files.write(change.uri, after, seen, lambda: self._step("written"))
 
     def _write_words(self, change: FileChange) -> FileStat | None:
         """Write on a directory's page what is somebody's; raises as ``_write``."""
@@ -236,7 +239,8 @@ class Delivery:
 
 
 def _torn(found: str, wanted: str | None) -> bool:
-    """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros."""
-    if wanted is None:
+    """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros, or one before the other."""
+    if wanted is None or len(found) > len(wanted):
         return False
-    return len(found) < len(wanted) and (wanted.startswith(found) or not found.strip("\x00"))
+    written = found.rstrip("\x00")
+    return len(written) < len(wanted) and wanted.startswith(written)
