@@ -203,9 +203,9 @@ def _write_zip(source: _Source, writer: ZipWriter, target: Path) -> Export:
         history = pack(writer, HISTORY_NAME, lines).facts
         history["commits"] = source.commits
     export = source.export(target)
-    told: dict[str, Any] = {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}
-    told |= {"sessions": export.sessions, "history": history, "files": files}
-    pack_manifest(writer, EXPORT, source.header() | told)
+    facts: dict[str, Any] = {"spaces": export.spaces, "counts": export.counts, "left_out": export.left_out}
+    facts |= {"sessions": export.sessions, "history": history, "files": files}
+    pack_manifest(writer, EXPORT, source.header() | facts)
     return export
 
 

@@ -556,11 +556,11 @@ def _history_text(commits: Sequence[Commit]) -> str:
 def _diff_text(found: CommitDiff | Comparison) -> str:
     if isinstance(found, Comparison):
         return "\n".join(found.lines) or "No difference."
-    told = [commit_line(found.commit)]
+    lines = [commit_line(found.commit)]
     for step in found.diffs:
         withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
-        told += ["", diff_title(step), *withheld, *step.lines]
-    return "\n".join(told)
+        lines += ["", diff_title(step), *withheld, *step.lines]
+    return "\n".join(lines)
 
 
 HISTORY = Command("history", HistoryRequest, history, member="commits", text=_history_text)

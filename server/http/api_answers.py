@@ -78,19 +78,19 @@ def answer(name: str) -> Any:
         return shape(_RETURNED[name])
     members = dict(word_table(__file__)[name])
     about, like = members.pop("*"), members.pop("&", None)
-    described = ((member, *told.partition(": ")[::2]) for member, told in members.items())
+    described = ((member, *description.partition(": ")[::2]) for member, description in members.items())
     return _model(name, about, Answer if like is None else answer(like), described)
 
 
 def _model(name: str, about: str, like: Any, members: Iterable[tuple[str, str | Any, str | None]]) -> Any:
     """A model of members, each with its type, or its notation, and what it is."""
     fields: dict[str, Any] = {}
-    for member, given, told in members:
+    for member, given, description in members:
         hint = _typed(given) if isinstance(given, str) else given
         usual = None if type(None) in get_args(hint) else ...
         # A word of Python cannot be a member: it is one by its alias.
         own = f"{member}_" if keyword.iskeyword(member) else member
-        fields[own] = (hint, Field(usual, description=told or None, alias=None if own == member else member))
+        fields[own] = (hint, Field(usual, description=description or None, alias=None if own == member else member))
     return create_model(name, __base__=like, __doc__=about, **fields)
 
 

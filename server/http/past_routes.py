@@ -172,7 +172,7 @@ def conversation(
     return {
         "session_id": session_id,
         "uri": str(log),
-        "messages": [message_facts(line, each, _told(each)) for line, each in said[offset : offset + limit]],
+        "messages": [message_facts(line, each, _message_text(each)) for line, each in said[offset : offset + limit]],
         "segments": [_segment_facts(each) for each in segments_in(memory.store, log).used],
         "total": len(said),
         "offset": offset,
@@ -252,7 +252,7 @@ def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str
     }
 
 
-def _told(message: Message) -> str:
+def _message_text(message: Message) -> str:
     """What a message says, tool calls and their results included."""
     return transcript_line(replace(message, time=None, name="-"), None).removeprefix("-: ")[:_TEXT_CHARS]
 

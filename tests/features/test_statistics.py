@@ -115,34 +115,42 @@ def test_a_call_without_a_result_is_not_counted_until_it_has_one(registry: Memor
     assert added(registry, [*waiting, answered("c1")], [user()]).writes == []
 
 
-def test_a_result_that_says_running_is_none_yet() -> None:
-    log = [made("c1"), answered("c1", "…", "running")]
-    assert tools(log) == {}
-    assert tools([*log, answered("c1")])["web_search"][1] == 1
+def again(*statuses: str) -> list[Message]:
+    """A call made anew under the same id for each status."""
+    return [message for status in statuses for message in (made("c1", q=status), answered("c1", status, status))]
 
 
-@pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "失败", "COMPLETED "])
-def test_only_completed_is_a_success(status: str) -> None:
-    assert tools([made("c1"), answered("c1", status=status)])["web_search"] == (1, 0, 1, 100, 25)
+COUNTED: dict[str, tuple[list[Message], Figures]] = {
+    "running is no result": ([made("c1"), answered("c1", "…", "running")], {}),
+    "running, then done": (
+        [made("c1"), answered("c1", "…", "running"), answered("c1")],
+        {"web_search": (1, 1, 0, 100, 25)},
+    ),
+    **{
+        f"only completed is a success, not {status}": (again(status), {"web_search": (1, 0, 1, 100, 25)})
+        for status in ("error", "timeout", "cancelled", "失败", "COMPLETED ")
+    },
+    "a second result": (
+        [made("c1"), answered("c1"), answered("c1", "again", "error")],
+        {"web_search": (1, 1, 0, 100, 25)},
+    ),
+    "an id that repeats is another call": (again("completed", "error"), {"web_search": (2, 1, 1, 200, 50)}),
+    "a call that was given up": (
+        [made("c1", "given_up"), user(), made("c1"), answered("c1")],
+        {"web_search": (1, 1, 0, 100, 25)},
+    ),
+    "a result without its call": (
+        [answered("c9", name="search_files"), answered("c8")],
+        {"search_files": (1, 1, 0, 100, 25)},
+    ),
+    "a call without a name": ([*used("c1", ""), *used("c2", "  ")], {}),
+}
 
 
-def test_a_second_result_of_the_same_call_counts_nothing() -> None:
-    assert tools([made("c1"), answered("c1"), answered("c1", "again", "error")])["web_search"][0] == 1
-
-
-def test_ids_that_repeat_within_a_session_are_different_calls() -> None:
-    log = [made("call_1", q="a"), answered("call_1", "A"), made("call_1", q="b"), answered("call_1", "B", "error")]
-    assert tools(log)["web_search"] == (2, 1, 1, 200, 50)
-
-
-def test_a_call_that_was_given_up_does_not_take_the_result_of_a_later_one() -> None:
-    log = [made("call_1", "given_up"), user(), made("call_1", "web_search"), answered("call_1")]
-    assert list(tools(log)) == ["web_search"]
-
-
-def test_a_result_without_its_call_counts_for_the_tool_it_names() -> None:
-    log = [answered("c9", name="search_files"), answered("c8")]
-    assert tools(log) == {"search_files": (1, 1, 0, 100, 25)}
+@pytest.mark.parametrize("kind", COUNTED)
+def test_each_call_with_a_result_counts_once(kind: str) -> None:
+    log, figures = COUNTED[kind]
+    assert tools(log) == figures
 
 
 def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
@@ -158,11 +166,6 @@ def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
 def test_odd_tool_names_are_kept_letter_for_letter(registry: MemoryTypeRegistry, name: str) -> None:
     (write,) = added(registry, [], used("c1", name)).writes
     assert write.memory_data.fields["tool_name"] == name
-
-
-@pytest.mark.parametrize("name", ["", "  "])
-def test_a_call_without_a_name_is_skipped(name: str) -> None:
-    assert tools(used("c1", name)) == {}
 
 
 def test_counts_are_written_with_their_zeros_and_what_nobody_measured_is_not(registry: MemoryTypeRegistry) -> None:

@@ -170,10 +170,10 @@ class ImportReport:
             yield f"not imported: {number:,} {what}"
         would = "would be " if self.dry_run else ""
         for kind, counted in sorted(self.counts.items()):
-            told = (
+            parts = (
                 f"{number:,} {would * (action is not Action.UNCHANGED)}{action}" for action, number in counted.items()
             )
-            yield f"{kind}: {', '.join(told)}"
+            yield f"{kind}: {', '.join(parts)}"
         if self.extracted:
             yield f"extracted from conversations: {self.extracted:,} files changed"
         yield from (f"renamed to {name}" for name in self.moved)
