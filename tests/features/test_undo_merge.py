@@ -31,7 +31,7 @@ TAKEN_BACK: dict[str, tuple[str | None, str | None, str | None, str | None]] = {
     "created and untouched": (None, "新", "新", None),
     "deleted": ("旧", None, None, "旧"),
     "another line of a plain file": ("a\nb\nc\n", "A\nb\nc\n", "A\nb\nC\n", "a\nb\nC\n"),
-    "another line of a body": tuple(map(memory, ("一\n二\n三", "壹\n二\n三", "壹\n二\n三\n四", "一\n二\n三\n四"))),
+    "another line of a body": (
         memory("一\n二\n三"),
         memory("壹\n二\n三"),
         memory("壹\n二\n三\n四"),
