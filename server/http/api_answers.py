@@ -176,6 +176,11 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _examples(name: str) -> dict[str, Any]:
+    """Examples of a question, which the table has, too."""
+    return {"examples": word_table(__file__)["examples"][name]}
+
+
 class EntriesQuestion(BaseModel):
     """Which memories are listed, and in which order; of the query."""
 
@@ -198,16 +203,7 @@ class EntriesQuestion(BaseModel):
 class NewEntry(Question):
     """A memory to keep, or an entry of the day's log."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"content": "The user drinks green tea in the morning.", "memory_type": "preferences"},
-                {"content": "用户早上喝绿茶。", "memory_type": "preferences", "fields": {"topic": "饮品"}},
-                {"content": "Fixed the login form.", "to": "daily_log"},
-            ]
-        },
-    )
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("NewEntry"))
 
     content: str | None = Field(None, description="What it says; types of fields take `fields` instead.")
     memory_type: str | None = Field(None, max_length=64, description="See GET /api/memory/types; default notes.")
@@ -227,16 +223,7 @@ class NewEntry(Question):
 class EntryEdit(Question):
     """What to change of a memory; what is left out stays."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"content": "The user drinks oolong in the morning.", "tags": ["tea"]},
-                {"fields": {"topic": "饮品"}, "salience": 0.8, "pinned": True},
-                {"active": False, "dry_run": True},
-            ]
-        },
-    )
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("EntryEdit"))
 
     content: str | None = Field(None, description="The whole new text, of types that have one.")
     fields: dict[str, FieldValue | None] = Field(
@@ -262,16 +249,7 @@ class MarkdownText(Question):
 class SearchQuestion(Question):
     """A search."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"query": "what does the user drink?", "limit": 5},
-                {"query": "用户喝什么茶？", "memory_type": "preferences", "rank": "relevance"},
-                {"query": "deploy", "filter": {"updated_at": {"gte": "2026-01-01"}}, "use_decay": False},
-            ]
-        },
-    )
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_examples("SearchQuestion"))
 
     query: str = Field(max_length=20_000, description="A question or key words, in any language.")
     use_decay: bool = Field(True, description="false ranks by the match alone.")
