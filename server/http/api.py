@@ -132,7 +132,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     for status in sorted({*everywhere, *statuses}):
         found[status] = {
             "description": _DESCRIPTIONS[status],
-            "model": api_answers.answer(_REFUSALS.get(status, "ErrorAnswer")),
+            "model": api_answers.answer_model(_REFUSALS.get(status, "ErrorAnswer")),
         }
         if status in (401, 429):  # said at the door, before the API is reached
             found[status] = {"description": _DESCRIPTIONS[status], "content": {"text/plain": {}}}
@@ -152,7 +152,7 @@ def route(
         routes: Where it belongs.
         method: GET, POST, …
         path: Below ``ROOT``.
-        answered: Name of its answer, see ``api_answers.answer``.
+        answered: Name of its answer, see ``api_answers.answer_model``.
         statuses: Of refusals that not every route of this method has.
         nulls: Whether members that are None are given; else they are left out.
         more: For ``APIRouter.api_route``.
@@ -161,7 +161,7 @@ def route(
     register = routes.api_route(
         path,
         methods=[method],
-        response_model=api_answers.answer(answered),
+        response_model=api_answers.answer_model(answered),
         responses=responses,
         response_model_exclude_none=not nulls,
         response_model_exclude_unset=nulls,

@@ -1,6 +1,6 @@
 """What the HTTP API is asked and what it answers, as pydantic models from which OpenAPI is made.
 
-What the library returns is described by its own classes: ``shape`` makes the model of the members that ``as_json``
+What the library returns is described by its own classes: ``model_of`` makes the model of the members that ``as_json``
 gives. Members that say nothing are left out of an answer; an answer may hold more than its model names. A question is
 strict: a name that means nothing is refused.
 """
@@ -40,46 +40,33 @@ class Answer(BaseModel):
 
 
 @functools.cache
-def shape(kind: Any) -> Any:
+def model_of(kind: Any) -> Any:
     """The model of what ``as_json`` makes of a class."""
     members = ((member, _jsonable(hint), about) for member, hint, about in _members(kind))
     return _model(kind.__name__, (inspect.getdoc(kind) or kind.__name__).split("\n", 1)[0], Answer, members)
 
 
 #: What the library returns, by the name that the table of answers uses.
-_RETURNED: Mapping[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        CommitReceipt,
-        EntrySummary,
-        Row,
-        LinkedMemory,
-        Hit,
-        Listing,
-        Commit,
-        FileStep,
-        Archived,
-        Recall,
-        Report,
-    )
-}
+_KINDS: tuple[Any, ...] = (CommitReceipt, EntrySummary, Row, LinkedMemory, Hit, Listing, Commit, FileStep)
+_RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in (*_KINDS, Archived, Recall, Report)}
 _PLAIN: Mapping[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Any": Any}
 
 
 @functools.cache
-def answer(name: str) -> Any:
+def answer_model(name: str) -> Any:
     """The model of an answer, by its name in the table beside this module, or that of what the library returns.
 
-    In the table ``*`` is what the answer is, ``&`` the answer that it extends, and each other member ``type: about``.
+    In the table ``$about`` says what the answer is, ``$extends`` names the one that it extends, and each member is
+    ``type: what it is``.
     A type is a name, ``[items]``, ``{values}``, ``=one|other``, or several of them with ``|``; one that ends in ``?``
     may be left out.
     """
-    if name in _RETURNED:
-        return shape(_RETURNED[name])
+    if name in _RESULTS:
+        return model_of(_RESULTS[name])
     members = dict(word_table(__file__)[name])
-    about, like = members.pop("*"), members.pop("&", None)
+    about, like = members.pop("$about"), members.pop("$extends", None)
     described = ((member, *description.partition(": ")[::2]) for member, description in members.items())
-    return _model(name, about, Answer if like is None else answer(like), described)
+    return _model(name, about, Answer if like is None else answer_model(like), described)
 
 
 def _model(name: str, about: str, like: Any, members: Iterable[tuple[str, str | Any, str | None]]) -> Any:
@@ -94,7 +81,7 @@ def _model(name: str, about: str, like: Any, members: Iterable[tuple[str, str | 
     return create_model(name, __base__=like, __doc__=about, **fields)
 
 
-def filled(name: str, given: Any, /, **more: Any) -> dict[str, Any]:
+def answer_from(name: str, given: Any, /, **more: Any) -> dict[str, Any]:
     """An answer of the table: each member is given, or the attribute of its name.
 
     Args:
@@ -107,9 +94,9 @@ def filled(name: str, given: Any, /, **more: Any) -> dict[str, Any]:
 
 def _members_of(name: str) -> Iterator[str]:
     table = word_table(__file__)[name]
-    if table.get("&") in word_table(__file__):
-        yield from _members_of(table["&"])
-    yield from (member for member in table if member not in ("*", "&"))
+    if table.get("$extends") in word_table(__file__):
+        yield from _members_of(table["$extends"])
+    yield from (member for member in table if not member.startswith("$"))
 
 
 def _typed(notation: str) -> Any:
@@ -126,7 +113,7 @@ def _typed(notation: str) -> Any:
         return types.GenericAlias(tuple, tuple(map(_typed, notation[1:-1].split(", "))))
     if "|" in notation:
         return functools.reduce(operator.or_, map(_typed, notation.split("|")))
-    return _PLAIN[notation] if notation in _PLAIN else answer(notation)
+    return _PLAIN[notation] if notation in _PLAIN else answer_model(notation)
 
 
 def _members(kind: Any) -> Iterator[tuple[str, Any, str | None]]:
@@ -161,7 +148,7 @@ def _jsonable(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Literal.__getitem__(tuple(each.value for each in hint))
     found: Any = hint
-    return shape(found) if is_dataclass(hint) else hint
+    return model_of(found) if is_dataclass(hint) else hint
 
 
 Unit = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]

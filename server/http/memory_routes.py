@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -37,12 +37,17 @@ from memory_core.features.upkeep.passes import passes
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import EntriesQuestion, EntryEdit, MarkdownText, NewEntry, SearchQuestion, answer, filled
+from server.http.api_answers import (
+    EntriesQuestion,
+    EntryEdit,
+    MarkdownText,
+    NewEntry,
+    SearchQuestion,
+    answer_from,
+    answer_model,
+)
 from server.http.authentication import identity
 from server.http.page_files import plain, render
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
 
 #: Of a longer file (a conversation, not a memory) only the beginning is given.
 _TEXT_CHARS = 1_000_000
@@ -110,7 +115,7 @@ def field_facts(found: Memory) -> list[dict[str, Any]]:
     if found.type is None:
         return []
     values: dict[str, Any] = {**found.fields, **derive(found.type, found.fields)}
-    return [filled("FieldAnswer", field, value=_scalar(values.get(field.name))) for field in found.type.fields]
+    return [answer_from("FieldAnswer", field, value=_scalar(values.get(field.name))) for field in found.type.fields]
 
 
 def _scalar(value: Any) -> Any:
@@ -120,7 +125,7 @@ def _scalar(value: Any) -> Any:
 def message_facts(line: int, message: Message, text: str) -> dict[str, Any]:
     """A message of a conversation, with what of it is shown."""
     time = None if message.time is None else message.time.isoformat()
-    return filled("MessageAnswer", message, line=line, speaker=message.name or message.role, time=time, text=text)
+    return answer_from("MessageAnswer", message, line=line, speaker=message.name or message.role, time=time, text=text)
 
 
 def past_of(memory: Runebook) -> History:
@@ -226,7 +231,7 @@ EntryPath = Annotated[
 ]
 _ETAG: dict[str, Any] = {"ETag": {"description": 'The file\'s `"sha256"`.', "schema": {"type": "string"}}}
 _WITH_ETAG = {200: {"headers": _ETAG}}
-_NOTHING_NEW = {200: {"model": answer("CommitReceipt"), "description": "Nothing new was stored."}}
+_NOTHING_NEW = {200: {"model": answer_model("CommitReceipt"), "description": "Nothing new was stored."}}
 
 
 @route(memories, "GET", "/entries", "EntriesAnswer")
@@ -384,7 +389,7 @@ def about(memory: Reader) -> Any:
         "llm": config.llm.provider,
         "llm_model": config.llm.model,
     }
-    return filled(
+    return answer_from(
         "AboutAnswer",
         config,
         version=program_version(),
@@ -447,12 +452,12 @@ def tree(
 
 
 def _type_facts(memory: Runebook, known: MemoryType) -> dict[str, Any]:
-    return filled(
+    return answer_from(
         "TypeAnswer",
         known,
         directory=memory.commits.context(datetime.now(UTC), "", None).directory_text(known),
         mode="template" if known.template_mode else "simple",
-        fields=[filled("TypeFieldAnswer", field, key=field.name in known.key_fields) for field in known.fields],
+        fields=[answer_from("TypeFieldAnswer", field, key=field.name in known.key_fields) for field in known.fields],
     )
 
 

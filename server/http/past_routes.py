@@ -45,7 +45,7 @@ from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, 
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import Archiving, Consolidation, DryRun, Restoring, SummaryText, filled
+from server.http.api_answers import Archiving, Consolidation, DryRun, Restoring, SummaryText, answer_from
 from server.http.authentication import identity
 from server.http.memory_routes import EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
@@ -107,7 +107,7 @@ def versions(
     room = _ROWS_MOST
     for version in past_of(memory).versions(f"{SCHEME}{path}", limit):
         rows, room = _within(room, version.diff, context)
-        listed.append(filled("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
+        listed.append(answer_from("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
     return {"versions": listed}
 
 
@@ -196,7 +196,7 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
         since = warmed.last_visit or read_moment(each.segment.created_at) or now
         hours = max(0.0, (now - since).total_seconds() / 3_600.0)
         own = {**_segment_facts(each), "interactions": each.segment.interactions, "hours": hours}
-        segments.append(filled("HeatSegment", warmed, **own))
+        segments.append(answer_from("HeatSegment", warmed, **own))
     rate = memory.config.search.decay_lambda
     return {
         "segments": segments,
@@ -274,7 +274,7 @@ def _segment_facts(each: StoredSegment) -> dict[str, Any]:
 def _hot_memories(memory: Runebook, rate: float, now: datetime) -> list[dict[str, Any]]:
     page = memory.entries(EntryFilter(sort="accesses", limit=_HOT_MEMORIES), now)
     return [
-        filled("HeatMemory", entry, age_days=max(0.0, -math.log(entry.decay) / rate) if entry.decay > 0.0 else 0.0)
+        answer_from("HeatMemory", entry, age_days=max(0.0, -math.log(entry.decay) / rate) if entry.decay > 0.0 else 0.0)
         for entry in page.entries
         if entry.accesses
     ]
