@@ -1,6 +1,6 @@
 """SummaryWriter: one call of a model for a whole batch of texts that are to be summarised.
 
-Segments of conversations, months of logs, groups of old memories: whoever has an extract already asks here for
+Segments of conversations, months of logs, the rolling summary: whoever has an extract already asks here for
 something better, and keeps the extract where there is no model, no answer, or none that can be used. An answer is
 judged item by item. Writes nothing.
 """
@@ -22,7 +22,6 @@ from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from memory_core.core.text.extractive_summary import numbers
 from memory_core.core.text.tokens import count_tokens
-from memory_core.features.upkeep.fidelity import unsaid
 
 PHASE = "summaries"
 #: Items of one request: a model that is asked for more forgets some.
@@ -34,11 +33,6 @@ _TOLERANCE = 1.5
 _TITLE_CHARS = 80
 _ITEM_TOKENS = 40
 _NAMED = 3
-#: What is asked of a text that will stand in the place of others; ``fidelity`` checks it.
-_REPLACING = (
-    "Your text will stand in the place of these. Use their own words in their order: leave out repetitions and empty "
-    "words, put what belongs together side by side, keep the sentences of one text together; change no word."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +41,11 @@ class SummaryRequest:
 
     Attributes:
         texts: What is summarised, in order.
-        limit_chars: Of the summary.
-        replaces: Whether it will stand in the place of the texts: then ``fidelity.unsaid`` must find nothing. A number
-            that no text names is refused in any case.
+        limit_chars: Of the summary. A number that no text names is refused.
     """
 
     texts: tuple[str, ...]
     limit_chars: int
-    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +155,7 @@ class SummaryWriter:
 def _shown(number: int, request: SummaryRequest) -> str:
     """An item as the model reads it."""
     texts = "\n".join(fenced(text) for text in request.texts)
-    asked = f"\n{_REPLACING}" if request.replaces else ""
-    return f"## Item {number} (at most {request.limit_chars} characters){asked}\n{texts}"
+    return f"## Item {number} (at most {request.limit_chars} characters)\n{texts}"
 
 
 def _judged(
@@ -194,10 +184,6 @@ def _fault(request: SummaryRequest, entry: SummaryItem | None) -> str:
         return "the model gave none"
     if "\x00" in text or len(text) > request.limit_chars * _TOLERANCE:
         return f"the model's has {len(text)} characters, not {request.limit_chars}"
-    missing = unsaid(text, request.texts) if request.replaces else []
-    if missing:
-        named = ", ".join(summary_line(one, 40) for one in missing[:_NAMED])
-        return f"the model's leaves out or invents {named}"
     invented = sorted(numbers(text) - {number for given in request.texts for number in numbers(given)})
     return f"the model's invents {', '.join(invented[:_NAMED])}" if invented else ""
 
