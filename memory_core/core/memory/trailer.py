@@ -17,7 +17,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
 
 _OPEN = "<!-- MEMORY_FIELDS\n"
 
@@ -135,3 +140,31 @@ def join(body: str, trailer: Mapping[str, Any] | None) -> str:
 def body_digest(body: str) -> str:
     """Sixteen hexadecimal digits that tell whether a rendered body was touched."""
     return hashlib.sha256(body.encode("utf-8")).hexdigest()[:16]
+
+
+def read_members(kind: type[T], given: object) -> T | None:
+    """A value of a dataclass from JSON that a hand edit may have changed.
+
+    Args:
+        kind: The dataclass.
+        given: Its members by name; further ones are passed over, and one of a wrong kind counts as missing.
+
+    Returns:
+        None where a member that has no default is missing.
+    """
+    members = dict(given) if isinstance(given, Mapping) else {}
+    while True:
+        try:
+            read: T = _adapter(kind).validate_python(members)
+        except ValidationError as error:
+            wrong = {each["loc"][0] for each in error.errors(include_url=False)} & members.keys()
+            if not wrong:
+                return None
+            members = {name: value for name, value in members.items() if name not in wrong}
+        else:
+            return read
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

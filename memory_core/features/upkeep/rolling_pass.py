@@ -41,7 +41,7 @@ from memory_core.features.rolling_summary import (
     sources_digest,
 )
 from memory_core.features.upkeep.core_memories import COMPRESSION
-from memory_core.features.upkeep.log_archive import (
+from memory_core.features.upkeep.log_summary import (
     OVERVIEW_CHARS,
     MonthSummary,
     dump_summary,
@@ -127,7 +127,7 @@ class SummaryImprovement:
         for uri, summary in _summaries(self.memory):
             year, month = (int(part) for part in summary.month.split("-"))
             complete = date(year, month, monthrange(year, month)[1]) < before
-            if complete and summary.body is None and summary.blocks and summary.overview_of != summary.digest:
+            if complete and not summary.edited and summary.blocks and summary.overview_of != summary.digest:
                 yield uri, summary
 
     def _rolling(self, now: datetime) -> Parts:
@@ -156,7 +156,7 @@ class SummaryImprovement:
                 stored = read_summary(shown.month, shown.project, before)
                 if item is None or stored != shown:
                     continue
-                after = replace(stored, overview=item.text, overview_of=stored.digest)
+                after = replace(stored, overview=item.text, overview_of=stored.digest).showing(stored.blocks)
                 change = FileChange(uri, before, dump_summary(after, context.now))
                 result = OperationResult("summary", str(uri), Action.UPDATED, note="overview written by the model")
                 decided = replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
