@@ -17,12 +17,15 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+#: A value of another kind than the one that is wanted.
+_WRONG: Any = object()
+_DIGITS_LIMIT = 18
 
 _OPEN = "<!-- MEMORY_FIELDS\n"
 
@@ -146,25 +149,54 @@ def read_members(kind: type[T], given: object) -> T | None:
     """A value of a dataclass from JSON that a hand edit may have changed.
 
     Args:
-        kind: The dataclass.
+        kind: The dataclass, of texts, numbers, further dataclasses, and tuples and maps of these.
         given: Its members by name; further ones are passed over, and one of a wrong kind counts as missing.
 
     Returns:
         None where a member that has no default is missing.
     """
-    members = dict(given) if isinstance(given, Mapping) else {}
-    while True:
-        try:
-            read: T = _adapter(kind).validate_python(members)
-        except ValidationError as error:
-            wrong = {each["loc"][0] for each in error.errors(include_url=False)} & members.keys()
-            if not wrong:
-                return None
-            members = {name: value for name, value in members.items() if name not in wrong}
-        else:
-            return read
+    if isinstance(given, kind):
+        return given
+    members, wanted = given if isinstance(given, Mapping) else {}, _members(cast("Any", kind))
+    read = {name: _read(members[name], hint) for name, (hint, _) in wanted.items() if name in members}
+    sound = {name: value for name, value in read.items() if value is not _WRONG}
+    missing = any(required and name not in sound for name, (_, required) in wanted.items())
+    return None if missing else kind(**sound)
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _members(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """What each member of a dataclass takes, and whether it must be given."""
+    hints = get_type_hints(kind)
+    return {
+        each.name: (hints[each.name], each.default is MISSING and each.default_factory is MISSING)
+        for each in fields(kind)
+    }
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """The value as an annotation wants it, or ``_WRONG``; wrong items of a list or map are left out."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return next((read for option in inner if (read := _read(value, option)) is not _WRONG), _WRONG)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(read for item in value if (read := _read(item, inner[0])) is not _WRONG)
+    if origin is Mapping and isinstance(value, Mapping):
+        pairs = ((_key(name, inner[0]), _read(item, inner[1])) for name, item in value.items())
+        return {name: item for name, item in pairs if name is not _WRONG and item is not _WRONG}
+    if is_dataclass(hint):
+        nested: Any = read_members(cast("Any", hint), value)
+        return _WRONG if nested is None else nested
+    if origin is not None or (isinstance(value, bool) and hint is not bool and hint is not Any):
+        return _WRONG
+    if hint is float and isinstance(value, int):
+        return float(value)
+    return value if hint is Any or isinstance(value, hint) else _WRONG
+
+
+def _key(name: object, hint: Any) -> Any:
+    """The name of a member, which JSON writes as text, as an annotation wants it."""
+    text = str(name)
+    if hint is not int:
+        return text
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS_LIMIT else _WRONG

@@ -26,7 +26,6 @@ from memory_core.core.store.files import looks_of
 from memory_core.core.store.local import Store
 from memory_core.core.store.usage import Usage
 from memory_core.features.tiers.segment import (
-    HeatWeights,
     Segment,
     SegmentPage,
     SessionLog,
@@ -75,10 +74,9 @@ def _warmth(config: TiersConfig, stored: StoredSegment, used: Mapping[str, Usage
     visits = sum(usage.access_count for usage in counted)
     last = max((usage.last_accessed_at for usage in counted), default=None)
     since = last or read_moment(stored.segment.created_at) or now
-    weights = HeatWeights(config.heat_alpha, config.heat_beta, config.heat_gamma, config.heat_tau_hours)
     fresh = max(0, visits - stored.segment.visits_counted)
     hours = (now - since).total_seconds() / 3_600.0
-    return Warmth(fresh, visits, last, heat(fresh, stored.segment.interactions, hours, weights))
+    return Warmth(fresh, visits, last, heat(fresh, stored.segment.interactions, hours, config))
 
 
 _NAMES = 100_000
