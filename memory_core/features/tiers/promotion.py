@@ -56,7 +56,7 @@ from memory_core.features.tiers.stored import (
 )
 from memory_core.features.upkeep.archive import put_away
 from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit
-from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Summary, SummaryRequest, SummaryWriter
+from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, Summary, SummaryRequest, improve
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -339,27 +339,21 @@ def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Comm
 
 def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Have a model write better summaries of segments, in one call; a person's are never touched."""
-    due = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
-    due = sorted(due, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
-    asked = [(each, texts) for each in due if (texts := _texts(memory, each))]
-    if dry_run or not asked:
-        return
-    writer = SummaryWriter(memory.config, memory.model)
-    written = writer.write([SummaryRequest(texts, SUMMARY_CHARS) for _, texts in asked])
-    better = {each.uri: item for (each, _), item in zip(asked, written.items, strict=True) if item is not None}
-    read = {each.uri: each for each, _ in asked}
+    outdated = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
+    newest = sorted(outdated, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
+    at = memory.plan_context(now).now
 
-    def planned(snapshot: Snapshot) -> ChangeSet:
-        draft = WorkingCopy(snapshot, memory.plan_context(now))
-        results = [
-            changed(uri, created=False, note="summarised by the model")
-            for uri, item in better.items()
-            if _put(draft, read[uri], item)
-        ]
-        return ChangeSet(draft.changes(), tuple(results), written.notes)
+    def improvement(shown: StoredSegment, texts: tuple[str, ...]) -> Improvement:
+        def written(text: str | None, item: Summary) -> str | None:
+            if parse_segment(text or "") != shown.segment:
+                return None
+            return dump_segment(replace(shown.segment.summed_up(item.text, MODEL), updated_at=at))
 
-    done = commit(memory, _SUMMARIES, planned, now, dry_run=False) if better else ()
-    yield from done or written.without_effect()
+        request = SummaryRequest(texts, SUMMARY_CHARS)
+        return Improvement(shown.uri, request, written, SEGMENT, "summarised by the model")
+
+    due = [improvement(each, texts) for each in newest if not dry_run and (texts := _texts(memory, each))]
+    return improve(memory, _SUMMARIES, due, now)
 
 
 def _texts(memory: Runebook, stored: StoredSegment) -> tuple[str, ...]:
@@ -410,15 +404,6 @@ def _is_outdated(stored: StoredSegment) -> bool:
     """Whether a model may do better: sentences of its own, or a summary that lags behind the pages."""
     segment = stored.segment
     return segment.summary_by == EXTRACT or (segment.summary_by == MODEL and segment.summarised < len(segment.pages))
-
-
-def _put(draft: WorkingCopy, read: StoredSegment, summary: Summary) -> bool:
-    """Write a summary, unless somebody changed the segment meanwhile."""
-    now = parse_segment(draft.text(read.uri) or "")
-    if now is None or now != read.segment:
-        return False
-    draft.put(read.uri, dump_segment(replace(now.summed_up(summary.text, MODEL), updated_at=draft.context.now)))
-    return True
 
 
 def _follow_up(memory: Runebook) -> FollowUp:

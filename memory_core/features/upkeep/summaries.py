@@ -2,14 +2,15 @@
 
 Segments of conversations, months of logs, the rolling summary: whoever has an extract already asks here for
 something better, and keeps the extract where there is no model, no answer, or none that can be used. An answer is
-judged item by item. Writes nothing.
+judged item by item, and written unless the file changed meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
@@ -19,9 +20,23 @@ from memory_core.core.extract.prompts import PromptLibrary, fenced
 from memory_core.core.llm.client import LLMClient, TokenUsage, Turn
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.names import first_words, summary_line
-from memory_core.core.memory.results import CommitReceipt, Status, as_json
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    OperationResult,
+    Status,
+    as_json,
+)
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import numbers
 from memory_core.core.text.tokens import count_tokens
+from memory_core.features.upkeep.passes import commit
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 PHASE = "summaries"
 #: Items of one request: a model that is asked for more forgets some.
@@ -62,20 +77,55 @@ class Summaries:
 
     Attributes:
         items: In the order of the requests; None where the extract is to be kept.
-        reasons: Why, likewise; empty where there is a summary, or no model.
         usage: What the call cost; ``requests`` is 0 or 1.
-        notes: What a receipt should say.
+        notes: What a receipt should say, with the reasons why extracts were kept.
     """
 
-    items: tuple[Summary | None, ...]
-    reasons: tuple[str, ...]
+    items: tuple[Summary | None, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
     notes: tuple[str, ...] = ()
 
-    def without_effect(self) -> Iterator[CommitReceipt]:
-        """The receipt of a call that changed nothing, where there is something to say of it, such as that it failed."""
-        if self.notes:
-            yield CommitReceipt("", Status.UNCHANGED, notes=self.notes, usage=as_json(self.usage))
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A text that a model may write better.
+
+    Attributes:
+        uri: Of the file.
+        request: What the model is asked.
+        written: The file with its summary, given its present text; None where it is no longer what the model was shown.
+        op: Of the receipt's line, with ``note``.
+    """
+
+    uri: MemoryUri
+    request: SummaryRequest
+    written: Callable[[str | None, Summary], str | None]
+    op: str
+    note: str
+
+
+def improve(memory: Runebook, kind: str, due: Sequence[Improvement], now: datetime) -> Iterator[CommitReceipt]:
+    """Ask the model once for all that is due, and write what came of it in one commit.
+
+    A call that changed nothing has a receipt where there is something to say of it, such as that it failed.
+    """
+    asked = SummaryWriter(memory.config, memory.model).write([each.request for each in due])
+
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        changes: list[FileChange] = []
+        results: list[OperationResult] = []
+        for each, item in zip(due, asked.items, strict=True):
+            before = snapshot.text(each.uri)
+            after = None if item is None else each.written(before, item)
+            if after is not None:
+                changes.append(FileChange(each.uri, before, after))
+                results.append(OperationResult(each.op, str(each.uri), Action.UPDATED, note=each.note))
+        return ChangeSet(tuple(changes), tuple(results), asked.notes, as_json(asked.usage))
+
+    done = commit(memory, kind, planned, now, dry_run=False) if any(asked.items) else ()
+    yield from done
+    if not done and asked.notes:
+        yield CommitReceipt("", Status.UNCHANGED, notes=asked.notes, usage=as_json(asked.usage))
 
 
 class SummaryItem(BaseModel):
@@ -112,17 +162,15 @@ class SummaryWriter:
         """
         nothing: tuple[Summary | None, ...] = (None,) * len(requests)
         if not requests:
-            return Summaries((), ())
+            return Summaries()
         try:
             client = self._llm()
         except ModelFailed as error:
-            return self._failed(requests, error, TokenUsage())
-        if client is None:
-            return Summaries(nothing, ("",) * len(requests))
+            return Summaries(nothing, notes=(_failure(error),))
         system = PromptLibrary(self._config.prompt_dirs).render(PHASE)
         asked = list(self._fitting(requests, system))
-        if not asked:
-            return Summaries(nothing, ("too long for one request",) * len(requests))
+        if client is None or not asked:
+            return Summaries(nothing)
         turn = Turn("user", "\n\n".join(_shown(number, requests[number - 1]) for number in asked))
         usage = TokenUsage(requests=1)
         try:
@@ -131,7 +179,7 @@ class SummaryWriter:
             usage = answer.usage
             batch = self._adapter.parse(answer).value
         except ModelFailed as error:
-            return self._failed(requests, error, usage)
+            return Summaries(nothing, usage, (_failure(error),))
         return _judged(requests, asked, batch, usage)
 
     def _fitting(self, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
@@ -147,9 +195,9 @@ class SummaryWriter:
                 prompt, answer = prompt - cost, answer - written
                 yield number
 
-    def _failed(self, requests: Sequence[SummaryRequest], error: ModelFailed, usage: TokenUsage) -> Summaries:
-        note = f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
-        return Summaries((None,) * len(requests), ("the model failed",) * len(requests), usage, (note,))
+
+def _failure(error: ModelFailed) -> str:
+    return f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
 
 
 def _shown(number: int, request: SummaryRequest) -> str:
@@ -174,7 +222,7 @@ def _judged(
         items.append(None if why or answer is None else _summary(answer))
     kept = sum(item is None for item in items)
     notes = (f"{kept} of {len(items)} summaries are extracts: {_told(reasons)}",) if kept else ()
-    return Summaries(tuple(items), tuple(reasons), usage, notes)
+    return Summaries(tuple(items), usage, notes)
 
 
 def _fault(request: SummaryRequest, entry: SummaryItem | None) -> str:
