@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_core.core.commit.commits import Span
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
-from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
 from memory_core.core.extract.intake import FollowUp
@@ -54,8 +53,7 @@ from memory_core.features.tiers.stored import (
     segments_in,
     warmth,
 )
-from memory_core.features.upkeep.archive import put_away
-from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit
+from memory_core.features.upkeep.passes import Pass, archive_due, brought_back
 from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, Summary, SummaryRequest, improve
 
 if TYPE_CHECKING:
@@ -378,26 +376,19 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
     visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
-    leaving = [(each.uri, count) for each, count in worth[:beyond]]
-    context = memory.plan_context(now)
-    for start in range(0, len(leaving), BATCH_FILES):
-        batch = leaving[start : start + BATCH_FILES]
-
-        def planned(snapshot: Snapshot, batch: Sequence[tuple[MemoryUri, int]] = batch) -> ChangeSet:
-            draft = WorkingCopy(snapshot, context)
-            results = [_left(draft, uri, count) for uri, count in batch if draft.text(uri) is not None]
-            return ChangeSet(draft.changes(), tuple(results))
-
-        yield from commit(memory, _EVICTION, planned, now, dry_run=dry_run)
-
-
-def _left(draft: WorkingCopy, uri: MemoryUri, visits: int) -> OperationResult:
-    why = f"used least of the segments beyond their capacity ({visits} visits)"
-    try:
-        target = put_away(draft, uri, why)
-    except RunebookError as error:
-        return OperationResult(SEGMENT, str(uri), Action.REJECTED, error.message, error.hint)
-    return OperationResult(SEGMENT, str(uri), Action.DELETED, note=f"{why}; now {target}")
+    leaving = {
+        each.uri: f"used least of the segments beyond their capacity ({count} visits)" for each, count in worth[:beyond]
+    }
+    yield from archive_due(
+        memory,
+        _EVICTION,
+        list(leaving),
+        lambda found: leaving.get(found.uri),
+        now,
+        dry_run=dry_run,
+        op=SEGMENT,
+        typed=False,
+    )
 
 
 def _is_outdated(stored: StoredSegment) -> bool:
