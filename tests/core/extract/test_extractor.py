@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -274,11 +274,13 @@ def test_a_memory_changed_while_the_model_thinks_is_shown_to_it_anew(tmp_path: P
 class Interrupted(MemoryReActOrchestrator):
     """The loop, with another client's commit between its end and ours."""
 
-    interruption: Callable[[], None]
+    interruptions: ClassVar[list[Callable[[], None]]] = []
 
     def extract(self, conversation: Conversation, view: StoreView) -> Generator[LLMRequest, Completion, Outcome]:
         outcome = yield from super().extract(conversation, view)
-        self.interruption()
+        for interrupt in self.interruptions:
+            interrupt()
+        self.interruptions.clear()
         return outcome
 
 
@@ -288,7 +290,7 @@ def interrupted(home: Path, answers: Sequence[Scripted]) -> Iterator[tuple[Runeb
         memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Drinks green tea."}))
         loop = memory.extractor.orchestrator
         loop.__class__ = Interrupted
-        loop.interruption = lambda: meddle(memory)  # type: ignore[attr-defined]
+        Interrupted.interruptions[:] = [lambda: meddle(memory)]
         yield memory, llm
 
 
@@ -299,7 +301,9 @@ def test_a_patch_is_applied_to_what_another_client_made_of_the_memory_meanwhile(
         assert (receipt.status, len(llm.requests), waiting(memory)) == (Status.COMMITTED, 1, {})
 
 
-def test_a_replacement_does_not_fit_what_another_client_made_of_the_memory_and_is_mended(tmp_path: Path) -> None:
+def test_a_replacement_that_does_not_fit_what_another_client_made_of_the_memory_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
     with interrupted(tmp_path, [edit("Drinks only black tea."), TO_BLACK]) as (memory, llm):
         receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
         assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks black tea.")
@@ -307,7 +311,9 @@ def test_a_replacement_does_not_fit_what_another_client_made_of_the_memory_and_i
         assert (len(llm.requests), waiting(memory)) == (2, {})
 
 
-def test_what_cannot_be_mended_leaves_the_conversation_waiting_and_the_other_clients_text(tmp_path: Path) -> None:
+def test_what_cannot_be_asked_for_again_leaves_the_conversation_waiting_and_the_other_clients_text(
+    tmp_path: Path,
+) -> None:
     with interrupted(tmp_path, [edit("Drinks only black tea."), DOWN]) as (memory, _):
         receipt = memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
         assert memory.read(ReadRequest(TEA)).content.startswith("Since 2026 drinks green tea.")
