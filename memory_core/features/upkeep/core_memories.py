@@ -177,22 +177,12 @@ def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
         Where the core is.
 
     Raises:
-        TooLarge: If the core has no room in a memory.
-        RunebookError: If an original cannot be moved.
+        RunebookError: If an original cannot be moved, or the core has no name.
     """
     uri, fields = _free(draft, core)
-    places = [archived_uri(original.uri) for original in core.originals]
-    if len(_memory(draft, core, uri, fields, places).text.encode("utf-8")) > draft.context.content_bytes:
-        raise TooLarge(f"the core of {len(core.originals)} memories is too large.", hint="Raise limits.content_bytes.")
     places = [put_away(draft, original.uri, REASON, replaced_by=str(uri)) for original in core.originals]
-    draft.store(_memory(draft, core, uri, fields, places))
+    draft.store(new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places)))
     return uri
-
-
-def _memory(
-    draft: WorkingCopy, core: CorePlan, uri: MemoryUri, fields: dict[str, Any], places: Sequence[MemoryUri]
-) -> Memory:
-    return new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places))
 
 
 def _free(draft: WorkingCopy, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]]:
