@@ -39,8 +39,8 @@ from memory_core.core.extract.prompts import (
     language_line,
     transcript,
 )
-from memory_core.core.extract.read_actions import Reading, run, show
-from memory_core.core.extract.store_view import StoreView
+from memory_core.core.extract.read_actions import run, show
+from memory_core.core.extract.store_view import Reading, StoreView
 from memory_core.core.llm.client import Completion, LLMRequest
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import LINK_RELATIONS, DeleteOp, MemoryOperations, ReasoningAction, WriteOp

@@ -8,16 +8,14 @@ it was read is left for the next time.
 from __future__ import annotations
 
 import heapq
+import logging
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from memory_core.core.commit.links import LINKS_LIMIT
 from memory_core.core.commit.working_copy import WorkingCopy
@@ -42,6 +40,7 @@ from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
 
+_log = logging.getLogger(__name__)
 #: ``source.kind`` of a core, and why its originals are archived.
 COMPRESSION, REASON = "compression", "condensed"
 #: How a core is linked to its originals.
@@ -279,8 +278,6 @@ _ALIKE_BY_VECTOR, _ALIKE_BY_WORDS = 0.45, 0.15
 _TOPIC_CHARS = 1_000
 #: Loading a model takes about a second; maintenance is in no hurry.
 _MODEL_SECONDS = 30.0
-#: URIs of one question to the index.
-_QUERIED = 500
 
 
 def parcels(lengths: Sequence[int], similarity: Similarity, alike: float, room: int, least: int) -> list[list[int]]:
@@ -392,50 +389,16 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
 
 def _likeness(memory: Runebook, originals: Sequence[Original]) -> tuple[Similarity, float]:
     """By meaning where there is a model, else by words; and from which similarity on two are of one topic."""
-    try:
-        vectors = _vectors(memory, originals)
-    except EmbeddingFailed:
-        vectors = None
-    if vectors is not None:
-        table = vectors
-        return lambda one, others: (table[list(others)] @ table[one]).tolist(), _ALIKE_BY_VECTOR
-    words = [distinct_words(_topic(each)) for each in originals]
-    return lambda one, others: [jaccard(words[one], words[other]) for other in others], _ALIKE_BY_WORDS
-
-
-def _vectors(memory: Runebook, originals: Sequence[Original]) -> NDArray[np.float32] | None:
-    """float32 (n, dim): those of the index, else made now; None where there is no model.
-
-    Raises:
-        EmbeddingFailed: If the model cannot be used.
-    """
+    topics = [f"{each.name}\n{each.said}"[:_TOPIC_CHARS] for each in originals]
     embedder = memory.indexer.embedder
-    if embedder is None or not embedder.ready(_MODEL_SECONDS):
-        return None
-    known = _indexed(memory, [str(each.uri) for each in originals], embedder.fingerprint)
-    missing = [each for each in originals if str(each.uri) not in known]
-    if missing:
-        made = embedder.embed([_topic(each) for each in missing])
-        known |= {str(each.uri): vector for each, vector in zip(missing, made, strict=True)}
-    return np.stack([known[str(each.uri)] for each in originals])
-
-
-def _indexed(memory: Runebook, uris: Sequence[str], fingerprint: str) -> dict[str, NDArray[np.float32]]:
-    """float32 (dim,) by URI: what the index has of the memories' beginnings, as this model sees them."""
-    found: dict[str, NDArray[np.float32]] = {}
-    connection = memory.indexer.catalog.connection()
-    for start in range(0, len(uris), _QUERIED):
-        part = uris[start : start + _QUERIED]
-        rows = connection.execute(
-            "SELECT p.uri, v.vector FROM passages p JOIN vectors v ON v.space = p.space AND v.uri = p.uri "
-            "AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
-            f"WHERE p.part = 0 AND p.uri IN ({','.join('?' * len(part))})",
-            (fingerprint, *part),
-        )
-        found |= {uri: np.frombuffer(blob, dtype="<f4") for uri, blob in rows.fetchall()}
-    sizes = Counter(len(vector) for vector in found.values())
-    usual = max(sizes, key=lambda size: sizes[size], default=0)
-    return {uri: vector for uri, vector in found.items() if len(vector) == usual}
+    try:
+        if embedder is not None and embedder.ready(_MODEL_SECONDS):
+            vectors = embedder.embed(topics)
+            return lambda one, others: (vectors[list(others)] @ vectors[one]).tolist(), _ALIKE_BY_VECTOR
+    except EmbeddingFailed as error:
+        _log.warning("memories are compared by their words: %s", error.message)
+    words = list(map(distinct_words, topics))
+    return lambda one, others: [jaccard(words[one], words[other]) for other in others], _ALIKE_BY_WORDS
 
 
 def _condensed(draft: WorkingCopy, core: CorePlan) -> Iterator[OperationResult]:
@@ -456,11 +419,6 @@ def _condensed(draft: WorkingCopy, core: CorePlan) -> Iterator[OperationResult]:
     for original in core.originals:
         note = f"condensed into {uri}; now {archived_uri(original.uri)}"
         yield OperationResult("archive", str(original.uri), Action.DELETED, note=note)
-
-
-def _topic(original: Original) -> str:
-    """What tells the topic of a memory: its name and its beginning."""
-    return f"{original.name}\n{original.said}"[:_TOPIC_CHARS]
 
 
 def _commits(cores: Sequence[CorePlan]) -> Iterator[list[CorePlan]]:

@@ -101,15 +101,6 @@ def test_an_english_conversation_becomes_memories_with_one_request(tmp_path: Pat
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
 
 
-def test_a_chinese_conversation_becomes_chinese_memories(tmp_path: Path) -> None:
-    said = answer(write("entities", entity_name="支付系统", entity_type="系统", content="用户负责支付系统。"))
-    with opened(tmp_path, [said]) as (memory, llm):
-        receipt = memory.commit(CommitRequest(messages=CHINESE, session_id="s1"))
-        assert created(receipt) == {f"{USER}/entities/支付系统.md"}
-        assert "Chinese" in prompt(llm.requests[0])
-        assert memory.find(FindRequest("谁负责支付")).memories[0].uri == f"{USER}/entities/支付系统.md"
-
-
 def test_the_language_can_be_set(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER], extraction=ExtractionConfig(language="Deutsch")) as (memory, llm):
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
@@ -386,18 +377,6 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
         assert [as_json(result) for result in again.results] == [as_json(result) for result in first.results]
         assert unused.requests == []
     assert len(llm.requests) == 1
-
-
-def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in_view(tmp_path: Path) -> None:
-    new = answer(write("facts", topic="Server B", content="Server B has 16 GB of memory."))
-    with opened(tmp_path, [new, new]) as (memory, llm):
-        memory.commit(CommitRequest("Server A has 16 GB of memory.", memory_type="facts", fields={"topic": "Server A"}))
-        receipt = memory.commit(CommitRequest(messages=[{"role": "user", "content": "今天没什么。"}], session_id="s1"))
-        assert receipt.status is Status.COMMITTED
-        assert "Server A has 16 GB" in llm.requests[1].turns[-1].text
-        links = (split(memory.read(ReadRequest(f"{USER}/facts/Server B.md")).content).trailer or {})["links"]
-        assert [(link["uri"], link["relation"]) for link in links] == [(f"{USER}/facts/Server A.md", "similar")]
-        assert memory.read(ReadRequest(f"{USER}/facts/Server A.md")).content.startswith("Server A has 16 GB of memory.")
 
 
 def test_the_extractor_none_asks_no_model(tmp_path: Path) -> None:

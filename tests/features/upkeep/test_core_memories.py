@@ -6,12 +6,11 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from memory_core.core.config import Config
-from memory_core.core.index.encoder import BundledEmbedder
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
@@ -338,25 +337,11 @@ def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Runebook) -
     assert any("Assam" in body and "机柜" not in body for body in bodies)
 
 
-def test_grouping_by_meaning_takes_the_vectors_that_the_index_has(tmp_path: Path) -> None:
-    class Counting(BundledEmbedder):
-        """The bundled model, keeping what it was asked."""
-
-        asked: ClassVar[list[str]] = []
-
-        def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
-            self.asked.extend(texts)
-            return super().embed(texts, query=query)
-
-    model = Counting()
+def test_memories_are_grouped_by_meaning_where_there_is_a_model(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
-        memory.indexer.embedder = model
         tea = [old(memory, f"Tea number {n} from Assam 阿萨姆红茶.") for n in range(3)]
         rack = [old(memory, f"Server rack {n} hums 机柜嗡嗡响.") for n in range(3)]
-        memory.indexer.embed_all()
-        model.asked.clear()
         (receipt,) = maintained(memory, "compression")
-        assert model.asked == []
         found = {frozenset(_originals(text(memory, core))) for core in cores(receipt)}
         assert found == {frozenset(map(away, tea)), frozenset(map(away, rack))}
 
