@@ -305,10 +305,6 @@ def test_of_two_who_accept_at_once_one_wins_and_the_other_is_told(tmp_path: Path
             assert len(waiting_proposals(memory)) == 0
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
 def test_what_is_no_proposal_is_left_alone_and_unknown_names_are_told(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))

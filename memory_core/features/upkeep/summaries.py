@@ -1,4 +1,4 @@
-"""SummaryWriter: one call of a model for a whole batch of texts that are to be summarised.
+"""Summaries: one call of a model for a whole batch of texts that are to be summarised.
 
 Segments of conversations, months of logs, the rolling summary: whoever has an extract already asks here for
 something better, and keeps the extract where there is no model, no answer, or none that can be used. An answer is
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
@@ -109,7 +110,7 @@ def improve(memory: Runebook, kind: str, due: Sequence[Improvement], now: dateti
 
     A call that changed nothing has a receipt where there is something to say of it, such as that it failed.
     """
-    asked = SummaryWriter(memory.config, memory.model).write([each.request for each in due])
+    asked = write_summaries(memory.config, memory.model, [each.request for each in due])
 
     def planned(snapshot: Snapshot) -> ChangeSet:
         changes: list[FileChange] = []
@@ -142,62 +143,53 @@ class SummaryBatch(BaseModel):
     summaries: Annotated[list[SummaryItem], Field(description="One for each item.")]
 
 
-class SummaryWriter:
-    """Asks the configured model, if there is one.
+@cache
+def _adapter() -> JSONAdapter[SummaryBatch]:
+    return JSONAdapter(SummaryBatch, purpose="summaries")
+
+
+def write_summaries(
+    config: Config, model: Callable[[], LLMClient | None], requests: Sequence[SummaryRequest]
+) -> Summaries:
+    """Summaries of a batch, by at most one call; those that have no room in it keep their extracts.
+
+    Never raises for a model that fails: the reason is in the notes.
 
     Args:
         config: Bounds of prompt, answer and time.
-        llm: The model, or None; raises ``ModelFailed`` where the one that is configured cannot be used.
+        model: The model, or None; raises ``ModelFailed`` where the one that is configured cannot be used.
+        requests: The batch.
     """
-
-    def __init__(self, config: Config, llm: Callable[[], LLMClient | None]) -> None:
-        self._config = config
-        self._llm = llm
-        self._adapter = JSONAdapter(SummaryBatch, purpose="summaries")
-
-    def write(self, requests: Sequence[SummaryRequest]) -> Summaries:
-        """Summaries of a batch, by at most one call; those that have no room in it keep their extracts.
-
-        Never raises for a model that fails: the reason is in the notes.
-        """
-        nothing: tuple[Summary | None, ...] = (None,) * len(requests)
-        if not requests:
-            return Summaries()
-        try:
-            client = self._llm()
-        except ModelFailed as error:
-            return Summaries(nothing, notes=(_failure(error),))
-        system = PromptLibrary(self._config.prompt_dirs).render(PHASE)
-        asked = list(self._fitting(requests, system))
+    nothing: tuple[Summary | None, ...] = (None,) * len(requests)
+    usage = TokenUsage()
+    try:
+        client = model() if requests else None
+        system = PromptLibrary(config.prompt_dirs).render(PHASE)
+        asked = list(_fitting(config, requests, system))
         if client is None or not asked:
             return Summaries(nothing)
         turn = Turn("user", "\n\n".join(_shown(number, requests[number - 1]) for number in asked))
         usage = TokenUsage(requests=1)
-        try:
-            request = self._adapter.format(system, [turn], self._config.llm.max_tokens)
-            answer = client.complete(request, self._config.llm.deadline_seconds)
-            usage = answer.usage
-            batch = self._adapter.parse(answer).value
-        except ModelFailed as error:
-            return Summaries(nothing, usage, (_failure(error),))
-        return _judged(requests, asked, batch, usage)
-
-    def _fitting(self, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
-        """Numbers, from 1, of the items that prompt and answer have room for."""
-        prompt = int(self._config.extraction.prompt_tokens * _TEXT_SHARE) - count_tokens(system)
-        answer = self._config.llm.max_tokens
-        taken = 0
-        for number, request in enumerate(requests, start=1):
-            cost = count_tokens(_shown(number, request))
-            written = min(cost, request.limit_chars) + _ITEM_TOKENS
-            if taken < ITEMS_LIMIT and cost <= prompt and written <= answer:
-                taken += 1
-                prompt, answer = prompt - cost, answer - written
-                yield number
+        answer = client.complete(_adapter().format(system, [turn], config.llm.max_tokens), config.llm.deadline_seconds)
+        usage = answer.usage
+        return _judged(requests, asked, _adapter().parse(answer).value, usage)
+    except ModelFailed as error:
+        note = f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
+        return Summaries(nothing, usage, (note,))
 
 
-def _failure(error: ModelFailed) -> str:
-    return f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
+def _fitting(config: Config, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
+    """Numbers, from 1, of the items that prompt and answer have room for."""
+    prompt = int(config.extraction.prompt_tokens * _TEXT_SHARE) - count_tokens(system)
+    answer = config.llm.max_tokens
+    taken = 0
+    for number, request in enumerate(requests, start=1):
+        cost = count_tokens(_shown(number, request))
+        written = min(cost, request.limit_chars) + _ITEM_TOKENS
+        if taken < ITEMS_LIMIT and cost <= prompt and written <= answer:
+            taken += 1
+            prompt, answer = prompt - cost, answer - written
+            yield number
 
 
 def _shown(number: int, request: SummaryRequest) -> str:
