@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from memory_core.core.background import Background
 from memory_core.core.commit.commits import Commits, identify
 from memory_core.core.commit.directory_pages import DirectoryPages
 from memory_core.core.config import Config
@@ -87,6 +88,8 @@ class OpenedStore:
         self._llm_settings = config.llm
         self._llm = llm
         self._llm_guard = threading.Lock()
+        #: Does what requests leave behind.
+        self.background = Background()
         #: Ends what works in the background; called before anything else is closed.
         self.before_close: list[Callable[[], None]] = []
         self._closed = False
@@ -98,6 +101,7 @@ class OpenedStore:
         """Finish background work and release everything; safe to call twice."""
         while self.before_close:
             self.before_close.pop()()
+        self.background.close()
         if isinstance(self._llm, Closeable):
             self._llm.close()
         self._adopter.join()

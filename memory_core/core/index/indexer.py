@@ -19,6 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
+from memory_core.core.background import await_quiet
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index import archived_rows, page_rows
@@ -38,7 +39,7 @@ from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
-from memory_core.core.store.locks import StoreLock, await_quiet
+from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.sqlite import DatabaseDamaged
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
@@ -157,46 +157,53 @@ def read_members(kind: type[T], given: object) -> T | None:
     """
     if isinstance(given, kind):
         return given
-    members, wanted = given if isinstance(given, Mapping) else {}, _members(cast("Any", kind))
-    read = {name: _read(members[name], hint) for name, (hint, _) in wanted.items() if name in members}
-    sound = {name: value for name, value in read.items() if value is not _WRONG}
-    missing = any(required and name not in sound for name, (_, required) in wanted.items())
-    return None if missing else kind(**sound)
+    members, sound = given if isinstance(given, Mapping) else {}, {}
+    for name, read, required in _members(cast("Any", kind)):
+        value = read(members[name]) if name in members else _WRONG
+        if value is not _WRONG:
+            sound[name] = value
+        elif required:
+            return None
+    return kind(**sound)
 
 
 @cache
-def _members(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """What each member of a dataclass takes, and whether it must be given."""
+def _members(kind: Any) -> list[tuple[str, Callable[[Any], Any], bool]]:
+    """The members of a dataclass: name, what reads a value of it, and whether it must be given."""
     hints = get_type_hints(kind)
-    return {
-        each.name: (hints[each.name], each.default is MISSING and each.default_factory is MISSING)
-        for each in fields(kind)
-    }
+    needed = {each.name: each.default is MISSING and each.default_factory is MISSING for each in fields(kind)}
+    return [(name, _reader(hints[name]), required) for name, required in needed.items()]
 
 
-def _read(value: Any, hint: Any) -> Any:
-    """The value as an annotation wants it, or ``_WRONG``; wrong items of a list or map are left out."""
-    origin, inner = get_origin(hint), get_args(hint)
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """What gives a value as an annotation wants it, or ``_WRONG``; wrong items of a list or map are left out."""
+    origin, readers = get_origin(hint), [_reader(each) for each in get_args(hint) if each is not Ellipsis]
     if origin is UnionType:
-        return next((read for option in inner if (read := _read(value, option)) is not _WRONG), _WRONG)
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(read for item in value if (read := _read(item, inner[0])) is not _WRONG)
-    if origin is Mapping and isinstance(value, Mapping):
-        pairs = ((_key(name, inner[0]), _read(item, inner[1])) for name, item in value.items())
-        return {name: item for name, item in pairs if name is not _WRONG and item is not _WRONG}
+        return lambda value: next((found for read in readers if (found := read(value)) is not _WRONG), _WRONG)
+    if origin is tuple:
+        return lambda value: tuple(_sound(map(readers[0], value))) if isinstance(value, list | tuple) else _WRONG
+    if origin is Mapping:
+        key = _line_number if get_args(hint)[0] is int else str
+
+        def read_map(value: Any) -> Any:
+            pairs = ((key(name), readers[1](item)) for name, item in value.items())
+            return {name: item for name, item in pairs if name is not _WRONG and item is not _WRONG}
+
+        return lambda value: read_map(value) if isinstance(value, Mapping) else _WRONG
     if is_dataclass(hint):
-        nested: Any = read_members(cast("Any", hint), value)
-        return _WRONG if nested is None else nested
-    if origin is not None or (isinstance(value, bool) and hint is not bool and hint is not Any):
-        return _WRONG
-    if hint is float and isinstance(value, int):
-        return float(value)
-    return value if hint is Any or isinstance(value, hint) else _WRONG
+        return lambda value: _WRONG if (found := read_members(cast("Any", hint), value)) is None else found
+    if hint is Any:
+        return lambda value: value
+    kinds = (int, float) if hint is float else hint
+    others = () if hint is bool else bool  # a kind of number in Python alone
+    return lambda value: value if isinstance(value, kinds) and not isinstance(value, others) else _WRONG
 
 
-def _key(name: object, hint: Any) -> Any:
-    """The name of a member, which JSON writes as text, as an annotation wants it."""
+def _sound(values: Iterable[Any]) -> Iterator[Any]:
+    return (value for value in values if value is not _WRONG)
+
+
+def _line_number(name: object) -> Any:
+    """The number that the name of a member writes."""
     text = str(name)
-    if hint is not int:
-        return text
     return int(text) if text.isdecimal() and len(text) <= _DIGITS_LIMIT else _WRONG

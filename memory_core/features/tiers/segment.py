@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -76,7 +76,7 @@ _PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`",
 _PAGE_OBJECT = re.compile(r"\{[^{}]*\}")
 #: What no conversation reaches: a number beyond it is a slip.
 _LINE_LIMIT, _PAGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
-_REMEMBERED_SEGMENTS, _REMEMBERED_CHARS = 2_048, 65_536
+_REMEMBERED_SEGMENTS, _REMEMBERED_LONG, _LONG_CHARS = 2_048, 8, 65_536
 _COUNTS = ("summarised", "interactions", "visits_counted")
 #: Members of a segment that stand in the trailer under the same name, in their order there.
 _MEMBERS = (
@@ -197,7 +197,7 @@ def file_name(title: str) -> str:
 
 def parse_segment(text: str) -> Segment | None:
     """Read a segment; None where the file is none, or its trailer cannot be read."""
-    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _parsed(text)
+    return _remembered(text) if len(text) < _LONG_CHARS else _remembered_long(text)
 
 
 def readable_pages(text: str) -> tuple[SegmentPage, ...]:
@@ -238,28 +238,26 @@ def _parsed(text: str) -> Segment | None:
     if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
         return None
     meta = file.trailer
-    source = meta.get("source")
-    own = {name: meta.get(name) for name in _MEMBERS}
-    given = {
-        **own,
-        "title": own["title"] or "",
-        "session_id": source.get("session_id") if isinstance(source, dict) else "",
+    source, listed = meta.get("source"), meta.get("pages")
+    pages = [page for each in (listed if isinstance(listed, list) else []) if (page := _page(each)) is not None]
+    given = {name: meta.get(name) for name in _MEMBERS}
+    given |= {
+        "title": meta.get("title") or "",
+        "session_id": (source.get("session_id") if isinstance(source, dict) else None) or "",
+        "pages": sorted(pages, key=lambda page: page.first),
+        "more": {name: value for name, value in meta.items() if name not in _OWN},
     }
-    given["more"] = {name: value for name, value in meta.items() if name not in _OWN}
-    found = read_members(Segment, given) or Segment(str(own["title"] or ""), "")
-    listed = own["pages"] if isinstance(own["pages"], list) else []
-    pages = [page for each in listed if (page := _page(each)) is not None]
-    stored = replace(
-        found,
-        pages=tuple(sorted(pages, key=lambda page: page.first)),
-        chains={chain: told for chain, told in found.chains.items() if chain <= _LINE_LIMIT},
-        **{name: max(0, min(getattr(found, name), _COUNT_LIMIT)) for name in _COUNTS},
-    )
+    found = read_members(Segment, given)
+    if found is None:  # a title that is no text
+        return None
+    counts = {name: max(0, min(getattr(found, name), _COUNT_LIMIT)) for name in _COUNTS}
+    stored = replace(found, chains={at: told for at, told in found.chains.items() if at <= _LINE_LIMIT}, **counts)
     return _as_edited(stored, file.body)
 
 
 #: Segments are read far more often than they change.
 _remembered = lru_cache(maxsize=_REMEMBERED_SEGMENTS)(_parsed)
+_remembered_long = lru_cache(maxsize=_REMEMBERED_LONG)(_parsed)
 
 
 def dump_segment(segment: Segment) -> str:
@@ -283,7 +281,8 @@ def dump_segment(segment: Segment) -> str:
 
 def _stored(page: SegmentPage) -> dict[str, Any]:
     """JSON form without empty members."""
-    members = {**asdict(page), "keywords": list(page.keywords), "analysed": page.analysed or None}
+    members = {each.name: getattr(page, each.name) for each in fields(page)}
+    members |= {"keywords": list(page.keywords), "analysed": page.analysed or None}
     return {name: value for name, value in members.items() if value is not None}
 
 
