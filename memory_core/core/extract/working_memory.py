@@ -12,13 +12,13 @@ from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.message import Message, language_of, parse_lines
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
 from memory_core.core.tally import tallied
-from memory_core.core.text.language import in_language, language_of, sentences, spoken
+from memory_core.core.text.language import in_language, sentences, spoken
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_pattern, word_table
 

@@ -1,4 +1,4 @@
-"""What the update loop was given, for the tests of the tiers."""
+"""What is left to the background is done when a test says so; and what the update loop was given."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from memory_core.core import background
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
 from memory_core.core.extract.store_view import StoreView
+
+
+@pytest.fixture(autouse=True)
+def _never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_PAUSE_SECONDS", 3_600.0)
 
 
 @pytest.fixture

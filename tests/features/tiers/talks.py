@@ -41,7 +41,9 @@ def log(session: str = "s1") -> MemoryUri:
 
 def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", **more: Any) -> CommitReceipt:
     said = messages(*exchanges)
-    return memory.commit(CommitRequest(messages=said, **{"session_id": session, "now": NOW, **more}))
+    receipt = memory.commit(CommitRequest(messages=said, **{"session_id": session, "now": NOW, **more}))
+    memory.opened.background.finish()
+    return receipt
 
 
 def segments(memory: Runebook, session: str = "s1", *, archived: bool = False) -> list[StoredSegment]:

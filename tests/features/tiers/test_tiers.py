@@ -151,6 +151,7 @@ def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
         (stored,) = segments(memory)
         assert (stored.segment.project, stored.segment.private) == ("acme", True)
         directory = str(stored.uri.parent)
+        memory.indexer.follow()
         elsewhere = memory.browser.seen_from("other", strict=True)
         assert elsewhere.ls(directory).entries == ()
         assert [entry.uri for entry in memory.browser.seen_from("acme", strict=True).ls(directory).entries]
