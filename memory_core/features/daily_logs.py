@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import WriteOp, check_text, shown
 from memory_core.core.memory.results import Hit
+from memory_core.core.memory.trailer import read_members
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.context_formats import Piece
 from memory_core.core.search.context_sources import PieceReader
@@ -175,26 +176,23 @@ def _read(number: int, lines: list[str]) -> LogEntry:
     if item is not None:
         body = [body[0][item.end() :], *(line.removeprefix("  ") for line in body[1:])]
         time = f"{int(item['hour']):02}:{item['minute']}" if item["hour"] else None
-    text = "\n".join(body).strip()
-    kind, salience = meta.get("kind"), meta.get("salience")
-    sound = isinstance(salience, int | float) and not isinstance(salience, bool) and 0 <= salience <= 1
-    labels = {name: value for name in _LABELS if isinstance(value := meta.get(name), str) and value}
-    return LogEntry(
-        text,
-        time,
-        _moment(meta.get("at")),
-        kind if kind in KINDS else KINDS[0],
-        float(salience) if sound and salience is not None else DEFAULT_SALIENCE,
-        private=meta.get("private") is True,
-        line=number,
-        lines=len(lines),
-        **labels,
+    told = {
+        name: meta[name] for name in ("at", "kind", "salience", "private", *_LABELS) if meta.get(name) not in (None, "")
+    }
+    own = {"text": "\n".join(body).strip(), "time": time, "line": number, "lines": len(lines)}
+    entry = read_members(LogEntry, {**told, **own})
+    assert entry is not None  # it has a text
+    return replace(
+        entry,
+        at=_moment(entry.at),
+        kind=entry.kind if entry.kind in KINDS else KINDS[0],
+        salience=entry.salience if 0 <= entry.salience <= 1 else DEFAULT_SALIENCE,
     )
 
 
-def _moment(value: Any) -> str | None:
+def _moment(value: str | None) -> str | None:
     try:
-        return value if isinstance(value, str) and datetime.fromisoformat(value) else None
+        return value if value and datetime.fromisoformat(value) else None
     except ValueError:
         return None
 
