@@ -6,29 +6,23 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from memory_core.core.commit.commits import Commits, identify
 from memory_core.core.commit.directory_pages import DirectoryPages
-from memory_core.core.config import Config
 from memory_core.core.errors import RunebookError
-from memory_core.core.extract.brief import BriefWriter
-from memory_core.core.extract.extractor import CountedModel, Extractor, SessionReader
-from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.prompts import PromptLibrary, TypeGuide
-from memory_core.core.extract.store_view import StoreView
-from memory_core.core.feature import Features
-from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
-from memory_core.core.llm.client import Closeable, LLMClient, open_client
+from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.memory.project import ProjectChoice
-from memory_core.core.search.browse import Browser
-from memory_core.core.search.find import Retriever
-from memory_core.core.store.delivery import Step
 from memory_core.core.store.files import INDEX_NAME
 from memory_core.core.store.local import Store
+
+if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.feature import Features
+    from memory_core.core.llm.client import LLMClient
+    from memory_core.core.store.delivery import Step
 
 _log = logging.getLogger(__name__)
 #: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
@@ -98,7 +92,7 @@ class OpenedStore:
         """Finish background work and release everything; safe to call twice."""
         while self.before_close:
             self.before_close.pop()()
-        if isinstance(self._llm, Closeable):
+        if self._llm is not None and hasattr(self._llm, "close"):
             self._llm.close()
         self._adopter.join()
         if not self._closed:
@@ -149,6 +143,8 @@ class OpenedStore:
         Raises:
             ModelUnavailable: If the settings name one that cannot be used.
         """
+        from memory_core.core.llm.client import open_client
+
         with self._llm_guard:
             if self._llm is None:
                 self._llm = open_client(self._llm_settings)
@@ -160,6 +156,8 @@ class OpenedStore:
         Raises:
             ModelUnavailable: If the settings name one that cannot be used.
         """
+        from memory_core.core.extract.extractor import CountedModel
+
         client = self.llm
         return None if client is None else CountedModel(client, self.store.usage.asked, user_space)
 
@@ -180,38 +178,3 @@ def load_registry(config: Config) -> MemoryTypeRegistry:
     for directory in (builtin_schema_dir(), *config.schema_dirs):
         registry.load_from_dir(directory.expanduser())
     return registry
-
-
-def build_extractor(
-    config: Config,
-    registry: MemoryTypeRegistry,
-    store: Store,
-    commits: Commits,
-    browser: Browser,
-    retriever: Retriever,
-    catalog: Catalog,
-) -> Extractor:
-    """The extractor of one open store.
-
-    Raises:
-        ConfigInvalid: If a prompt template cannot be used.
-    """
-    prompts = PromptLibrary(config.prompt_dirs)
-    guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
-
-    orchestrator = MemoryReActOrchestrator(
-        prompts,
-        guide,
-        max_iterations=config.extraction.max_iterations,
-        prompt_tokens=config.extraction.prompt_tokens,
-        max_tokens=config.llm.max_tokens,
-        single_pass=config.extractor == "single_pass",
-    )
-    return Extractor(
-        store,
-        commits,
-        orchestrator,
-        BriefWriter(prompts, guide, config.extraction.brief_tokens),
-        StoreView(store, registry, commits, browser, retriever, catalog),
-        SessionReader(store, ProjectChoice(config.project), config.extraction.language, commits.features),
-    )

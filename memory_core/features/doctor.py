@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.commits import identify
 from memory_core.core.commit.links import linked_uris
 from memory_core.core.config import Config
 from memory_core.core.errors import ConfigInvalid, InvalidInput, InvalidUri, NotFound, RunebookError, StorageFailed
@@ -44,6 +43,7 @@ from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT, open_embedder
 from memory_core.core.index.indexer import numbered
 from memory_core.core.index.vectors import prune
 from memory_core.core.memory.directory_page import recorded
+from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256

@@ -195,7 +195,7 @@ def types(arguments: argparse.Namespace) -> int:
 
     registry = load_registry(settings_of(arguments))
     facts = {
-        "types": [memory_type.model_dump(mode="json", exclude_none=True) for memory_type in registry.list_all()],
+        "types": [memory_type.model_dump(exclude_none=True) for memory_type in registry.list_all()],
         "problems": [str(problem) for problem in registry.problems],
     }
     lines = [type_line(memory_type) for memory_type in registry.list_all()]
@@ -209,7 +209,7 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
     from memory_core.core.memory.project import ProjectChoice
 
     config = settings_of(arguments)
-    values, defaults = config.model_dump(mode="json"), Config().model_dump(mode="json")
+    values, defaults = config.model_dump(), Config().model_dump()
     facts: dict[str, Any] = {}
     lines: list[str] = []
     for dotted, _, description in settings():

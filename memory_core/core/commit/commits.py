@@ -21,7 +21,6 @@ from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.metadata import METADATA
@@ -72,14 +71,6 @@ _REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
 #: Metadata that a commit of one memory may give.
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
-
-
-def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
-    """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
-    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
-        return "", ""
-    memory = parse(uri, text, registry)
-    return memory.type_name, memory.key
 
 
 def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:

@@ -17,7 +17,7 @@ from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project
 from memory_core.core.memory.template import behind, render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 
 _RENDERED = "rendered_sha256"
 
@@ -196,3 +196,11 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
         return replace(memory, fields=fields)
     body = render(memory.type, fields)
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed({_RENDERED: body_digest(body)}))
+
+
+def identify(types: Types, uri: MemoryUri, text: str) -> tuple[str, str]:
+    """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
+    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+        return "", ""
+    memory = parse(uri, text, types)
+    return memory.type_name, memory.key

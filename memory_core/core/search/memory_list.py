@@ -11,20 +11,22 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.index.catalog import Catalog
-from memory_core.core.index.documents import Document
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, private_elsewhere, utc
-from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.results import Rival
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import PRIVATE_LINE
 from memory_core.core.search.ranking import RATE_PER_DAY, decay
-from memory_core.core.store.usage import Usage, UsageTable
+
+if TYPE_CHECKING:
+    from memory_core.core.index.catalog import Catalog
+    from memory_core.core.index.documents import Document
+    from memory_core.core.memory.memory import Memory
+    from memory_core.core.store.usage import Usage, UsageTable
 
 _LINE_CHARS = 160
 _SHOWN = 2

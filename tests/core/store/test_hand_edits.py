@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
+from memory_core.core.memory.memory import identify
 from memory_core.core.memory.trailer import join
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
