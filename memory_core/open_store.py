@@ -13,7 +13,7 @@ from memory_core.core.errors import RunebookError
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
-from memory_core.core.memory.memory import identify
+from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.store.files import INDEX_NAME
 from memory_core.core.store.local import Store
@@ -62,9 +62,7 @@ class OpenedStore:
         self.store = Store(
             config.root,
             partial(identify, registry),
-            examine=lambda uri, text: tuple(
-                problem for problems in features.members("problems") for problem in problems(registry, uri, text)
-            ),
+            examine=partial(file_problems, registry),
             step=step,
         )
         state = self.store.files.state
@@ -174,7 +172,4 @@ class OpenedStore:
 
 def load_registry(config: Config) -> MemoryTypeRegistry:
     """The built-in memory types, then the user's own; broken ones are in ``problems``."""
-    registry = MemoryTypeRegistry()
-    for directory in (builtin_schema_dir(), *config.schema_dirs):
-        registry.load_from_dir(directory.expanduser())
-    return registry
+    return MemoryTypeRegistry(builtin_schema_dir(), *(folder.expanduser() for folder in config.schema_dirs))

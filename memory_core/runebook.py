@@ -88,7 +88,7 @@ def open_memory(
     """
     config = config or Config()
     registry = load_registry(config)
-    for problem in registry.problems:
+    for problem in registry.problems if config.schema_dirs else ():
         _log.warning("%s", problem)
     opened = OpenedStore(config, registry, features, step=step, llm=llm)
     memory = Runebook(config, opened, features=features, owner=True)

@@ -204,7 +204,6 @@ class Feature:
         pages: Pages that can be read and are no files.
         passes: Of upkeep.
         background: Starts what the feature does by itself while a server has the store open, given the store.
-        problems: Given the memory types, a URI and a text: what is wrong with a file.
     """
 
     commands: tuple[Command[Any, Any], ...] = ()
@@ -223,7 +222,6 @@ class Feature:
     pages: Any = None
     passes: tuple[Any, ...] = ()
     background: Callable[[Any], None] | None = None
-    problems: Callable[..., Sequence[Any]] | None = None
 
 
 class Slice(NamedTuple):

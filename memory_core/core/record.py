@@ -131,7 +131,8 @@ class Record:
         known, before = self.names(), len(faults)
         for name in known:
             if name in given:
-                self.__dict__[name] = _read(given[name], _hint(type(self), name), (*place, name), faults)
+                kind: Any = type(self)
+                self.__dict__[name] = _read(given[name], _hint(kind, name), (*place, name), faults)
             elif hasattr(type(self), name):
                 self.__dict__[name] = getattr(type(self), name)
             else:

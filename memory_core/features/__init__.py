@@ -47,7 +47,7 @@ FEATURES = Features(
         Slice("archive", "memory_core.features.upkeep.archive", ("archive", "pin", "expire")),
         Slice("review", "memory_core.features.review", ("review",), ("reviewer",)),
         Slice("recall trail", "memory_core.features.recall_trail", ("similar", "trail", "hot")),
-        Slice("migrate", "memory_core.features.migrate", ("migrate",), ("problems",)),
+        Slice("migrate", "memory_core.features.migrate", ("migrate",)),
         Slice("doctor", "memory_core.features.doctor", ("doctor",)),
         Slice("rebuild", "memory_core.features.rebuild", ("rebuild",)),
     )

@@ -43,7 +43,7 @@ from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT, open_embedder
 from memory_core.core.index.indexer import numbered
 from memory_core.core.index.vectors import prune
 from memory_core.core.memory.directory_page import recorded
-from memory_core.core.memory.memory import identify
+from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
@@ -55,7 +55,6 @@ from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.store.local import Store
 from memory_core.core.store.sqlite import DatabaseDamaged
 from memory_core.features import FEATURES
-from memory_core.features.migrate import file_problems
 from memory_core.features.rebuild import rebuild_names, refill, rescue_ledger
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ where text is declared, tags cannot build objects, and deep nesting is refused b
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -208,17 +209,31 @@ def resolve_category(name: str) -> str | None:
 class MemoryTypeRegistry:
     """The memory types of one store.
 
-    Load the built-in folder first and the user's after it: a later type replaces an earlier one of its name.
+    Args:
+        folders: Loaded when a type is first asked for: the built-in one first and the user's after it, since a later
+            type replaces an earlier one of its name.
     """
 
-    def __init__(self) -> None:
-        self._types: dict[str, MemoryType] = {}
+    def __init__(self, *folders: Path) -> None:
+        self._unread = folders
+        self._guard = threading.RLock()
+        self._loaded: dict[str, MemoryType] = {}
         self._places: dict[tuple[str, ...], list[MemoryType]] = {}
         self._problems: dict[Path, list[SchemaInvalid]] = {}
 
     @property
+    def _types(self) -> dict[str, MemoryType]:
+        if self._unread:
+            with self._guard:
+                for folder in self._unread:
+                    self.load_from_dir(folder)
+                self._unread = ()
+        return self._loaded
+
+    @property
     def problems(self) -> tuple[SchemaInvalid, ...]:
         """What could not be loaded, folder by folder; loading a folder again replaces its part."""
+        _ = self._types
         return tuple(problem for problems in self._problems.values() for problem in problems)
 
     def register(self, memory_type: MemoryType) -> None:
@@ -309,9 +324,9 @@ class MemoryTypeRegistry:
         return problems
 
     def _add(self, memory_type: MemoryType) -> None:
-        self._types[memory_type.name] = memory_type
+        self._loaded[memory_type.name] = memory_type
         self._places = {}
-        for known in self._types.values():
+        for known in self._loaded.values():
             scope, _, *below = MemoryUri.parse(PLACEHOLDER.sub("x", known.directory)).parts
             self._places.setdefault((scope, *below), []).append(known)
 
