@@ -23,7 +23,7 @@ from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, Rune
 from memory_core.core.index.indexer import healed
 from memory_core.core.memory.project import ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, Listings, ReadResult
-from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser
 from memory_core.features import FEATURES
@@ -61,6 +61,7 @@ _REQUEST_ID_CHARS = 256
 #: New memories of one commit whose neighbours the receipt names.
 _COMPARED = 8
 _ANY_PROJECT = ProjectScope()
+_OF_FILES = tuple(f"{SCHEME}{scope}" for scope in Scope)
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -442,10 +443,10 @@ class Runebook:
 
     def read(self, request: ReadRequest) -> ReadResult:
         """Lines of one file, see ``Browser.read``, or of a page that a feature adds, such as history."""
-        for page in self.features.members("pages"):
-            if page.holds(request.uri):
-                found: ReadResult = page.read(self, request)
-                return found
+        view = self._view_at(request.uri)
+        if view is not None:
+            found: ReadResult = view.read(self, request)
+            return found
         if request.uri.endswith((ABSTRACT_NAME, OVERVIEW_NAME)):
             self.opened.current_pages()
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
@@ -480,10 +481,15 @@ class Runebook:
             request.level_limit,
         )
 
+    def _view_at(self, uri: str) -> Any:
+        """The page that a feature adds there; None where files are."""
+        views = () if uri.startswith(_OF_FILES) else self.features.members("pages")
+        return next((view for view in views if view.holds(uri)), None)
+
     def _listing(self, request: ListRequest) -> Browser:
         self.opened.look()
         self.opened.current_pages()
-        if any(page.holds(request.uri) for page in self.features.members("pages")):
+        if self._view_at(request.uri) is not None:
             raise InvalidUri(f"{request.uri!r} is a page, not a directory.", hint=f'Read it: read("{request.uri}").')
         return self.browser.seen_from(self.projects.current(request.here))
 

@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # on contended cores two BLAS threads are slower than one
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for some costs more than a command
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
     words = sys.argv[1:] if argv is None else argv

@@ -225,10 +225,10 @@ class Feature:
 
 
 class Slice(NamedTuple):
-    """A feature that may be taken out.
+    """A feature that may be taken out, or one module of it.
 
     Attributes:
-        name: Of the feature.
+        name: Of the feature; those of one name go together.
         module: Holds ``FEATURE``.
         words: First words of its commands.
         adds: Members of its ``Feature`` that the core asks for.
@@ -256,7 +256,7 @@ class Features:
     @property
     def names(self) -> tuple[str, ...]:
         """Which features there are."""
-        return tuple(each.name for each in self.slices)
+        return tuple(dict.fromkeys(each.name for each in self.slices))
 
     def without(self, name: str) -> Features:
         """All but one."""

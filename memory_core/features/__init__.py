@@ -35,10 +35,11 @@ FEATURES = Features(
             ("record_kinds", "removals", "opening"),
         ),
         Slice("daily logs", "memory_core.features.daily_logs", adds=("record_kinds", "opening")),
+        Slice("tiers", "memory_core.features.tiers.segment", adds=("record_kinds", "turn_groups")),
         Slice(
             "tiers",
             "memory_core.features.tiers.promotion",
-            adds=("record_kinds", "turn_groups", "extracted_lines", "after_commit", "follow_up", "passes"),
+            adds=("extracted_lines", "after_commit", "follow_up", "passes"),
         ),
         Slice("upkeep", "memory_core.features.upkeep.passes", ("maintain",), ("passes", "background")),
         Slice("log archive", "memory_core.features.upkeep.log_archive", adds=("passes",)),

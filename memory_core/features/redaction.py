@@ -23,18 +23,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date
 from functools import cache, lru_cache, partial
-from typing import Any, Literal, TypeVar
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected
 from memory_core.core.feature import Cleared, Feature
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
-from memory_core.core.memory.operations import EditOp, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_pattern, word_set, word_table
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from memory_core.core.memory.operations import MemoryOperations
 
 Mode = Literal["refuse", "redact", "warn", "off"]
 #: Kind, start and end.
@@ -388,7 +390,7 @@ _NOT_TEXT = ("tool_calls", "tool_results", "project")
 #: Members of operations that name what is there already.
 _REFERENCES = ("uri", "replacement_uri", "directory_uri", "links")
 
-Op = TypeVar("Op", bound=BaseModel)
+Op = TypeVar("Op", bound="BaseModel")
 Said = TypeVar("Said", Message, ToolCall, ToolResult)
 
 
@@ -560,6 +562,8 @@ class Redaction:
 
     def _operation(self, operation: Op, where: str, places: list[Place]) -> Op:
         """An operation, or what a write brings, with marks in all but what names something that is there already."""
+        from memory_core.core.memory.operations import EditOp, OverviewOp, WriteOp
+
         clean: dict[str, Any] = {}
         if isinstance(operation, EditOp):
             patches = operation.patches.items()
@@ -611,7 +615,7 @@ def _gather(value: Any, texts: list[str], names: list[str]) -> None:
     elif isinstance(value, list | tuple):
         for item in value:
             _gather(item, texts, names)
-    elif isinstance(value, BaseModel):
+    elif hasattr(value, "model_extra"):
         _gather([item for name, item in vars(value).items() if name not in _REFERENCES], texts, names)
         _gather(value.model_extra, texts, names)
     elif isinstance(value, Mapping):

@@ -158,7 +158,8 @@ def ask(parsed: argparse.Namespace, command: Command[Any, Any], given: Mapping[s
         return Answered(asked["facts"], asked["text"], asked["status"])
     from server.commands.opening import working_directory
 
-    with open_memory_of(parsed, warm=command.searches) as memory:
+    embeds = command.searches or command.name not in CORE
+    with open_memory_of(parsed, warm=command.searches, embeds=embeds) as memory:
         return answer(memory, command, given, str(working_directory() or ""))
 
 

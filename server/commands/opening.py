@@ -95,12 +95,22 @@ def settings_of(arguments: argparse.Namespace) -> Config:
     return load(Path(arguments.config) if arguments.config else None, flags=flags)
 
 
-def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True) -> Runebook:
-    """The open store that a command line names; with its models loading, if ``warm``."""
+def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True, embeds: bool = True) -> Runebook:
+    """The open store that a command line names.
+
+    Args:
+        arguments: The command line.
+        warm: Whether its models begin to load.
+        embeds: Whether they may be loaded at all; what lacks vectors then waits for a process that searches.
+    """
     from memory_core.runebook import open_memory
 
-    memory = open_memory(settings_of(arguments))
-    if warm:
+    config = settings_of(arguments)
+    if not embeds:
+        silent = config.embedding.model_copy(update={"provider": "none"})
+        config = config.model_copy(update={"embedding": silent})
+    memory = open_memory(config)
+    if warm and embeds:
         memory.warm()
     return memory
 

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
-from server.commands.opening import Commands, settings_of
+from server.commands.opening import Commands, open_memory_of
 from server.early_settings import EarlySettings, read_early
 from server.hosts import hook_notes
 
 if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
+    pass
 
 SESSION_START, USER_PROMPT, POST_READ = "session-start", "user-prompt", "post-read"
 PRE_COMPACT, SESSION_END, STOP = "pre-compact", "session-end", "stop"
@@ -344,7 +344,7 @@ def _opened(arguments: argparse.Namespace, event: HookEvent) -> Mapping[str, Any
     """The answer of the store itself."""
     from server.hosts.hook_answers import answer
 
-    with _without_model(arguments) as memory:
+    with open_memory_of(arguments, embeds=False) as memory:
         return answer(memory, event.name, event.given, event.host, resident=False)._asdict()
 
 
@@ -353,16 +353,8 @@ def _take_in(arguments: argparse.Namespace, settings: EarlySettings) -> None:
     if hook_notes.waiting(settings.state):
         from server.hosts.hook_answers import take_in
 
-        with _without_model(arguments) as memory:
+        with open_memory_of(arguments, embeds=False) as memory:
             take_in(memory)
-
-
-def _without_model(arguments: argparse.Namespace) -> Runebook:
-    from memory_core.runebook import open_memory
-
-    config = settings_of(arguments)
-    silent = config.embedding.model_copy(update={"provider": "none"})
-    return open_memory(config.model_copy(update={"embedding": silent}))
 
 
 def _begin_taking_in(arguments: argparse.Namespace) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.search.context_sources import standing
 from memory_core.core.store.usage import Recall, Usage, UsageTable
 
 if TYPE_CHECKING:
@@ -238,6 +237,8 @@ class Recalls:
 
     def standing(self, limit: int, project: ProjectScope, now: datetime | None = None) -> list[str]:
         """What holds whatever is asked; see ``context_sources.standing``."""
+        from memory_core.core.search.context_sources import standing
+
         self._indexer.follow()
         return standing(self._indexer.catalog.connection(), self._spaces, limit, project, now or datetime.now(UTC))
 
