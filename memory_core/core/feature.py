@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from memory_core.core.command import Argument, Command
 from memory_core.core.errors import InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.uri import MemoryUri, Scope
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Cleaner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cleared:
     """Operations without secrets.
 

@@ -14,13 +14,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import NO_FEATURES, Features
+from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
@@ -57,7 +57,7 @@ _BEGINNING = ""
 _LOCK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Behind:
     """How much of a ledger is indexed.
 

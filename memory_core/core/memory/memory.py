@@ -8,9 +8,10 @@ body that no longer is what was rendered is a hand edit, which stays. Keys that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType
 from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
@@ -32,7 +33,7 @@ class Types(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """One memory.
 

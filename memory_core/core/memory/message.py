@@ -13,11 +13,12 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, NoReturn
 
 from memory_core.core.errors import ContentRejected, InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.project import folder_name
 
 DEPTH_LIMIT = 64
@@ -145,7 +146,7 @@ _COUNTS = ("duration_ms", "prompt_tokens", "completion_tokens")
 _KEYS = frozenset({"role", "name", "time", "id", "content", "tool_calls", "tool_results", "extra"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """A request to run a tool.
 
@@ -162,7 +163,7 @@ class ToolCall:
     skill_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What a tool answered.
 
@@ -185,7 +186,7 @@ class ToolResult:
     completion_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One message.
 

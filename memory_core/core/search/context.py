@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.requests import CONTEXT_FORMATS, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult
@@ -58,7 +59,7 @@ _INPUT_SHARE = 0.05
 _CHARS_PER_TOKEN = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextRequest:
     """What context is for.
 

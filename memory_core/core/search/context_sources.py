@@ -11,7 +11,7 @@ import sqlite3
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from html import escape
 from itertools import zip_longest
@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
@@ -70,7 +71,7 @@ _FOUND_CHARS = 2_000
 _OTHER_CHARS = 400
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """One exchange.
 
@@ -199,7 +200,7 @@ class Find(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """Hits, best first: memories, logs, tools and skills; and turns of conversations."""
 
@@ -300,7 +301,7 @@ _JOINTS = re.compile(r"[\s_-]+")
 _COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spaces:
     """Whose memories are read: the user's and the agent's space."""
 

@@ -9,11 +9,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.store.usage import Recall, Usage, UsageTable
@@ -30,7 +30,7 @@ _SPARE = 5
 _ANY_PROJECT = ProjectScope()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HotMemory:
     """One memory that is used often.
 
