@@ -28,7 +28,7 @@ class HooksConfig(Record):
     stop: bool = False
     session_start_tokens: Annotated[int, Within(200, 10_000)] = 2_000
     user_prompt_tokens: Annotated[int, Within(200, 10_000)] = 1_200
-    deadline_ms: Annotated[int, Within(20, 60_000)] = 2_000
+    deadline_ms: Annotated[int, Within(20, 60_000)] = 1_000
     patience_seconds: Annotated[float, Within(0.1, 300.0)] = 10.0
     extract: bool = True
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from server.commands.opening import Commands, show
+from server.commands.opening import show
 
 if TYPE_CHECKING:
     from server.hosts.host_files import FileChange
@@ -48,35 +48,7 @@ class _HostNames:
         return iter(names())
 
 
-def register(commands: Commands) -> None:
-    """Declare ``install``, ``uninstall`` and ``completion``."""
-    installing = commands.add("install", "Set up hosts: Claude Desktop, Claude Code, Cursor, VS Code …", install)
-    installing.add_argument("--list", action="store_true", help="show the hosts of this machine and how they stand")
-    installing.add_argument("--print", action="store_true", help="print what to paste and where; change nothing")
-    installing.add_argument("--shared", action="store_true", help="all hosts share one server process")
-    installing.add_argument(
-        "--rules",
-        action=argparse.BooleanOptionalAction,
-        help="add lines that make the host's model use its memory (asked on a terminal)",
-    )
-    installing.add_argument(
-        "--hooks",
-        action=argparse.BooleanOptionalAction,
-        help="add hooks that bring and keep memories by themselves (asked on a terminal)",
-    )
-    removing = commands.add("uninstall", "Take what install did out of the hosts again.", uninstall)
-    removing.add_argument(
-        "--purge-backups", action="store_true", help="also remove the backups beside files that were edited since"
-    )
-    for command in (installing, removing):
-        named = "see runebook install --list, or generic"
-        command.add_argument("hosts", nargs="*", metavar="HOST", choices=_HostNames(), help=named)
-        command.add_argument("--all", action="store_true", help="every host found on this machine")
-        command.add_argument("--project", metavar="DIR", help="the files of a project instead of the user's")
-        command.add_argument("--name", default="runebook", help="the server's name in the host (default runebook)")
-        command.add_argument("--dry-run", action="store_true", help="show the difference; change nothing")
-    completing = commands.add("completion", "Print completion for a shell.", completion, json_output=False)
-    completing.add_argument("shell", choices=_SHELLS, help='e.g. eval "$(runebook completion bash)"')
+HOST_NAMES = _HostNames()
 
 
 def install(arguments: argparse.Namespace) -> int:

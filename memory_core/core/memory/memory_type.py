@@ -307,8 +307,8 @@ class MemoryTypeRegistry:
             return problems
         entries = [each for each in entries if not each.name.startswith(".") and each.suffix.lower() in _SUFFIXES]
         if (compiled := _compiled(path, entries)) is not None:
-            for memory_type in compiled:
-                self._add(memory_type)
+            for known in compiled:
+                self._add(known)
             return problems
         declared: dict[str, Path] = {}
         for entry in entries:
