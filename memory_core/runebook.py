@@ -186,17 +186,35 @@ class Runebook:
 
     @cached_property
     def extractor(self) -> Extractor:
-        """Makes memories of conversations."""
-        from memory_core.core.extract.extractor import build_extractor
+        """Makes memories of conversations.
 
-        return build_extractor(
-            self.config,
-            self.registry,
-            self.store,
+        Raises:
+            ConfigInvalid: If a prompt template cannot be used.
+        """
+        from memory_core.core.extract.brief import BriefWriter
+        from memory_core.core.extract.extractor import Extractor, SessionReader
+        from memory_core.core.extract.loop import MemoryReActOrchestrator
+        from memory_core.core.extract.prompts import PromptLibrary, TypeGuide
+        from memory_core.core.extract.store_view import StoreView
+
+        config, registry, store = self.config, self.registry, self.store
+        prompts = PromptLibrary(config.prompt_dirs)
+        guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
+        orchestrator = MemoryReActOrchestrator(
+            prompts,
+            guide,
+            max_iterations=config.extraction.max_iterations,
+            prompt_tokens=config.extraction.prompt_tokens,
+            max_tokens=config.llm.max_tokens,
+            single_pass=config.extractor == "single_pass",
+        )
+        return Extractor(
+            store,
             self.commits,
-            self.browser,
-            self.retriever,
-            self.indexer.catalog,
+            orchestrator,
+            BriefWriter(prompts, guide, config.extraction.brief_tokens),
+            StoreView(store, registry, self.commits, self.browser, self.retriever, self.indexer.catalog),
+            SessionReader(store, self.projects, config.extraction.language, self.features),
         )
 
     @cached_property

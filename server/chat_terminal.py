@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.caller import authored, current_author
@@ -31,17 +32,9 @@ if TYPE_CHECKING:
 
 
 _PROMPT = "you> "
+_HELP = Path(__file__).with_name("chat_help.txt").read_text(encoding="utf-8").rstrip()
 _WORKING = "…"
 _COMMITS_LOOKED_AT = 200
-_HELP = """\
-/memories         what memory gave for the last answer
-/remember TEXT    store this as a memory
-/forget QUERY     delete memories that a search finds, after a look at them
-/undo             take back the last turn, /remember or /forget
-/private on|off   keep nothing of what follows, or keep it again
-/help             this list
-/quit             end; so do Ctrl-D, and Ctrl-C at the prompt (during an answer it cancels the answer)
-To say something that begins with a slash, put a blank before it."""
 
 
 def chat(arguments: argparse.Namespace) -> int:

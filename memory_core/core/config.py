@@ -330,7 +330,7 @@ def load(
 
 def example() -> str:
     """The text of ``config.example.json``: every setting at its default."""
-    return json.dumps(Config().model_dump(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(Config().as_dict(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _expanded(path: Path) -> Path:

@@ -11,10 +11,11 @@ import re
 import sys
 import types
 from collections.abc import Mapping
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
+
+from memory_core.core.memory.results import as_json
 
 Location = tuple[str | int, ...]
 _TRUE, _FALSE = (
@@ -114,14 +115,9 @@ class Record:
         made.__dict__.update(self.__dict__, **update)
         return made
 
-    def model_dump(self, *, exclude_none: bool = False) -> dict[str, Any]:
-        """The values as JSON has them.
-
-        Args:
-            exclude_none: Whether what is None is left out.
-        """
-        plain = {name: _plain(value, exclude_none) for name, value in self.__dict__.items()}
-        return {name: value for name, value in plain.items() if value is not None or not exclude_none}
+    def as_dict(self) -> dict[str, Any]:
+        """Its JSON form, without what is None."""
+        return {name: as_json(value) for name, value in self.__dict__.items() if value is not None}
 
     def problem(self) -> tuple[str, str] | None:
         """What is wrong with the values together: the name of one of them or nothing, and a message; None is well."""
@@ -241,11 +237,3 @@ _READERS: Mapping[Any, Any] = {
     int: _whole,
     Path: lambda value: Path(_expect(value, str | Path, "a valid path")),
 }
-
-
-def _plain(value: Any, exclude_none: bool) -> Any:
-    if isinstance(value, Record):
-        return value.model_dump(exclude_none=exclude_none)
-    if isinstance(value, tuple):
-        return [_plain(item, exclude_none) for item in value]
-    return str(value) if isinstance(value, Path) else value.value if isinstance(value, Enum) else value

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.memory.results import as_json
 from server.commands.opening import show
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from server.hosts.host_table import Host, Machine
 
 
-_SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 _DONE = {
     "created": "created",
     "changed": "changed",
@@ -66,13 +66,13 @@ def install(arguments: argparse.Namespace) -> int:
     for host in hosts:
         if host is None or arguments.print:
             pasted = host_setup.generic(wanted) if host is None else host_setup.pastings(host, machine, wanted)
-            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": _pasted(pasted)})
+            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": as_json(pasted)})
             lines += _pasting_lines("Any host" if host is None else host.title, pasted)
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
         changes = host_setup.install(host, machine, asked, dry_run=arguments.dry_run)
         pasted = [*host_setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
-        told.append({"host": host.name, "changes": _facts(changes), "paste": _pasted(pasted), "next": host.after})
+        told.append({"host": host.name, "changes": as_json(changes), "paste": as_json(pasted), "next": host.after})
         lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
         left_alone = any(change.action == "refused" for change in changes)
         refused = refused or left_alone
@@ -101,7 +101,7 @@ def uninstall(arguments: argparse.Namespace) -> int:
             continue
         changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
-        told.append({"host": host.name, "changes": _facts(changes)})
+        told.append({"host": host.name, "changes": as_json(changes)})
         lines += (
             _change_lines(host.title, changes, arguments.dry_run)
             if changes
@@ -208,28 +208,11 @@ def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
     return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
 
 
-def _facts(changes: Sequence[FileChange]) -> list[dict[str, Any]]:
-    return [
-        {
-            "path": str(change.path),
-            "action": change.action,
-            "what": list(change.what),
-            **({"backup": str(change.backup)} if change.backup.exists() else {}),
-            **({"reason": change.reason} if change.reason else {}),
-        }
-        for change in changes
-    ]
-
-
-def _pasted(pasted: Sequence[Pasting]) -> list[dict[str, str]]:
-    return [{"where": each.where, "text": each.text} for each in pasted]
-
-
 def _change_lines(title: str, changes: Sequence[FileChange], dry_run: bool) -> list[str]:
     lines = [title]
     for change in changes:
         said = _WOULD.get(change.action, _DONE[change.action]) if dry_run else _DONE[change.action]
-        kept = f" (before: {change.backup.name})" if change.action == "changed" and change.backup.exists() else ""
+        kept = f" (before: {change.kept.name})" if change.action == "changed" and change.kept is not None else ""
         lines.append(f"  {change.path}: {said}{kept}" + (f": {change.reason}" if change.reason else ""))
         if dry_run and change.action != "refused":
             lines += [f"  {line}" for line in _difference(change)]

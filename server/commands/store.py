@@ -152,7 +152,7 @@ def types(arguments: argparse.Namespace) -> int:
 
     registry = load_registry(settings_of(arguments))
     facts = {
-        "types": [memory_type.model_dump(exclude_none=True) for memory_type in registry.list_all()],
+        "types": [memory_type.as_dict() for memory_type in registry.list_all()],
         "problems": [str(problem) for problem in registry.problems],
     }
     lines = [type_line(memory_type) for memory_type in registry.list_all()]
@@ -166,7 +166,7 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
     from memory_core.core.memory.project import ProjectChoice
 
     config = settings_of(arguments)
-    values, defaults = config.model_dump(), Config().model_dump()
+    values, defaults = config.as_dict(), Config().as_dict()
     facts: dict[str, Any] = {}
     lines: list[str] = []
     for dotted, _, description in settings():
@@ -195,6 +195,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def rebuild(arguments: argparse.Namespace) -> int:
     """Build the index anew, with progress on stderr."""
+    from memory_core.core.memory.results import as_json
     from memory_core.features.rebuild import REBUILD, RebuildRequest
 
     with open_memory_of(arguments, warm=False) as memory:
@@ -215,10 +216,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
             memory.indexer.send_all()
         trouble = memory.indexer.vectors.trouble
     facts = {
-        "files": rebuilt.files,
-        "documents": rebuilt.documents,
-        "vectors_kept": rebuilt.vectors_kept,
-        "vectors_dropped": rebuilt.vectors_dropped,
+        **as_json(rebuilt),
         "vectors_computed": computed,
         **({} if trouble is None else {"not_sent": trouble}),
     }

@@ -21,7 +21,7 @@ from memory_core.core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.operation_checks import without_counts
-from memory_core.core.extract.prompts import Conversation, Outcome, PromptLibrary, TypeGuide, split
+from memory_core.core.extract.prompts import Conversation, Outcome, split
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
 from memory_core.core.feature import NO_FEATURES, Features
@@ -39,11 +39,6 @@ from memory_core.core.store.usage import ModelCalls
 from memory_core.core.text.language import language_of
 
 if TYPE_CHECKING:
-    from memory_core.core.config import Config
-    from memory_core.core.index.catalog import Catalog
-    from memory_core.core.memory.memory_type import MemoryTypeRegistry
-    from memory_core.core.search.browse import Browser
-    from memory_core.core.search.find import Retriever
     from memory_core.core.store.local import Store
     from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 
@@ -573,38 +568,3 @@ def _for_client(conversation: Conversation) -> Conversation:
     """The conversation of a brief: without a model, corrections by cue were kept as rules when it was recorded."""
     kept = tuple(f"kept already among the patterns, reword it or leave it: {hint}" for hint in conversation.hints)
     return replace(conversation, hints=kept)
-
-
-def build_extractor(
-    config: Config,
-    registry: MemoryTypeRegistry,
-    store: Store,
-    commits: Commits,
-    browser: Browser,
-    retriever: Retriever,
-    catalog: Catalog,
-) -> Extractor:
-    """The extractor of one open store.
-
-    Raises:
-        ConfigInvalid: If a prompt template cannot be used.
-    """
-    prompts = PromptLibrary(config.prompt_dirs)
-    guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
-
-    orchestrator = MemoryReActOrchestrator(
-        prompts,
-        guide,
-        max_iterations=config.extraction.max_iterations,
-        prompt_tokens=config.extraction.prompt_tokens,
-        max_tokens=config.llm.max_tokens,
-        single_pass=config.extractor == "single_pass",
-    )
-    return Extractor(
-        store,
-        commits,
-        orchestrator,
-        BriefWriter(prompts, guide, config.extraction.brief_tokens),
-        StoreView(store, registry, commits, browser, retriever, catalog),
-        SessionReader(store, ProjectChoice(config.project), config.extraction.language, commits.features),
-    )

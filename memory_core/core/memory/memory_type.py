@@ -25,6 +25,7 @@ from typing import Annotated, Any, TypeAlias
 from memory_core.core.errors import InvalidUri, NotFound, SchemaInvalid
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.metadata import RESERVED_KEYS
+from memory_core.core.memory.results import as_json
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.record import Fault, Record, RecordInvalid, Shaped, Within
 from memory_core.core.text.word_table import word_table
@@ -352,8 +353,8 @@ def compiled_types(path: Path) -> str:
 
     Importing a YAML parser and reading the built-in types takes longer than a commit.
     """
-    types = [memory_type.model_dump(exclude_none=True) for memory_type in MemoryTypeRegistry(path).list_all()]
-    facts = {"sha256": _digest(sorted(path.glob("*.yaml"))), "types": types}
+    types = MemoryTypeRegistry(path).list_all()
+    facts = {"sha256": _digest(sorted(path.glob("*.yaml"))), "types": as_json(types)}
     return json.dumps(facts, ensure_ascii=False, indent=1) + "\n"
 
 
