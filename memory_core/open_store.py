@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memory_core.core.background import Background
 from memory_core.core.commit.directory_pages import DirectoryPages
 from memory_core.core.errors import RunebookError
 from memory_core.core.index.encoder import open_embedder, open_reranker
@@ -79,6 +80,8 @@ class OpenedStore:
         self._llm_settings = config.llm
         self._llm = llm
         self._llm_guard = threading.Lock()
+        #: Does what requests leave behind.
+        self.background = Background()
         #: Ends what works in the background; called before anything else is closed.
         self.before_close: list[Callable[[], None]] = []
         self._closed = False
@@ -90,6 +93,7 @@ class OpenedStore:
         """Finish background work and release everything; safe to call twice."""
         while self.before_close:
             self.before_close.pop()()
+        self.background.close()
         if self._llm is not None and hasattr(self._llm, "close"):
             self._llm.close()
         self._adopter.join()

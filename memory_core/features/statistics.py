@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
@@ -30,6 +31,7 @@ from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTyp
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
+from memory_core.core.tally import tallied
 
 #: Stored fields of the memory of a type with these key fields, or None where there is none.
 Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]
@@ -124,9 +126,9 @@ class Growth:
     calls: tuple[FinishedCall, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Slot:
-    """A call while its log is read; ``answer`` comes with a later message, or never."""
+    """A call while its log is read; its answer comes with a later message, or never."""
 
     call: ToolCall
     made_at: int
@@ -134,15 +136,12 @@ class _Slot:
     run: int | None
     skill: str | None
     loads: bool
-    answer: FinishedCall | None = None
 
 
 def finished_calls(messages: Sequence[Message]) -> tuple[FinishedCall, ...]:
     """The calls of a session that have their result, in the order in which they were made, each once."""
-    reader = _Reader()
-    for place, message in enumerate(messages):
-        reader.read(place, message)
-    return tuple(slot.answer for slot in reader.slots if slot.answer is not None)
+    reader = tallied(_Reader, messages)
+    return tuple(reader.answers[slot] for slot in reader.slots if slot in reader.answers)
 
 
 def growth(
@@ -295,6 +294,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.slots: list[_Slot] = []
+        self.answers: dict[_Slot, FinishedCall] = {}
+        self._place = -1
         self._waiting: list[_Slot] = []
         self._answered: set[str] = set()
         self._keys: set[str] = set()
@@ -302,8 +303,17 @@ class _Reader:
         self._run = -1
         self._loaded = False
 
-    def read(self, place: int, message: Message) -> None:
+    def copy(self) -> _Reader:
+        """The same, to be gone on with."""
+        twin = copy(self)
+        twin.slots, twin.answers = self.slots.copy(), self.answers.copy()
+        twin._waiting, twin._answered, twin._keys = self._waiting.copy(), self._answered.copy(), self._keys.copy()
+        return twin
+
+    def add(self, message: Message) -> None:
         """Take in the next message of the log."""
+        self._place += 1
+        place = self._place
         if message.role == "user" and not message.tool_results:
             self._skill = None
         for call in message.tool_calls:
@@ -337,7 +347,7 @@ class _Reader:
             self._answered.add(result.call_id)
         answer = _finished(slot, result, place, time)
         if answer.key is None or answer.key not in self._keys:
-            slot.answer = answer
+            self.answers[slot] = answer
             self._keys.add(answer.key or "")
 
     def _awaiting(self, result: ToolResult) -> _Slot | None:

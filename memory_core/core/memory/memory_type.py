@@ -19,6 +19,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -161,7 +162,7 @@ class MemoryType(Record):
                 return "", f"field '{declared.name}': avg refers to unknown field '{strange[0]}'"
         return None
 
-    @property
+    @cached_property
     def key_fields(self) -> tuple[str, ...]:
         """Names of the fields that form the file name, in template order, each once."""
         return tuple(dict.fromkeys(PLACEHOLDER.findall(self.filename_template)))

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from memory_core.core.background import await_quiet
 from memory_core.core.caller import current_author
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.directory_page import recorded
@@ -37,7 +38,7 @@ from memory_core.core.store.delivery import DELAYED, Delivered, Delivery, Step
 from memory_core.core.store.files import LEDGER_NAME, STATE_NAME, FileStore, Seen
 from memory_core.core.store.hand_edits import Adoption, Examine, Identify
 from memory_core.core.store.ledger import Ledger, Overtaken, new_commit_id
-from memory_core.core.store.locks import await_quiet, store_lock
+from memory_core.core.store.locks import store_lock
 from memory_core.core.store.read_only import private_state
 from memory_core.core.store.usage import Recall, UsageLog
 from memory_core.core.store.watcher import Watcher
@@ -218,21 +219,27 @@ class Store:
         moment = now or datetime.now(UTC)
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
-                self._delivery.recover()
+                newest = self._delivery.recover()
                 if request_id is not None and not dry_run and (first := self.first_receipt(request_id)):
                     return first
                 try:
-                    return self._commit(plan, kind, request_id, moment, dry_run, undoes)
+                    return self._commit(plan, newest, kind, request_id, moment, dry_run, undoes)
                 except Overtaken:
                     if attempt + 1 == _ATTEMPTS:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
     def _commit(
-        self, plan: Plan, kind: str, request_id: str | None, moment: datetime, dry_run: bool, undoes: str | None
+        self,
+        plan: Plan,
+        newest: int,
+        kind: str,
+        request_id: str | None,
+        moment: datetime,
+        dry_run: bool,
+        undoes: str | None,
     ) -> CommitReceipt:
         at = moment.isoformat(timespec="milliseconds")
-        newest = self.ledger.newest_seq()
         change_set, view = self._planned(plan)
         if dry_run:
             return _receipt("", Status.DRY_RUN, change_set)

@@ -1,9 +1,8 @@
-"""Background work keeps out of the way: it begins when requests pause, or after a bounded time."""
+"""Locks shared by threads and processes; a lock dies with the process that holds it."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -85,16 +84,3 @@ def _busy(waited_seconds: float) -> StoreBusy:
         f"another writer has held the store for {waited_seconds:g} s.",
         hint="Send the same request again; give it a request_id so that it is applied once.",
     )
-
-
-def await_quiet(wake: threading.Event, closing: threading.Event, *, pause_seconds: float, limit_seconds: float) -> None:
-    """Return once ``wake`` was not set for ``pause_seconds``, after ``limit_seconds``, or when closing.
-
-    ``wake`` is clear on return, so that what is asked for from now on is not overlooked.
-    """
-    until = time.monotonic() + limit_seconds
-    while True:
-        wake.clear()
-        if closing.wait(pause_seconds) or not wake.is_set() or time.monotonic() >= until:
-            wake.clear()
-            return

@@ -426,6 +426,7 @@ def _follow_up(memory: Runebook) -> FollowUp:
     def promoted(
         own: MemoryUri | None, scope: ProjectScope, now: datetime
     ) -> Generator[LLMRequest, Completion, CommitReceipt | None]:
+        memory.opened.background.finish()
         hot = (
             each
             for each in promoter.after(own, now)

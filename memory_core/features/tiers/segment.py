@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ _PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`",
 _PAGE_OBJECT = re.compile(r"\{[^{}]*\}")
 #: What no conversation reaches: a number beyond it is a slip.
 _LINE_LIMIT, _PAGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
-_REMEMBERED_SEGMENTS, _REMEMBERED_CHARS = 2_048, 65_536
+_REMEMBERED_SEGMENTS, _REMEMBERED_LONG, _LONG_CHARS = 2_048, 8, 65_536
 #: Members of the trailer that are read and written here.
 _OWN = frozenset(("memory_type", "title", "summary", "summary_by", "summarised", "keywords", "pages", "chains")) | {
     "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at", "source", "project", "private"
@@ -148,7 +148,8 @@ class SegmentPage:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form without empty members."""
-        members = {**asdict(self), "keywords": list(self.keywords), "analysed": self.analysed or None}
+        members = {field.name: getattr(self, field.name) for field in fields(self)}
+        members |= {"keywords": list(self.keywords), "analysed": self.analysed or None}
         return {name: value for name, value in members.items() if value is not None}
 
 
@@ -236,7 +237,7 @@ def file_name(title: str) -> str:
 
 def parse_segment(text: str) -> Segment | None:
     """Read a segment; None where the file is none, or its trailer cannot be read."""
-    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _parsed(text)
+    return _remembered(text) if len(text) < _LONG_CHARS else _remembered_long(text)
 
 
 def readable_pages(text: str) -> tuple[SegmentPage, ...]:
@@ -301,6 +302,7 @@ def _parsed(text: str) -> Segment | None:
 
 #: Segments are read far more often than they change.
 _remembered = lru_cache(maxsize=_REMEMBERED_SEGMENTS)(_parsed)
+_remembered_long = lru_cache(maxsize=_REMEMBERED_LONG)(_parsed)
 
 
 def dump_segment(segment: Segment) -> str:
