@@ -15,6 +15,7 @@ from memory_core.core.command import Arg, Command
 from memory_core.core.errors import ContentRejected, TooLarge
 from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.trailer import body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from memory_core.core.config import RetrieveConfig
     from memory_core.core.memory.memory import Memory
     from memory_core.core.memory.operations import WriteOp
-    from memory_core.core.memory.requests import Now
     from memory_core.core.search.context_formats import Piece
     from memory_core.core.search.context_sources import PieceReader
     from memory_core.core.store.local import Snapshot
