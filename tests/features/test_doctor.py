@@ -369,7 +369,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "a passage of another text": ("documents", wreck("UPDATE passages SET text = 'x' WHERE uri LIKE '%Zebra%'")),
     "a document of no file": ("documents", wreck("UPDATE documents SET uri = uri || 'x.md' WHERE uri LIKE '%Zebra%'")),
     "a turn that is missing": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%s1/messages%' AND part = 1")),
-    "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = 3")),
+    "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = (SELECT max(id) FROM documents)")),
     "a torn full-text index": ("words", spoil_words),
     "vectors that are none": ("vectors", spoil_vectors),
     "missing vectors": ("vectors", wreck("DELETE FROM vectors WHERE seq % 3 = 0")),

@@ -28,7 +28,7 @@ from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import ExchangeStarts
-from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
@@ -37,7 +37,6 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import ModelCalls
 from memory_core.core.tally import tallied
-from memory_core.core.text.language import language_of
 
 if TYPE_CHECKING:
     from memory_core.core.store.local import Store

@@ -241,7 +241,7 @@ class Delivery:
 
 def _torn(found: str, wanted: str | None) -> bool:
     """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros, or one before the other."""
-    if wanted is None or len(found) > len(wanted):
+    if wanted is None:
         return False
     written = found.rstrip("\x00")
     return len(written) < len(wanted) and wanted.startswith(written)

@@ -130,14 +130,17 @@ class Overflow:
         return MemoryUri((Scope.SESSION.value, self._memory.config.user_space))
 
     def after(self, receipt: CommitReceipt, now: datetime) -> None:
-        """After a commit that added or changed messages: soon what overflows is sorted, and what changed mended."""
+        """After a commit of messages: sort what overflows, soon. After one that changed some: mend segments at once."""
         if not receipt.commit_id:
             return
         mend = not any(result.op == "messages" for result in receipt.results)
         with self._guard:
             for log in _logs(receipt):
                 self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
-        self._memory.opened.background.later(self._sort_waiting)
+        if mend:  # what was forgotten must not stay in a segment
+            self._sort_waiting()
+        else:
+            self._memory.opened.background.later(self._sort_waiting)
 
     def _sort_waiting(self) -> None:
         with self._guard:

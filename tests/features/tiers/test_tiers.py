@@ -94,7 +94,9 @@ def say(memory: Runebook, *exchanges: tuple[str, str], now: datetime = NOW, **mo
         for pair in exchanges
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
-    return memory.commit(CommitRequest(messages=said, **{"session_id": "s1", "now": now, **more}))
+    receipt = memory.commit(CommitRequest(messages=said, **{"session_id": "s1", "now": now, **more}))
+    memory.opened.background.finish()
+    return receipt
 
 
 def segments(memory: Runebook, *, archived: bool = False) -> list[StoredSegment]:
@@ -197,6 +199,7 @@ def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
         (stored,) = segments(memory)
         assert (stored.segment.project, stored.segment.private) == ("acme", True)
         directory = str(stored.uri.parent)
+        memory.indexer.follow()
         elsewhere = memory.browser.seen_from("other", strict=True)
         assert elsewhere.ls(directory).entries == ()
         assert [entry.uri for entry in memory.browser.seen_from("acme", strict=True).ls(directory).entries]

@@ -62,7 +62,9 @@ def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", now:
         for pair in exchanges
         for role, text in zip(("user", "assistant"), pair, strict=True)
     ]
-    return memory.commit(CommitRequest(messages=said, session_id=session, now=now))
+    receipt = memory.commit(CommitRequest(messages=said, session_id=session, now=now))
+    memory.opened.background.finish()
+    return receipt
 
 
 def log(session: str = "s1") -> MemoryUri:

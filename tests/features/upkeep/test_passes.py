@@ -380,6 +380,7 @@ def test_segment_is_listed_by_its_summary(memory: Runebook) -> None:
         for role, text in (("user", "支付回调超时怎么办"), ("assistant", "支付回调要幂等,再重试"))
     ]
     memory.commit(CommitRequest(messages=messages, session_id="s", now=NOW))
+    memory.opened.background.finish()
     entry = next(iter(memory.ls(ListRequest("viking://session/default/s/segments")).entries))
     assert entry.abstract
     assert "#" not in entry.abstract
