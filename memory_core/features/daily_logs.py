@@ -12,10 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import ContentRejected, InvalidInput, TooLarge
 from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.index.documents import ABSTRACT_LIMIT_CHARS, Document
@@ -24,13 +22,17 @@ from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED
 from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.operations import WriteOp, check_text, shown
-from memory_core.core.memory.results import Hit
 from memory_core.core.memory.trailer import read_members
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.context_formats import Piece
-from memory_core.core.search.context_sources import PieceReader
 from memory_core.core.text.normalization import signature, simplified
+
+if TYPE_CHECKING:
+    from memory_core.core.commit.working_copy import PlanContext
+    from memory_core.core.config import RetrieveConfig
+    from memory_core.core.memory.operations import WriteOp
+    from memory_core.core.memory.results import Hit
+    from memory_core.core.search.context_formats import Piece
+    from memory_core.core.search.context_sources import PieceReader
 
 MEMORY_TYPE = "daily_logs"
 KINDS = ("event", "auto_extract", "reflection")
@@ -202,6 +204,8 @@ _LABEL_CHARS = 200
 
 
 def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogEntry, list[str]]:
+    from memory_core.core.memory.operations import check_text, shown
+
     check_text(write)
     data = write.memory_data
     fields = dict(data.fields)
@@ -315,6 +319,8 @@ class DailyLogs(RecordKind):
             return None
         within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in told.items())
         score = None if hit is None else hit.score
+        from memory_core.core.search.context_formats import Piece
+
         return Piece("log", uri, "\n".join(told.values()), score, day.isoformat(), within=within)
 
     def target(self, context: PlanContext, moment: datetime) -> MemoryUri:

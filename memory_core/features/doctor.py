@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
 from memory_core.core.errors import StorageFailed
 from memory_core.core.feature import Feature, Features
@@ -24,6 +23,7 @@ from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.encoder import open_embedder
 from memory_core.core.index.vectors import prune
+from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
 from memory_core.core.store.local import Store
@@ -38,7 +38,6 @@ from memory_core.features.doctor_checks import (
     opened_for_reading,
     stale_files,
 )
-from memory_core.features.migrate import file_problems
 from memory_core.features.rebuild import rebuild_names, refill, rescue_ledger
 
 if TYPE_CHECKING:

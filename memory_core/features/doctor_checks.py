@@ -32,6 +32,7 @@ from memory_core.core.index.embedding_queue import passages_without_vector
 from memory_core.core.index.encoder import PASSAGE_LIMIT_COUNT
 from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.directory_page import recorded
+from memory_core.core.memory.memory import file_problems
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
@@ -41,7 +42,6 @@ from memory_core.core.store.atomic import TEMPORARY_PREFIX
 from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.text.word_table import word_table
-from memory_core.features.migrate import file_problems
 
 
 class Severity(StrEnum):

@@ -15,13 +15,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from memory_core.core.commit.commits import identify
 from memory_core.core.commit.links import link, linked_uris, retargeted
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError
 from memory_core.core.index.documents import is_session_log
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import recorded
+from memory_core.core.memory.memory import identify
 from memory_core.core.memory.operations import GivenLink
 from memory_core.core.memory.results import (
     Action,

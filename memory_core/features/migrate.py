@@ -23,51 +23,18 @@ from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, dump, parse
-from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, resolve_category
 from memory_core.core.memory.names import numbered
 from memory_core.core.memory.requests import Now
-from memory_core.core.memory.results import Action, ChangeSet, FileProblem, OperationResult, text_sha256
+from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
 from memory_core.core.memory.trailer import Parts, join, split
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot, Store
 from memory_core.features.older_format import Naming, is_random_name, is_rendering, name_of, understand
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
-
-_NAME_CHARS = 60
-
-
-def file_problems(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[FileProblem, ...]:
-    """The problems of one file, none for most.
-
-    Args:
-        registry: The memory types that are known.
-        uri: Where the file is.
-        text: All of it.
-    """
-    found: list[FileProblem] = []
-    if "\x00" in text:
-        found.append(FileProblem(str(uri), "it holds NUL characters", "Save it as plain UTF-8 text."))
-    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
-        return tuple(found)
-    file = split(text)
-    if file.damage is not None:
-        hint = "Mend the block at the end of the file, or remove it; until then all of the file is its text."
-        found.append(FileProblem(str(uri), _plain(file.damage), hint))
-    named = file.type_name if uri.parts[2:3] == ("memories",) else None
-    if named is not None and registry.type_at(MemoryUri(), named) is None:
-        shown = "".join(character for character in named if character.isprintable())[:_NAME_CHARS]
-        hint = "Correct memory_type, or add a YAML file for that type to one of schema_dirs; see runebook types."
-        found.append(FileProblem(str(uri), f"its memory_type {shown!r} is not known", hint))
-    return tuple(found)
-
-
-def _plain(damage: str) -> str:
-    """The damage without a parser's words, which may quote the file."""
-    return damage.partition(": ")[0]
-
 
 _BURIED = re.compile(r"^[ \t]*<!--[ \t]*MEMORY_FIELDS", re.MULTILINE)
 _FORM = re.compile(r"[\s_-]+")
@@ -271,7 +238,7 @@ def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
 
 
 MIGRATE = Command("migrate", MigrateRequest, migrate, writes=True)
-FEATURE = Feature(commands=(MIGRATE,), problems=file_problems)
+FEATURE = Feature(commands=(MIGRATE,))
 
 
 class _Run:

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memory_core.core.commit.commits import identify
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.indexer import Behind, Follower
+from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256

@@ -23,18 +23,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import cache, lru_cache, partial
-from typing import Any, Literal, NamedTuple, TypeVar
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected
 from memory_core.core.feature import Cleared, Feature
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
-from memory_core.core.memory.operations import EditOp, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_pattern, word_set, word_table
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from memory_core.core.memory.operations import MemoryOperations
 
 Mode = Literal["refuse", "redact", "warn", "off"]
 _pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
@@ -384,7 +386,7 @@ _NOT_TEXT = ("tool_calls", "tool_results", "project")
 #: Members of operations that name what is there already.
 _REFERENCES = ("uri", "replacement_uri", "directory_uri", "links")
 
-Op = TypeVar("Op", bound=BaseModel)
+Op = TypeVar("Op", bound="BaseModel")
 Said = TypeVar("Said", Message, ToolCall, ToolResult)
 
 
@@ -554,6 +556,8 @@ class Redaction:
 
     def _operation(self, operation: Op, where: str, places: list[Place]) -> Op:
         """An operation, or what a write brings, with marks in all but what names something that is there already."""
+        from memory_core.core.memory.operations import EditOp, OverviewOp, WriteOp
+
         clean: dict[str, Any] = {}
         if isinstance(operation, EditOp):
             patches = operation.patches.items()

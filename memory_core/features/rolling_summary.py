@@ -12,22 +12,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import ContentRejected, TooLarge
 from memory_core.core.feature import Feature, RecordKind
-from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import CONTENT
-from memory_core.core.memory.operations import WriteOp, check_text
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.trailer import body_digest, join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.context_formats import Piece
-from memory_core.core.search.context_sources import PieceReader
-from memory_core.core.store.local import Snapshot
 
 if TYPE_CHECKING:
+    from memory_core.core.commit.working_copy import PlanContext
+    from memory_core.core.config import RetrieveConfig
+    from memory_core.core.memory.memory import Memory
+    from memory_core.core.memory.operations import WriteOp
+    from memory_core.core.search.context_formats import Piece
+    from memory_core.core.search.context_sources import PieceReader
+    from memory_core.core.store.local import Snapshot
     from memory_core.runebook import Runebook
 
 NAME = "rolling_summary"
@@ -244,6 +244,8 @@ class RollingSummaries(RecordKind):
 
     def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
         """The page with what was written; the same page where it says so already."""
+        from memory_core.core.memory.operations import check_text
+
         check_text(write)
         content = write.memory_data.fields.get(CONTENT)
         if not isinstance(content, str) or not content.strip():
@@ -285,6 +287,8 @@ def _opening(reader: PieceReader, now: datetime, _config: RetrieveConfig) -> Ite
         return line.digest in told[line.uri]
 
     text = without(stored, holds).text
+    from memory_core.core.search.context_formats import Piece
+
     yield (Piece("summary", str(uri), text) if text else None), False
 
 

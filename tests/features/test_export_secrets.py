@@ -18,7 +18,7 @@ PASSWORD = "kX9!vbQ2mz"
 NOTES = "viking://user/default/memories/notes"
 
 
-def opened(home: Path, **settings: str) -> Runebook:
+def opened(home: Path, **settings: Any) -> Runebook:
     return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings))
 
 

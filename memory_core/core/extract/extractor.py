@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
@@ -34,11 +34,13 @@ from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.local import Store
 from memory_core.core.store.locks import StoreLock
-from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 from memory_core.core.store.usage import ModelCalls
 from memory_core.core.tally import tallied
+
+if TYPE_CHECKING:
+    from memory_core.core.store.local import Store
+    from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6

@@ -12,10 +12,10 @@ import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, embedding_queue, page_rows
 from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
@@ -27,7 +27,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.analysis import filler_texts, index_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Position:
     """How far the catalog has followed which ledger.
 

@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, Typ
 from memory_core.core.background import await_quiet
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import NO_FEATURES, Features
+from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
@@ -59,7 +59,7 @@ _BEGINNING = ""
 _LOCK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Behind:
     """How much of a ledger is indexed.
 

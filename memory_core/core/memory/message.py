@@ -13,11 +13,12 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, NoReturn
 
 from memory_core.core.errors import ContentRejected, InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.project import folder_name
 from memory_core.core.tally import tallied
 from memory_core.core.text.language import UNDECIDED, LanguageCounts
@@ -147,7 +148,7 @@ _COUNTS = ("duration_ms", "prompt_tokens", "completion_tokens")
 _KEYS = frozenset({"role", "name", "time", "id", "content", "tool_calls", "tool_results", "extra"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """A request to run a tool.
 
@@ -164,7 +165,7 @@ class ToolCall:
     skill_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What a tool answered.
 
@@ -187,7 +188,7 @@ class ToolResult:
     completion_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One message.
 

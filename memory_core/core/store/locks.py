@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from memory_core.core.errors import StorageFailed, StoreBusy
 from memory_core.core.progress import waited
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 _POLL_SECONDS = 0.002
 _OCCUPIED = "waiting for another writer of the store"
@@ -26,8 +29,14 @@ class StoreLock:
 
     def __init__(self, path: Path, *, timeout_seconds: float = 30.0) -> None:
         self._threads = threading.Lock()
-        self._processes = FileLock(path, mode=0o600, thread_local=False)
+        self._path = path
         self._timeout_seconds = timeout_seconds
+
+    @cached_property
+    def _processes(self) -> FileLock:
+        from filelock import FileLock  # whoever only reads takes no lock
+
+        return FileLock(self._path, mode=0o600, thread_local=False)
 
     @contextmanager
     def held(self, timeout_seconds: float | None = None) -> Iterator[None]:
@@ -61,6 +70,8 @@ class StoreLock:
 
     def _acquired(self, timeout_seconds: float) -> bool:
         """Whether no other process holds the lock any more, after so long a wait at most."""
+        from filelock import Timeout
+
         try:
             self._processes.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
         except Timeout:

@@ -37,11 +37,9 @@ from memory_core.features.tiers.segment import (
     MODEL,
     Segment,
     SegmentPage,
-    Segments,
     SessionLog,
     dump_segment,
     parse_segment,
-    turn_groups,
 )
 from memory_core.features.tiers.segmenting import SUMMARY_CHARS
 from memory_core.features.tiers.stored import (
@@ -421,8 +419,6 @@ def _after_commit(memory: Runebook, receipt: CommitReceipt, now: datetime) -> No
 
 
 FEATURE = Feature(
-    record_kinds=(Segments(),),
-    turn_groups=turn_groups,
     extracted_lines=analysed_lines,
     after_commit=_after_commit,
     follow_up=_follow_up,

@@ -18,21 +18,22 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.config import TiersConfig
-from memory_core.core.feature import RecordKind
+from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.names import render, summary_line
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.context_sources import PieceReader
 from memory_core.core.search.fusion import jaccard
-from memory_core.core.text.extractive_summary import keywords
 from memory_core.core.text.language import spoken
+
+if TYPE_CHECKING:
+    from memory_core.core.search.context_sources import PieceReader
 
 
 def heat(visits: int, interactions: int, hours: float, tiers: TiersConfig) -> float:
@@ -402,6 +403,8 @@ class SessionLog:
 
 
 def _session_page(first: int, last: int, messages: Sequence[Message]) -> SessionPage:
+    from memory_core.core.text.extractive_summary import keywords  # whoever only tells what a file is needs none
+
     shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
     text = "\n".join(said for message in shown if (said := spoken(search_text(message)).strip()))
     private = next((message for message in messages if message.private), None)
@@ -460,3 +463,6 @@ def turn_groups(reader: PieceReader) -> Callable[[str, int], tuple[str, str] | N
         return None
 
     return group_of
+
+
+FEATURE = Feature(record_kinds=(Segments(),), turn_groups=turn_groups)
