@@ -1,6 +1,6 @@
 """How fast a store finds with its vectors scanned, on the Chroma server that it runs itself, and on one of its owner.
 
-Fills a store once for each size (``bench.scale``), opens it in each mode, waits until the mode is in use, and asks the
+Fills a store once for each size (``bench.stores``), opens it in each mode, waits until the mode is in use, and asks the
 same questions with all caches off: p50 and p95 of find and of the vector search alone (100 nearest), the ten nearest
 compared with the exact ones, seconds until the mode was in use, and what the process and the server hold in memory.
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from bench.chroma_process import ChromaProcess
-from bench.scale import fill
+from bench.stores import fill
 from bench.synthetic import told
 from bench.timing import latency
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig

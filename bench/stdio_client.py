@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_INITIALIZE = {
+#: What a client sends first.
+INITIALIZE: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
     "clientInfo": {"name": "bench", "version": "1"},
@@ -18,16 +20,23 @@ _INITIALIZE = {
 
 
 class StdioClient:
-    """A child process that speaks MCP; ``cold_start_seconds`` is from spawn to the initialize result."""
+    """A child process that speaks MCP; ``cold_start_seconds`` is from spawn to the initialize result.
 
-    def __init__(self, command: Sequence[str]) -> None:
-        started = time.perf_counter()
+    ``started`` is the moment of the spawn on ``time.perf_counter``. ``environment`` is added to this process's own.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.started = time.perf_counter()
         self._process = subprocess.Popen(
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
         )
         self._next_id = 0
-        self.request("initialize", _INITIALIZE)
-        self.cold_start_seconds = time.perf_counter() - started
+        self.request("initialize", INITIALIZE)
+        self.cold_start_seconds = time.perf_counter() - self.started
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def __enter__(self) -> Self:
@@ -75,6 +84,12 @@ class StdioClient:
         """Resident memory of the child, in MiB (Linux)."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1024
+
+    def proportional_mib(self) -> float:
+        """Memory of the child in MiB, of shared pages its share (PSS, Linux)."""
+        rollup = Path(f"/proc/{self._process.pid}/smaps_rollup").read_text(encoding="utf-8")
+        line = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
         return int(line.split()[1]) / 1024
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -11,12 +11,15 @@ from pathlib import Path
 from bench.corpus import Corpus, Question
 from bench.recall import LIMIT, Found, Outcome, judge
 from bench.stdio_client import StdioClient
+from bench.synthetic import write_operation
 from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
-from memory_core.core.memory.requests import FindRequest
+from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 
 #: Nothing may be missing from an answer because the model was still loading.
 _WAIT_SECONDS = 60.0
+#: Operations of one commit that fills a store.
+_BATCH = 200
 
 #: Ranks passages for a question, at most ``LIMIT``, best first.
 Search = Callable[[Question], Sequence[Found]]
@@ -25,6 +28,18 @@ Search = Callable[[Question], Sequence[Found]]
 def serve(home: Path) -> list[str]:
     """The command that serves a store over stdio."""
     return [sys.executable, "-m", "server.cli", "serve", "--home", str(home)]
+
+
+def fill(home: Path, memories: int) -> None:
+    """Commit made-up memories of six types in batches, and embed them all."""
+    with opened(home, provider="none") as memory:
+        for start in range(0, memories, _BATCH):
+            batch = [write_operation(number) for number in range(start, min(memories, start + _BATCH))]
+            receipt = memory.commit(CommitRequest(operations={"write_operations": batch}))
+            if receipt.status != "committed":
+                raise SystemExit(f"a batch was not committed: {receipt.status}")
+    with opened(home) as memory:
+        memory.find(FindRequest("ready"))
 
 
 def commit_over_stdio(home: Path, corpus: Corpus) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import locomo, longmemeval, madial, pooled, scale, weights
+from bench import floor, locomo, longmemeval, madial, pooled, weights
 from tests.bench import made_up
 
 Run = Callable[..., str]
@@ -74,11 +74,21 @@ def test_weights_names_what_each_fold_chose(run: Run, tmp_path: Path) -> None:
     assert row(output, "all", "held out")[:5] == [4, 1.0, 1.0, 1.0, 1.0]
 
 
+def test_floor_measures_in_process_and_names_goal_and_verdict(run: Run) -> None:
+    output = run(floor.main, "--only", "batches by words, a turn", "--markdown")
+    rows = [row.split("|") for row in output.splitlines() if row.startswith("| batches")]
+    assert [cells[3].strip() for cells in rows] == ["≤ 1 ms", ""]
+    assert float(rows[1][2].split()[0]) > 0
+
+
 @pytest.mark.slow
-def test_scale_measures_a_small_store_and_keeps_it(run: Run, tmp_path: Path) -> None:
-    output = run(scale.main, "--sizes", "400", "--keep", str(tmp_path))
-    assert "400 memories: filled in" in output
-    assert "400 memories, 440 passages" in output
-    assert "over stdio, 100% of 200 found" in output
-    again = run(scale.main, "--sizes", "400", "--keep", str(tmp_path))
-    assert "filled" not in again
+def test_floor_measures_over_stdio_beside_the_bare_server(run: Run) -> None:
+    output = run(floor.main, "--only", "commit at 1,000 by bare call")
+    assert "≤ 3 ×" in output
+
+
+def test_floor_says_what_cannot_be_had() -> None:
+    figure = floor.Figure("a peer's write", "ms", floor.Goal(2), lambda _run: None)
+    assert floor.line(figure, None, markdown=True) == "| a peer's write | not to be had here | ≤ 2 ms |  |"
+    assert floor.line(figure, 2.5, markdown=True).endswith("**missed** |")
+    assert floor.Goal(150, least=True).met(151)
