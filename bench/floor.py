@@ -16,19 +16,16 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from bench import floor_commands, floor_http, floor_process, floor_stdio, peers
-from bench.stores import fill, opened
+from bench.floor_run import SESSIONS, SMALL, Run
+from bench.floor_stdio import Calls
 
-_SMALL, _SCALE = 1_000, (10_000, 100_000)
-_SESSIONS = (20, 400, 5_000)
+_SCALE = (10_000, 100_000)
 #: Milliseconds of the bare server's trivial call where the goals were set.
 _BARE_MS = 1.15
 _NOT_HERE = "not to be had here"
@@ -49,106 +46,6 @@ class Goal:
         return f"{'≥' if self.least else '≤'} {self.limit:,.4g}"
 
 
-class Run:
-    """What is measured, each thing once, when it is first asked for."""
-
-    def __init__(self, folder: Path, kept: Path, starts: int) -> None:
-        self._folder, self._kept, self._starts = folder, kept, starts
-        self._bare = peers.bare_server(folder)
-        self._filled: dict[int, Path] = {}
-        self._served: dict[tuple[int, bool], floor_stdio.Calls] = {}
-
-    @cached_property
-    def bare_ms(self) -> float:
-        """A trivial call of the bare server, measured three times."""
-        return statistics.median(floor_stdio.bare_call(self._bare) for _ in range(3))
-
-    @cached_property
-    def disk(self) -> floor_process.Disk:
-        """The store of 1,000 notes is filled by this."""
-        home = self._folder / str(_SMALL)
-        disk = floor_process.fill_singly(home, _SMALL)
-        self._filled[_SMALL] = home
-        return disk
-
-    def home(self, memories: int) -> Path:
-        """A filled store, all vectors in it."""
-        if memories == _SMALL:
-            assert self.disk
-            with opened(self._filled[_SMALL]):
-                pass
-        elif memories not in self._filled:
-            home, done = self._kept / str(memories), self._kept / f"{memories}.filled"
-            if not done.exists():
-                fill(home, memories)
-                done.touch()
-            self._filled[memories] = home
-        return self._filled[memories]
-
-    def served(self, memories: int, *, meaning: bool = True) -> floor_stdio.Calls:
-        """Runebook over stdio on a filled store."""
-        if (memories, meaning) not in self._served:
-            options = () if meaning else floor_stdio.WORDS_ONLY
-            self._served[memories, meaning] = floor_stdio.served(self.home(memories), memories, options)
-        return self._served[memories, meaning]
-
-    @cached_property
-    def server_memory(self) -> floor_stdio.Calls | None:
-        """``server-memory`` with 1,000 memories."""
-        peer = peers.server_memory(self._kept)
-        return None if peer is None else floor_stdio.peer_calls(peer, _SMALL)
-
-    @cached_property
-    def agentrecall(self) -> floor_stdio.Calls | None:
-        """``agentrecall-db`` with 1,000 memories."""
-        peer = peers.agentrecall(self._kept)
-        return None if peer is None else floor_stdio.peer_calls(peer, _SMALL)
-
-    @cached_property
-    def explicit(self) -> floor_process.Explicit:
-        """An explicit commit in process."""
-        return floor_process.explicit(self.home(_SMALL))
-
-    @cached_property
-    def exchanges(self) -> list[float]:
-        """CPU milliseconds of an exchange, by length of the session."""
-        return [floor_process.exchange_ms(self._folder, messages) for messages in _SESSIONS]
-
-    @cached_property
-    def turn_ms(self) -> tuple[float, float]:
-        """Milliseconds a turn of a batch: of the wall, of the processor."""
-        return floor_process.turn_ms(self._folder)
-
-    @cached_property
-    def starts(self) -> floor_stdio.Starts:
-        """Starts of processes."""
-        return floor_stdio.starts(self._bare, self.home(_SMALL), self._starts)
-
-    def large_answer_seconds(self, memories: int) -> float:
-        """From the initialize result to the first answer, in a large store."""
-        return floor_stdio.answer_seconds(self.home(memories), max(3, self._starts // 3))
-
-    @cached_property
-    def alone(self) -> dict[str, float]:
-        """Seconds of commands without a server."""
-        return floor_commands.command_seconds(self.home(_SMALL), self._starts, server=False)
-
-    @cached_property
-    def beside(self) -> dict[str, float]:
-        """Seconds of commands with a server."""
-        return floor_commands.command_seconds(self.home(_SMALL), self._starts, server=True)
-
-    @cached_property
-    def loads(self) -> tuple[floor_http.Load, floor_http.Load]:
-        """Commits and finds over HTTP."""
-        return floor_http.loads(self.home(_SMALL))
-
-    @cached_property
-    def second_mib(self) -> float:
-        """What a second process adds."""
-        return floor_stdio.second_process_mib(self.home(_SMALL))
-
-
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One line; the function gives None where what it measures cannot be had."""
@@ -159,15 +56,15 @@ class Figure:
     measure: Callable[[Run], float | None]
 
 
-def _written(calls: floor_stdio.Calls | None) -> float | None:
+def _written(calls: Calls | None) -> float | None:
     return None if calls is None else calls.commit
 
 
-def _searched(calls: floor_stdio.Calls | None) -> float | None:
+def _searched(calls: Calls | None) -> float | None:
     return None if calls is None else calls.find
 
 
-def _by(calls: floor_stdio.Calls | None, ours: float) -> float | None:
+def _by(calls: Calls | None, ours: float) -> float | None:
     return None if calls is None else ours / calls.commit
 
 
@@ -190,9 +87,15 @@ FIGURES = (
             Goal(5),
             lambda run, at=at: run.exchanges[at],  # type: ignore[misc]
         )
-        for at, messages in enumerate(_SESSIONS)
+        for at, messages in enumerate(SESSIONS)
     ),
     Figure("exchange, slowest by fastest", "×", Goal(1.3), lambda run: max(run.exchanges) / min(run.exchanges)),
+    Figure(
+        f"exchange into {SESSIONS[-1]:,} with recurring answers, CPU",
+        "ms",
+        Goal(5),
+        lambda run: run.repeating_exchange_ms(),
+    ),
     Figure("batches by words, a turn", "ms", Goal(1), lambda run: run.turn_ms[0]),
     Figure("batches by words, a turn, CPU", "ms", None, lambda run: run.turn_ms[1]),
     Figure("find by meaning at 1,000", "ms", Goal(8), lambda run: run.served(1_000).find),
@@ -269,7 +172,7 @@ SCALE = tuple(
             f"commit at {memories:,} by at 1,000",
             "×",
             Goal(1.3),
-            lambda run, memories=memories: run.served(memories).commit / run.served(_SMALL).commit,  # type: ignore[misc]
+            lambda run, memories=memories: run.served(memories).commit / run.served(SMALL).commit,  # type: ignore[misc]
         ),
         Figure(
             f"find by meaning at {memories:,}",

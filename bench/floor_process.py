@@ -75,13 +75,14 @@ def explicit(home: Path) -> Explicit:
     return Explicit(used, statistics.median(counts))
 
 
-def exchange_ms(folder: Path, messages: int) -> float:
-    """CPU time of committing two messages into a session of so many."""
-    with opened(folder / f"session-{messages}", provider="none") as memory:
-        memory.commit(CommitRequest(messages=_messages(0, messages), session_id="talk"))
+def exchange_ms(folder: Path, messages: int, *, repeats: bool = False) -> float:
+    """CPU time of committing two messages into a session of so many; ``repeats`` where the answers recur in it."""
+    with opened(folder / f"session-{messages}-{repeats}", provider="none") as memory:
+        memory.commit(CommitRequest(messages=_messages(0, messages, repeats=repeats), session_id="talk"))
 
         def commit(number: int) -> None:
-            memory.commit(CommitRequest(messages=_messages(_NEW_FROM + number, 2), session_id="talk"))
+            exchange = _messages(_NEW_FROM + number, 2, repeats=repeats)
+            memory.commit(CommitRequest(messages=exchange, session_id="talk"))
 
         for number in range(_FIRST_EXCHANGES):
             commit(number)
@@ -103,9 +104,13 @@ def turn_ms(folder: Path) -> tuple[float, float]:
     return statistics.median(walls) / _TURNS, used / _TURNS
 
 
-def _messages(first: int, turns: int) -> list[dict[str, Any]]:
-    """A made-up conversation without times of its own, as clients send it."""
-    return [{name: message[name] for name in ("role", "content")} for message in conversation(first, turns)]
+def _messages(first: int, turns: int, *, repeats: bool = False) -> list[dict[str, Any]]:
+    """A made-up conversation without times of its own; all messages differ, or a few short answers recur."""
+    messages = [{name: message[name] for name in ("role", "content")} for message in conversation(first, turns)]
+    if not repeats:
+        for at, message in enumerate(messages[1::2]):
+            message["content"] += f" {told(first + at).name}"
+    return messages
 
 
 def _cpu_ms(action: Callable[[int], None], count: int) -> float:

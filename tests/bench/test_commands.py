@@ -48,7 +48,7 @@ def test_madial_finds_the_memory_that_a_dialogue_calls_up(run: Run, tmp_path: Pa
     output = run(madial.main, "--memories", str(memories), "--dialogues", str(dialogues))
     assert "3 memories, 2 questions" in output
     assert row(output, "shipped defaults")[:4] == [2, 1.0, 1.0, 1.0]
-    assert "goal R@10 >= 0.61: 1.000" in output
+    assert "goal R@10 >= 0.65: 1.000" in output
 
 
 @pytest.mark.slow
