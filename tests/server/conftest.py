@@ -25,8 +25,8 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
 
 from tests.fork_server import starter
+from tests.waiting import PATIENCE_SECONDS as PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 WORDS_ONLY = ("--set", "embedding.provider=none")
 
 Era = Literal["legacy", "auto"]

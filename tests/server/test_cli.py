@@ -18,8 +18,8 @@ import pytest
 from memory_core.core.config import environment_name, settings
 from server.cli import main
 from tests.core.llm.stand_ins import StandIn, openai_completion
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 NOTES = "viking://user/default/memories/notes"
 
 #: Exit status, stdout, stderr.

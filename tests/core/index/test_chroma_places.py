@@ -155,7 +155,7 @@ def test_answer_in_drops_ends_in_time(stand_in: StandIn) -> None:
     began = time.monotonic()
     with pytest.raises(ServerFailed):
         server.nearest("c1", vector(1), 10)
-    assert time.monotonic() - began < 5.0  # its end would come after ten
+    assert time.monotonic() - began < 9.0  # its end would come after ten
     server.close()
 
 

@@ -21,6 +21,7 @@ from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Sca
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
+from tests.waiting import soon
 
 USER = "viking://user/default/memories"
 TOPICS = ("bees and honey", "养蜂和蜂蜜", "the night train", "夜班火车", "a cracked violin", "一把旧小提琴")
@@ -308,10 +309,7 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
         assert memory.indexer.progress() == Progress(0, 30)
     finally:
         model.allowed.set()
-    until = time.monotonic() + 120
-    while memory.indexer.progress().done < 30 and time.monotonic() < until:
-        time.sleep(0.02)
-    assert memory.indexer.progress() == Progress(30, 30)
+    assert soon(lambda: memory.indexer.progress() == Progress(30, 30))
     assert memory.find(FindRequest("a cracked violin", rank="relevance")).notes == ()
 
 
@@ -334,19 +332,15 @@ def test_one_process_at_a_time_embeds_what_is_much(
         first = threading.Thread(target=one.indexer._embedding.in_background, args=(threading.Event(),))
         try:
             first.start()
-            until = time.monotonic() + 120
-            while not one.indexer._embedding._turn.locked() and time.monotonic() < until:
-                time.sleep(0.01)
+            assert soon(one.indexer._embedding._turn.locked)
             two.indexer.embedder = free
             two.indexer._embedding.in_background(threading.Event())
             assert free.texts == 0
         finally:
             held.allowed.set()
             first.join()
-        until = time.monotonic() + 120  # the process that embeds may do so in its own background thread
-        while two.indexer.progress().done < 20 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert two.indexer.progress() == (20, 20)
+        # the process that embeds may do so in its own background thread
+        assert soon(lambda: two.indexer.progress() == (20, 20))
 
 
 def test_embedding_everything_reports_its_progress(memory: Runebook, loaded: BundledEmbedder) -> None:

@@ -27,10 +27,10 @@ from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import damage
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
+from tests.waiting import PATIENCE_SECONDS
 
 STORES = Path(__file__).parents[2] / "fixtures" / "stores"
 LAYOUTS = (1, 2, 3, 4, 5)
-PATIENCE_SECONDS = 60
 PAYMENTS = MemoryUri.parse("viking://user/default/memories/entities/支付系统.md")
 OSAKA = MemoryUri.parse("viking://session/default/osaka-trip/messages.jsonl")
 

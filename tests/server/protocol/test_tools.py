@@ -16,12 +16,12 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.operations import compact_schema
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, RawClient
 
 
-PATIENCE_SECONDS = 120  # never reached by a passing test
 WORDS_ONLY = ("--set", "embedding.provider=none")
 RESULT_LIMIT_CHARS = 40_000
 NOTES = "viking://user/default/memories/notes"
