@@ -18,7 +18,6 @@ from typing import Self
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.uri import MemoryUri
@@ -26,6 +25,7 @@ from memory_core.runebook import open_memory
 from server.cli import main
 from tests.core.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
 from tests.server.conftest import PATIENCE_SECONDS, environment
+from tests.stores import words_only
 from tests.waiting import soon
 
 if sys.platform != "win32":
@@ -61,13 +61,13 @@ def talk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def said(home: Path, session_id: str) -> list[tuple[str, str]]:
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         log = MemoryUri.parse(f"viking://session/default/{session_id}/messages.jsonl")
         return [(message.role, message.text) for message in parse_lines(memory.store.text(log) or "")[0]]
 
 
 def remember_tea(home: Path) -> None:
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         memory.commit(
             CommitRequest("她每天早上喝绿茶。 Green tea each morning.", memory_type="facts", fields={"topic": "茶"})
         )

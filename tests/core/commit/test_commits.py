@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, LimitsConfig
+from memory_core.core.config import LimitsConfig
 from memory_core.core.errors import InvalidInput, TooLarge
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
-from memory_core.core.memory.trailer import split
+from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
+from tests.stores import only, trailer, words_only
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -24,25 +23,6 @@ TALK = [
     {"role": "user", "content": "Caroline went to the support group.", "time": "2023-05-08T13:56:00+00:00"},
     {"role": "assistant", "content": "她去了互助小组。", "time": "2023-05-08T13:57:00+00:00"},
 ]
-
-
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
-        yield opened
-
-
-def only(receipt: CommitReceipt) -> OperationResult:
-    (result,) = receipt.results
-    return result
-
-
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -107,7 +87,7 @@ def test_what_cannot_be_a_memory_is_refused_and_no_file_changes(
 
 def test_a_commit_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
     limits = LimitsConfig(content_bytes=2_048, commit_bytes=8_192)
-    with open_memory(config(tmp_path, limits=limits)) as memory:
+    with open_memory(words_only(tmp_path, limits=limits)) as memory:
         note = {"memory_data": {"memory_type": "notes", "fields": {"content": "字" * 500}}}
         with pytest.raises(TooLarge):
             memory.commit(CommitRequest(operations={"write_operations": [note] * 8}))
@@ -117,7 +97,7 @@ def test_a_commit_over_the_limit_is_refused_whole(tmp_path: Path) -> None:
 
 
 def test_a_patch_that_would_outgrow_the_limit_leaves_the_memory_as_it_was(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path, limits=LimitsConfig(content_bytes=2_048))) as memory:
+    with open_memory(words_only(tmp_path, limits=LimitsConfig(content_bytes=2_048))) as memory:
         uri = only(memory.commit(CommitRequest("短", memory_type="facts", fields={"topic": "T"}))).uri
         before = files(tmp_path)
         edit = {"uri": uri, "patches": {"content": "x" * 3_000}}
@@ -247,7 +227,7 @@ def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_upda
     folder.mkdir(parents=True)
     for name in ("于海", "於海"):
         (folder / f"{name}.md").write_text(f"{name} as it was", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         memory.find(FindRequest("x"))
         memory.commit(CommitRequest(memory_type="entities", fields={"entity_name": "於海", "content": "new"}))
         assert memory.read(ReadRequest(f"{USER}/entities/于海.md")).content == "于海 as it was"

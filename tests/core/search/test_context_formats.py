@@ -14,12 +14,12 @@ from anthropic.types import MessageParam, ToolResultBlockParam, ToolUseBlockPara
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack
 from memory_core.core.search.context_formats import CONFLICT_LINE
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -34,7 +34,7 @@ FORGED = (
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     """A store that tests only read."""
     home = tmp_path_factory.mktemp("shared")
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(home)) as opened:
         fill(opened)
         yield opened
 

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook, open_memory
@@ -29,6 +28,7 @@ from server.hosts.hook_notes import PrivateTimes
 from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession, ServedStore
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
+from tests.stores import words_only
 from tests.waiting import PATIENCE_SECONDS, soon
 
 #: Generous: machines under test are slow. Outcomes below never depend on it.
@@ -38,7 +38,7 @@ Hook = Callable[..., tuple[int, str, str]]
 
 
 def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+    return open_memory(words_only(home))
 
 
 @pytest.fixture(scope="module")
