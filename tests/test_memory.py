@@ -55,12 +55,6 @@ def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_p
         assert [hit.uri for hit in reopened.find(FindRequest("斑马")).memories] == [uri]
 
 
-def test_the_store_is_private_to_its_owner(memory: Runebook, tmp_path: Path) -> None:
-    fact(memory, "T", "x")
-    assert (tmp_path / "user/default/memories/facts/T.md").stat().st_mode & 0o077 == 0
-    assert (tmp_path / ".state/ledger.sqlite3").stat().st_mode & 0o077 == 0
-
-
 def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:
     with open_memory(words_only(tmp_path)) as one, open_memory(words_only(tmp_path)) as two:
 

@@ -154,15 +154,6 @@ def test_saying_it_again_with_another_priority_renews_the_priority(memory: Runeb
     assert trailer(memory, uri)["salience"] == 1.0
 
 
-def test_texts_that_begin_alike_are_both_kept(memory: Runebook) -> None:
-    start = "The meeting room on the third floor must be booked two days in advance by"
-    first = only(memory.commit(CommitRequest(f"{start} phone."))).uri
-    second = only(memory.commit(CommitRequest(f"{start} e-mail."))).uri
-    assert first != second
-    assert body(memory, first).endswith("phone.")
-    assert body(memory, second).endswith("e-mail.")
-
-
 def test_many_texts_that_begin_alike_are_all_kept_and_said_again_change_nothing(memory: Runebook) -> None:
     texts = [f"会议室在三楼。第{number}条说明" for number in range(40)]
     uris = {only(memory.commit(CommitRequest(text))).uri for text in texts}
@@ -189,14 +180,6 @@ def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> 
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert body(memory, uri) == "Hosts the dashboard."
     assert trailer(memory, uri)["entity_type"] == "organization"
-
-
-def test_a_name_in_traditional_characters_is_the_memory_of_the_simplified_one(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("双活", memory_type="entities", fields={"entity_name": "支付系统"}))).uri
-    again = memory.commit(CommitRequest("雙活部署", memory_type="entities", fields={"entity_name": "支付系統"}))
-    assert (again.status, only(again).uri, only(again).action) == (Status.COMMITTED, uri, Action.UPDATED)
-    assert body(memory, uri) == "雙活部署"
-    assert trailer(memory, uri)["entity_name"] == "支付系统"
 
 
 @pytest.mark.parametrize("twin", ["PYTHON style", "python   Style", "Ｐｙｔｈｏｎ Ｓｔｙｌｅ", " Python style "])

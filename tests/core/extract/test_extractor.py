@@ -395,12 +395,6 @@ def test_a_new_memory_that_may_be_about_a_stored_one_is_decided_with_that_one_in
         assert memory.read(ReadRequest(f"{USER}/facts/Server A.md")).content.startswith("Server A has 16 GB of memory.")
 
 
-def test_the_extractor_none_asks_no_model(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER], extractor="none") as (memory, llm):
-        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is Status.COMMITTED
-        assert llm.requests == []
-
-
 # The client's own model
 
 

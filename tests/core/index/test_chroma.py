@@ -228,13 +228,6 @@ def test_swapped_vectors_are_noticed_and_sent_anew(store: Store) -> None:
     assert store.search(7)[0] == store.exact(7)[0]
 
 
-def test_pruned_rows_leave_the_server(store: Store) -> None:
-    store.prune(list(range(1, 401)))
-    store.index.compact(store.catalog.database.connection(), SPACE, MODEL)
-    assert store.held() == ROWS - 400
-    assert store.search(9_000) == store.exact(9_000)
-
-
 def test_copied_store_begins_a_collection_of_its_own(store: Store, process: ChromaProcess, tmp_path: Path) -> None:
     copied = tmp_path / "copy"
     copied.mkdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -256,38 +255,6 @@ def test_the_newest_passages_are_embedded_first(memory: Runebook) -> None:
         assert embedding_queue.backlog(connection, "m") == 5
         assert embedding_queue.backlog(connection, "m", 3) == 3
         assert embedding_queue.backlog(connection, "unknown") == 0
-
-
-def test_a_deleted_catalog_is_rebuilt_and_embedded_anew(tmp_path: Path, loaded: BundledEmbedder) -> None:
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = counting(loaded)
-        remember(memory, 4)
-        memory.indexer.embed_all()
-    for path in (tmp_path / ".state").glob("index.sqlite3*"):
-        path.unlink()
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = counting(loaded)
-        assert memory.indexer.embed_all() == (4, 4)
-
-
-def test_an_index_of_an_older_schema_is_rebuilt_and_keeps_its_vectors(tmp_path: Path, loaded: BundledEmbedder) -> None:
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = counting(loaded)
-        remember(memory, 4)
-        memory.indexer.embed_all()
-        before = [hit.uri for hit in memory.find(FindRequest("蜂蜜", rank="relevance")).hits]
-    path = tmp_path / ".state/index.sqlite3"
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE waiting")
-        connection.execute("DROP TABLE models")
-        connection.execute("ALTER TABLE passages ADD COLUMN embedded TEXT")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = model = counting(loaded)
-        assert memory.indexer.embed_all() == (4, 4)
-        assert model.texts <= 1  # the word that proves the model ready
-        assert [hit.uri for hit in memory.find(FindRequest("蜂蜜", rank="relevance")).hits] == before
 
 
 # A search while much waits
