@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import replace
 
 from memory_core.core.memory.message import Message, dump_lines, parse_lines, to_record
+from memory_core.core.tally import tallied
 
 #: The scalar key of a log's line that marks a forgotten message.
 FORGOTTEN = "forgotten"
@@ -43,7 +45,7 @@ def without_lines(text: str, lines: Collection[int]) -> str:
 
 def with_forgotten(stored: Sequence[Message], incoming: Sequence[Message]) -> list[Message]:
     """The stored messages with those that were forgotten as they are being sent again, to be known by ``unseen``."""
-    if not any(is_forgotten(message) for message in stored):
+    if not tallied(_Forgotten, stored).count:
         return list(stored)
     sent = {digest(message): message for message in incoming}
     return [
@@ -52,6 +54,19 @@ def with_forgotten(stored: Sequence[Message], incoming: Sequence[Message]) -> li
         else message
         for message in stored
     ]
+
+
+class _Forgotten:
+    """How many messages of a conversation were forgotten."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, message: Message) -> None:
+        self.count += is_forgotten(message)
+
+    def copy(self) -> _Forgotten:
+        return copy(self)
 
 
 def _left_of(message: Message) -> Message:

@@ -34,11 +34,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
+from operator import attrgetter
 
 from memory_core.core.memory.message import Message
 
 SHORT_WEIGHT = 12
 RUN_WEIGHT = 40
+_TEXT = attrgetter("text")
 _PROMPT_ROLES = frozenset({"system", "developer"})
 #: Bounds for the comparison in order, which otherwise could take minutes: of equal pairs, of repetitions that are
 #: looked at where there are more pairs, and of all pairs. What is not compared counts as new.
@@ -70,7 +72,7 @@ class _Turn:
 def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Message, ...]:
     """The messages of ``incoming`` that ``stored`` does not hold yet, in order; the rule is the module's text."""
     texts = {message.text for message in incoming}
-    if not any(message.text in texts for message in stored):
+    if texts.isdisjoint(map(_TEXT, stored)):
         stored = ()  # nothing in it is equal to anything that came in
     prompts = {_content(message) for message in stored if message.role in _PROMPT_ROLES}
     known: set[int] = set()

@@ -27,7 +27,7 @@ from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
 from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
-from memory_core.core.memory.exchange import exchanges
+from memory_core.core.memory.exchange import ExchangeStarts
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
@@ -38,6 +38,7 @@ from memory_core.core.store.local import Store
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 from memory_core.core.store.usage import ModelCalls
+from memory_core.core.tally import tallied
 from memory_core.core.text.language import language_of
 
 #: Messages before the first waiting one that the model sees for context.
@@ -137,9 +138,8 @@ class SessionReader:
 
     def waiting_exchanges(self, row: Extraction) -> int:
         """Exchanges of a session that hold messages to extract."""
-        done = self.analysed(row.log)
-        waiting = frozenset(at for at in range(row.extracted, row.stored) if at not in done)
-        return sum(not waiting.isdisjoint(range(*span)) for span in exchanges(self.messages(row.log)))
+        starts = tallied(ExchangeStarts, self.messages(row.log))
+        return starts.holding(range(row.extracted, min(row.stored, starts.count)), self.analysed(row.log))
 
     def fitting(self, pages: Sequence[Sequence[Message]], budget_tokens: int) -> int:
         """How many of these pages, from the first, one prompt can hold; 0 where the first alone is too long."""
@@ -324,6 +324,11 @@ class Extractor:
     def waiting(self, limit: int = 100, due_at: str | None = None) -> list[Extraction]:
         """This user's conversations that wait, longest first; see ``ExtractionQueue.waiting``."""
         return self.queue.waiting(self._commits.sessions, limit, due_at)
+
+    def is_due(self, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> bool:
+        """Whether the session that has just grown is extracted at once."""
+        own = next((MemoryUri.parse(result.uri) for result in recorded.results if result.op == EXTRACTION), None)
+        return own is not None and self._takes(own, recorded, trigger, now)
 
     def due(self, recorded: CommitReceipt, trigger: ExtractionTrigger, now: datetime) -> list[MemoryUri]:
         """Sessions to extract after a commit: its own, then the longest waiting ones that may be tried again.

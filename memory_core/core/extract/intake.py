@@ -72,8 +72,7 @@ class ConversationIntake:
             recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
             return self._compactor.completed(recorded)
         if client is None:
-            own = _log_of(recorded)
-            is_due = own in self._extractor.due(recorded, self._trigger, moment)
+            is_due = self._extractor.is_due(recorded, self._trigger, moment)
             receipt = self._extractor.briefed(recorded) if is_due else self._left_waiting(recorded)
             return self._compactor.completed(receipt)
         return drive(self.extraction(recorded, now), client, self._deadline_seconds)

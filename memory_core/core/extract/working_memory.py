@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from memory_core.core.commit.working_copy import PlanContext
@@ -17,6 +17,7 @@ from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
+from memory_core.core.tally import tallied
 from memory_core.core.text.language import in_language, language_of, sentences, spoken
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_pattern, word_table
@@ -90,30 +91,42 @@ def _open_tasks(messages: Sequence[Message], tasks: Sequence[Task], labels: Mapp
         name = summary_line(title, _TASK_LIMIT_CHARS)
         lines.setdefault(_key(title), f"{name} ({', '.join([*facts, uri])})")
     settled = {_key(task[1]) for task in tasks if task[2] not in _OPEN_STATES}
-    for item in _said_tasks(messages):
+    for item in tallied(_SaidTasks, messages).unfinished():
         if _key(item) not in settled:
             lines.setdefault(_key(item), summary_line(item, _TASK_LIMIT_CHARS))
     return list(lines.values())
 
 
-def _said_tasks(messages: Sequence[Message]) -> list[str]:
-    """Unfinished items: of the last list that a tool was given, then those in the text that nobody ticked off."""
-    said: dict[str, str] = {}
-    listed: list[tuple[str, bool]] = []
-    for message in messages:
+class _SaidTasks:
+    """The tasks of a conversation: the last list that a tool was given, and what the text names."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+        self._listed: list[tuple[str, bool]] = []
+
+    def add(self, message: Message) -> None:
         for call in message.tool_calls:
-            listed = _todo_list(call.arguments) or listed
+            self._listed = _todo_list(call.arguments) or self._listed
         if message.role not in ("user", "assistant"):
-            continue
+            return
         text = spoken(message.text)
         for mark, item in _CHECKBOX.findall(text):
             if mark == " ":
-                said[_key(item)] = item.strip()
+                self._said[_key(item)] = item.strip()
             else:
-                said.pop(_key(item), None)
-        said |= {_key(item): item.strip() for item in _TODO.findall(text)}
-    finished = {_key(item) for item, is_open in listed if not is_open}
-    return [*(item for item, is_open in listed if is_open), *(said[key] for key in said if key not in finished)]
+                self._said.pop(_key(item), None)
+        self._said |= {_key(item): item.strip() for item in _TODO.findall(text)}
+
+    def copy(self) -> _SaidTasks:
+        twin = _SaidTasks()
+        twin._said, twin._listed = self._said.copy(), self._listed
+        return twin
+
+    def unfinished(self) -> list[str]:
+        """Open items of the list, then those in the text that nobody ticked off."""
+        finished = {_key(item) for item, is_open in self._listed if not is_open}
+        said = (item for key, item in self._said.items() if key not in finished)
+        return [*(item for item, is_open in self._listed if is_open), *said]
 
 
 def _todo_list(arguments: Any) -> list[tuple[str, bool]]:
@@ -136,18 +149,9 @@ def _is_map(value: Any) -> bool:
 
 def _extract(messages: Sequence[Message], labels: Mapping[str, str], budget: int) -> str:
     """Labelled sentences: first and last request, decisions, last answer, as far as the budget goes."""
-    requests = [found for message in messages if message.role == "user" and (found := _sentences(message))]
-    answers = [found for message in messages if message.role == "assistant" and (found := _sentences(message))]
-    spoken = [found for message in messages if message.role in ("user", "assistant") for found in _sentences(message)]
-    decided = word_pattern(__file__, "decided")
-    decisions = [sentence for sentence in spoken if decided.search(sentence)][-_DECISIONS_LIMIT:]
+    told = tallied(_Highlights, messages)
     # In order of need: a small budget keeps what the work is about before how it was answered.
-    pieces: dict[str, Sequence[str]] = {
-        "first": requests[0][:_SENTENCES_LIMIT] if requests else [],
-        "last": requests[-1][:_SENTENCES_LIMIT] if len(requests) > 1 else [],
-        "decided": decisions,
-        "answered": answers[-1][:_SENTENCES_LIMIT] if answers else [],
-    }
+    pieces = {"first": told.first, "last": told.last, "decided": told.decided, "answered": told.answered}
     chosen: dict[str, list[str]] = {name: [] for name in ("first", "decided", "last", "answered")}
     for name, picked in pieces.items():
         for sentence in picked:
@@ -155,6 +159,32 @@ def _extract(messages: Sequence[Message], labels: Mapping[str, str], budget: int
             if count_tokens(_shown(chosen, labels)) > budget:
                 chosen[name].pop()
     return _shown(chosen, labels)
+
+
+class _Highlights:
+    """The sentences that tell most of a conversation, a few of each kind."""
+
+    def __init__(self) -> None:
+        self.first: Sequence[str] = ()
+        self.last: Sequence[str] = ()
+        self.decided: Sequence[str] = ()
+        self.answered: Sequence[str] = ()
+
+    def add(self, message: Message) -> None:
+        said = _sentences(message.text) if message.role in ("user", "assistant") else ()
+        if not said:
+            return
+        decided = [sentence for sentence in said if word_pattern(__file__, "decided").search(sentence)]
+        self.decided = (*self.decided, *decided)[-_DECISIONS_LIMIT:]
+        if message.role == "assistant":
+            self.answered = said[:_SENTENCES_LIMIT]
+        elif not self.first:
+            self.first = said[:_SENTENCES_LIMIT]
+        else:
+            self.last = said[:_SENTENCES_LIMIT]
+
+    def copy(self) -> _Highlights:
+        return copy(self)
 
 
 def _shown(chosen: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> str:
@@ -166,13 +196,8 @@ def _joined(said: Iterable[str]) -> str:
     return _WIDE_MARK.sub("", " ".join(said))
 
 
-def _sentences(message: Message) -> tuple[str, ...]:
+def _sentences(text: str) -> tuple[str, ...]:
     """What was said, a sentence an item, without tasks; list items and headings without their marks."""
-    return _sentences_of(message.text)
-
-
-@lru_cache(maxsize=8_192)
-def _sentences_of(text: str) -> tuple[str, ...]:
     said = _TODO.sub("", _CHECKBOX.sub("", spoken(text)))
     lines = (" ".join(sentence.split()).lstrip("-*+#• ") for sentence in sentences(said))
     return tuple(line for line in lines if any(char.isalnum() for char in line))

@@ -24,6 +24,7 @@ from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
+    Document,
     is_searchable,
     is_session_log,
     memory_document,
@@ -32,7 +33,7 @@ from memory_core.core.index.documents import (
 from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, await_missing, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
-from memory_core.core.memory.memory import Memory, Types, parse
+from memory_core.core.memory.memory import Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
@@ -110,7 +111,8 @@ class Follower:
         self._types = types
         self._closing = closing
         self._far_behind = False
-        self._unseen: dict[tuple[MemoryUri, str], Memory] = {}
+        #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
+        self._unseen: tuple[int, dict[MemoryUri, tuple[int, Document]]] = (0, {})
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -169,20 +171,22 @@ class Follower:
         searched = is_searchable(uri, self._features)
         return searched and not is_session_log(uri) and self._features.kind_of(uri) is None
 
-    def unseen(self, commits: int) -> dict[MemoryUri, Memory] | None:
-        """The memories of commits that are not indexed yet; None for more than ``commits``."""
-        position, newest = self._catalog.position(), self._ledger.newest_seq()
-        if position.ledger_id != self._ledger_id or position.filling is not None or newest - position.seq > commits:
-            return None
-        rows = self._ledger.changes_after(position.seq, commits) if newest > position.seq else []
-        texts = {row.uri: row.after for row in rows if self._is_memory(row.uri)}
-        known, types = self._unseen, self._types
-        self._unseen = {
-            (uri, text): known.get((uri, text)) or parse(uri, text, types)
-            for uri, text in texts.items()
-            if text is not None
-        }
-        return {uri: memory for (uri, _), memory in self._unseen.items()}
+    def unseen(self, limit: int) -> dict[str, Document]:
+        """What the index is to hold of the last ``limit`` changes and does not yet, by URI, oldest first."""
+        position = self._catalog.position()
+        if position.ledger_id not in ("", self._ledger_id):  # the catalog is of another store
+            self.follow()
+        indexed = position.seq if position.ledger_id == self._ledger_id and position.filling is None else 0
+        read, known = self._unseen
+        found = {uri: item for uri, item in known.items() if item[0] > indexed}
+        for row in reversed(self._ledger.newest_changes(max(read, indexed), limit)):
+            read = row.seq
+            found.pop(row.uri, None)
+            if row.after is not None and not row.appended and self._is_memory(row.uri):
+                found[row.uri] = (row.seq, memory_document(parse(row.uri, row.after, self._types)))
+        found = dict(list(found.items())[-limit:])
+        self._unseen = (read, found)
+        return {str(uri): document for uri, (_, document) in found.items()}
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
@@ -422,16 +426,9 @@ class Indexer:
             self.wake()
         return behind
 
-    def unseen(self, commits: int) -> dict[MemoryUri, Memory]:
-        """The memories of the last commits, where few are not indexed yet; indexes them where there are more.
-
-        Args:
-            commits: So many are few.
-        """
-        found = self._follower.unseen(commits)
-        if found is None:
-            self.follow()
-        return found or {}
+    def unseen(self, limit: int) -> dict[str, Document]:
+        """What the index is to hold of the last ``limit`` changes and does not yet, by URI, oldest first."""
+        return self._follower.unseen(limit)
 
     def answer(self, ask: Callable[[], T]) -> T:
         """What ``ask`` returns; where it meets a catalog that cannot be used, from a new one.

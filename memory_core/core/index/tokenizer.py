@@ -156,13 +156,21 @@ def _names(within: str, wanted: str) -> bool:
     return re.search(before + re.escape(wanted) + after, within) is not None
 
 
-def _shape(text: str) -> str:
-    """``text`` with letters and digits as ``w``, combining marks as ``m``, all else as it is.
+class _Shapes(dict[int, str]):
+    """Of each character so far: letters and digits as ``w``, combining marks as ``m``, all else as it is."""
 
-    Same length, so that a match in the shape is a slice of the text.
-    """
-    shapes = {"L": "w", "N": "w", "M": "m"}
-    return "".join(shapes.get(unicodedata.category(char)[0], char) for char in text)
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        shape = self[code] = {"L": "w", "N": "w", "M": "m"}.get(unicodedata.category(char)[0], char)
+        return shape
+
+
+_SHAPES = _Shapes()
+
+
+def _shape(text: str) -> str:
+    """The shapes of a text's characters; same length, so that a match in the shape is a slice of the text."""
+    return text.translate(_SHAPES)
 
 
 def _words(text: str) -> list[str]:

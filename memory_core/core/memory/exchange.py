@@ -6,7 +6,9 @@ with its answers, and a page of a talk between people is a turn with its replies
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import copy
 
 from memory_core.core.memory.message import Message
 
@@ -34,6 +36,46 @@ def begins(speaker: Callable[[int], Speaker], at: int, opener: Speaker) -> bool:
         opener: See ``opener_of``.
     """
     return speaker(at) == opener and speaker(at - 1) != opener
+
+
+class ExchangeStarts:
+    """Where the exchanges of a whole conversation start, message by message.
+
+    Attributes:
+        starts: Places of the first messages.
+        count: Messages so far.
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.count = 0
+        self._opener: Speaker = None
+        self._last: Speaker = None
+        self._has_spoken = False
+
+    def add(self, message: Message) -> None:
+        """Count one more message."""
+        speaker = speaker_of(message)
+        if self._opener is None and speaker is not None and speaker[0] == "user":
+            self._opener = speaker
+            del self.starts[1:]
+        if self.count == 0 or (self._has_spoken and speaker == self._opener and self._last != self._opener):
+            self.starts.append(self.count)
+        self._has_spoken = self._has_spoken or speaker is not None
+        self._last = speaker
+        self.count += 1
+
+    def copy(self) -> ExchangeStarts:
+        """The same count, to be gone on with."""
+        twin = copy(self)
+        twin.starts = self.starts.copy()
+        return twin
+
+    def holding(self, places: range, without: Collection[int]) -> int:
+        """How many exchanges hold any of these messages, some apart."""
+        if without:
+            return len({bisect_right(self.starts, place) for place in places if place not in without})
+        return bisect_right(self.starts, places[-1]) - bisect_right(self.starts, places[0]) + 1 if places else 0
 
 
 def exchanges(messages: Sequence[Message], opener: Speaker = None) -> list[tuple[int, int]]:

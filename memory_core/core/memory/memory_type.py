@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias
 
@@ -171,7 +172,7 @@ class MemoryType(BaseModel):
                         raise ValueError(f"field '{declared.name}': avg refers to unknown field '{operand}'")
         return self
 
-    @property
+    @cached_property
     def key_fields(self) -> tuple[str, ...]:
         """Names of the fields that form the file name, in template order, each once."""
         return tuple(dict.fromkeys(PLACEHOLDER.findall(self.filename_template)))

@@ -81,7 +81,34 @@ def _never(_value: Any) -> bool:
 
 def text_sha256(text: str) -> str:
     """Hexadecimal SHA-256 of the UTF-8 text: a file's identity in ledger and catalog."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return _LONG_TEXTS.sha256(text) if len(text) >= _LONG_CHARS else hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+#: From here on a text is a log that grows, and hashing all of it again costs more than remembering it.
+_LONG_CHARS = 32_768
+_REMEMBERED_TEXTS = 4
+
+
+class _LongTexts:
+    """Hashes of long texts; of one that grew only what was added is read. Safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[str, hashlib._Hash], ...] = ()
+
+    def sha256(self, text: str) -> str:
+        """See ``text_sha256``."""
+        known = self._known
+        beginnings = [each for each in known if text.startswith(each[0])]
+        read, digest = max(beginnings, key=lambda each: len(each[0]), default=("", hashlib.sha256()))
+        if len(read) < len(text):
+            digest = digest.copy()
+            digest.update(text[len(read) :].encode("utf-8"))
+            kept = [each for each in known if each[0] is not read]
+            self._known = (*kept[1 - _REMEMBERED_TEXTS :], (text, digest))
+        return digest.hexdigest()
+
+
+_LONG_TEXTS = _LongTexts()
 
 
 class Action(StrEnum):

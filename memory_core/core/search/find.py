@@ -10,14 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Entry
-from memory_core.core.index.documents import own_text
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
 from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import query_terms, says_something
@@ -45,8 +44,10 @@ _TIMED_QUERY_CHARS = 2_000
 _QUERY_VECTORS = 256
 _SIMILAR_CHARS = 1_000
 _SIMILAR_TERMS = 6
-#: Commits that are compared as they are where the index has not taken them in yet.
-_UNSEEN_COMMITS = 8
+#: Changes that are compared as they are where the index has not taken them in yet.
+_UNSEEN_CHANGES = 64
+#: Texts whose words are remembered: those of the last commits are compared with each that follows.
+_COMPARED_TEXTS = 256
 _MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
 #: Share of words in common from which a receipt names the neighbour.
 _SIMILAR_FROM = 0.5
@@ -145,23 +146,22 @@ class Retriever:
         if not uris:
             return ()
         found: dict[str, float] = {}
-        unseen = self._indexer.unseen(_UNSEEN_COMMITS)
-        fresh = {str(uri): own_text(memory)[:_SIMILAR_CHARS] for uri, memory in unseen.items()}
+        unseen = self._indexer.unseen(_UNSEEN_CHANGES)
         near = [
-            str(uri)
-            for uri, memory in unseen.items()
-            if uri.space in self._spaces and project.finds(memory.project, private=memory.is_private)
+            (uri, document.own)
+            for uri, document in unseen.items()
+            if document.uri.space in self._spaces and project.finds(document.project, private=document.private)
         ]
         with self._catalog.reading() as connection:
             scopes, seen = self._catalog.scope_terms(self._spaces), self._seen(project)
             for uri in uris:
-                text = fresh[uri] if uri in fresh else self._catalog.own_text(uri)[:_SIMILAR_CHARS]
-                terms, words = query_terms(text, _SIMILAR_TERMS), distinct_words(text)
-                room, indexed = limit + len(uris) + 2, uri not in fresh
+                text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
+                terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
+                room, indexed = limit + len(uris) + 2, uri not in unseen
                 sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)
-                for other, own in (*sharing, *((other, fresh[other]) for other in near)):
+                for other, own in (*sharing, *near):
                     if other not in uris:
-                        score = jaccard(words, distinct_words(own[:_SIMILAR_CHARS]))
+                        score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
                         found[other] = max(found.get(other, 0.0), round(score, 3))
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
@@ -274,6 +274,11 @@ class Retriever:
             elsewhere = private_elsewhere(project.current)
             return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
         return None
+
+
+@lru_cache(_COMPARED_TEXTS)
+def _compared_words(text: str) -> frozenset[str]:
+    return distinct_words(text)
 
 
 def _check(query: str, limit: int, score_threshold: float | None, rank: str) -> None:

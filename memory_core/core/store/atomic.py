@@ -134,6 +134,44 @@ def exchange(
     return stat if moved_in else None
 
 
+def append(path: Path, tail: str, expected: Expected) -> os.stat_result | None:
+    """Write at the end of the file, if it is what the caller expects.
+
+    A reader may see a part of ``tail``. A process that is killed, or a machine that fails, may leave a part of it.
+
+    Args:
+        path: The file.
+        tail: What it lacks.
+        expected: Judges the file that is there.
+
+    Returns:
+        The file's stat; None if something else was there, or took its place meanwhile: it stays.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        StorageFailed: If the system refuses; the file is then as it was.
+    """
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        with open(path.resolve(), "ab", buffering=0, opener=lambda name, _flags: os.open(name, flags)) as stream:
+            before = os.fstat(stream.fileno())
+            if not expected(path):
+                return None
+            content = tail.encode("utf-8")
+            try:
+                while content:
+                    content = content[stream.write(content) :]
+            except OSError:
+                os.ftruncate(stream.fileno(), before.st_size)
+                raise
+            after = os.fstat(stream.fileno())
+        return after if path.stat().st_ino == after.st_ino else None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _refused("write", path, error) from error
+
+
 def take_away(path: Path, expected: Expected) -> bool:
     """Delete the file, if it is what the caller expects.
 

@@ -111,7 +111,10 @@ class Delivery:
         """
         if change.uri.is_summary:
             return self._write_words(change)
-        return self._files.write(change.uri, change.after, seen, lambda: self._step("written"))
+        before, after = change.before, change.after
+        if change.appended and before is not None and after is not None and seen.sha256 == change.before_sha256:
+            return self._files.append(change.uri, after, after[len(before) :], seen, lambda: self._step("written"))
+        return self._files.write(change.uri, after, seen, lambda: self._step("written"))
 
     def _write_words(self, change: FileChange) -> FileStat | None:
         """Write on a directory's page what is somebody's; raises as ``_write``."""
@@ -127,17 +130,21 @@ class Delivery:
             f"{str(uri)!r} was changed by hand in the same moment.", hint="Read it again.", uri=str(uri)
         )
 
-    def recover(self) -> None:
+    def recover(self) -> int:
         """Redo what a writer acknowledged but did not bring to disk.
 
         What the disk still refuses stays in the ledger alone: until it is delivered, its file counts neither as
         removed by hand nor as empty, and nobody is kept from the other files.
+
+        Returns:
+            The number of the ledger's last commit.
         """
         seen = frozenset(self._seen)  # before the ledger is asked: what settles meanwhile is left out of both
-        unsettled = [seq for seq in self._ledger.unsettled() if seq not in seen]
+        newest, waiting = self._ledger.head()
+        unsettled = [seq for seq in waiting if seq not in seen]
         if not unsettled:
             self.undelivered = set()
-            return
+            return newest
         by_uri: dict[MemoryUri, list[ChangeRow]] = {}
         for row in self._ledger.changes_of(unsettled):
             by_uri.setdefault(row.uri, []).append(row)
@@ -158,6 +165,7 @@ class Delivery:
             if seq not in delayed:
                 self._seen.add(seq)
                 self.queue(seq, stats)
+        return newest
 
     def _redo(self, uri: MemoryUri, chain: list[ChangeRow]) -> FileStat | None:
         newest = chain[-1]
@@ -231,7 +239,8 @@ class Delivery:
 
 
 def _torn(found: str, wanted: str | None) -> bool:
-    """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros."""
-    if wanted is None:
+    """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros, or one before the other."""
+    if wanted is None or len(found) > len(wanted):
         return False
-    return len(found) < len(wanted) and (wanted.startswith(found) or not found.strip("\x00"))
+    written = found.rstrip("\x00")
+    return len(written) < len(wanted) and wanted.startswith(written)

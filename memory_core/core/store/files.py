@@ -106,6 +106,8 @@ INDEX_NAME = "index.sqlite3"
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
 #: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.
 _TICK_NS = 20_000_000
+#: Texts from here on are remembered while their files look the same: logs are read with every message that joins them.
+_LONG_CHARS, _REMEMBERED_TEXTS = 32_768, 4
 #: Copies that editors and tools keep beside a file they change; no memory has such a name.
 _LEFT_BY_EDITORS = ("~", ".bak", ".orig", ".rej", ".swp", ".swx", ".tmp", "#")
 _NAMELESS = 1_000
@@ -137,6 +139,7 @@ class FileStore:
         #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
         self.is_kept: Callable[[str], bool] = lambda _sha256: True
         self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
+        self._long: tuple[tuple[str, str, Seen], ...] = ()
 
     def path_for(self, uri: MemoryUri) -> Path:
         """The path of ``uri``, proved to lie below the root and in its space.
@@ -211,7 +214,10 @@ class FileStore:
     def look(self, uri: MemoryUri, *, strict: bool = False) -> tuple[str | None, Seen]:
         """The file's text as by ``text``, and what tells later whether it is still the same file."""
         try:
-            with opened(self.real_path_for(uri)) as stream:
+            path = self.real_path_for(uri)
+            if (remembered := self._remembered(path)) is not None:
+                return remembered
+            with opened(path) as stream:
                 found = os.fstat(stream.fileno())
                 if not stat.S_ISREG(found.st_mode):
                     raise InvalidUri(f"{str(uri)!r} is no plain file.", hint="Remove it; only plain files are memory.")
@@ -220,9 +226,13 @@ class FileStore:
                         f"{str(uri)!r} is over {FILE_LIMIT_BYTES // 1024**2} MiB.",
                         hint="Split the file into smaller ones.",
                     )
-                text = stream.read().decode("utf-8", "strict" if strict else "replace")
+                content = stream.read()
+            text = content.decode("utf-8", "strict" if strict else "replace")
             settled = time.time_ns() - found.st_mtime_ns > _TICK_NS
-            return text, Seen(text_sha256(text), looks_of(found) if settled else None, stat_of(found))
+            seen = Seen(text_sha256(text), looks_of(found) if settled else None, stat_of(found))
+            if settled and strict:
+                self._remember(path, text, seen)
+            return text, seen
         except UnicodeDecodeError as error:
             raise InvalidInput(
                 f"{str(uri)!r} is not UTF-8 text.", hint="Save the file as UTF-8, then send the same request again."
@@ -231,6 +241,20 @@ class FileStore:
             return None, Seen(None)
         except OSError as error:
             raise _refused("read", uri, error) from error
+
+    def _remembered(self, path: str) -> tuple[str, Seen] | None:
+        """A long text and its file, if it still looks as it did."""
+        for known, text, seen in self._long:
+            if known == path:
+                found = os.lstat(path)
+                return (text, seen) if stat.S_ISREG(found.st_mode) and looks_of(found) == seen.looks else None
+        return None
+
+    def _remember(self, path: str, text: str, seen: Seen) -> None:
+        """Keep a long text, whose encoding is sound, for whoever looks next."""
+        if len(text) >= _LONG_CHARS:
+            others = [each for each in self._long if each[0] != path]
+            self._long = (*others[1 - _REMEMBERED_TEXTS :], (path, text, seen))
 
     def stat(self, uri: MemoryUri) -> FileStat | None:
         """Size and time of the file, or None when it is absent.
@@ -285,12 +309,35 @@ class FileStore:
             found = atomic.exchange(path, text, expected, written)
             done = found is not None
         if not done:
-            raise MemoryChanged(
-                f"{str(uri)!r} was changed by hand in the same moment.",
-                hint="Read the file, then send what is still to change.",
-                uri=str(uri),
-            )
+            raise _changed(uri)
         return None if found is None else stat_of(found)
+
+    def append(
+        self, uri: MemoryUri, text: str, tail: str, seen: Seen, written: Callable[[], None] = lambda: None
+    ) -> FileStat:
+        """Write what a log grew by at its end; not synced.
+
+        Args:
+            uri: The file, which is there.
+            text: All that it is to say.
+            tail: The end of that, which the file lacks.
+            seen: The file that grows; another one stays as it is.
+            written: Called right before.
+
+        Raises:
+            MemoryChanged: If the file is another one by now; it stays as it is.
+            StorageFailed: If the system refuses; the file is then as it was.
+        """
+        path = self.path_for(uri)
+        written()
+        try:
+            found = atomic.append(path, tail, lambda there: is_still(there, seen))
+        except FileNotFoundError:
+            found = None
+        if found is None:
+            raise _changed(uri)
+        self._remember(os.path.realpath(path), text, Seen(text_sha256(text), looks_of(found), stat_of(found)))
+        return stat_of(found)
 
     def sync(self, uri: MemoryUri) -> None:
         """Make the last ``write`` of ``uri`` survive a power loss."""
@@ -441,6 +488,14 @@ def _looks(item: os.DirEntry[str]) -> FileStat | None:
     except OSError:
         pass
     return FileStat(-1, -1)
+
+
+def _changed(uri: MemoryUri) -> MemoryChanged:
+    return MemoryChanged(
+        f"{str(uri)!r} was changed by hand in the same moment.",
+        hint="Read the file, then send what is still to change.",
+        uri=str(uri),
+    )
 
 
 def _refused(verb: str, uri: MemoryUri, error: OSError) -> StorageFailed:

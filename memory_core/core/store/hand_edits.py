@@ -177,10 +177,20 @@ class DirectoryTimes:
     @contextmanager
     def writing(self, directories: set[MemoryUri]) -> Iterator[None]:
         """The body writes files of these directories itself, which is no reason to look at them."""
-        around = {MemoryUri(uri.parts[:length]) for uri in directories for length in range(len(uri.parts) + 1)}
-        paths = {uri: self._path(uri) for uri in around}
+        paths: dict[MemoryUri, str] = {}
+        current: list[MemoryUri] = []
         with self._guard:
-            current = [uri for uri in around if self._is_current(uri, _mtime_ns(paths[uri]))]
+            for directory in directories:
+                for length in range(len(directory.parts), -1, -1):
+                    uri = MemoryUri(directory.parts[:length])
+                    if uri in paths:
+                        break
+                    paths[uri] = self._path(uri)
+                    mtime_ns = _mtime_ns(paths[uri])
+                    if self._is_current(uri, mtime_ns):
+                        current.append(uri)
+                    if mtime_ns is not None:  # what is above a folder that is there stays as it is
+                        break
         try:
             yield
         finally:

@@ -616,8 +616,7 @@ class Ledger:
 
     def unsettled(self) -> list[int]:
         """Sequence numbers of commits whose files may not be on disk yet."""
-        rows = self._database.connection().execute("SELECT seq FROM commits WHERE settled = 0 ORDER BY seq")
-        return [int(seq) for (seq,) in rows]
+        return self.head()[1]
 
     def unsettled_uris(self) -> frozenset[str]:
         """The files of these commits."""
@@ -625,6 +624,15 @@ class Ledger:
             "SELECT uri FROM changes WHERE seq IN (SELECT seq FROM commits WHERE settled = 0)"
         )
         return frozenset(uri for (uri,) in rows)
+
+    def head(self) -> tuple[int, list[int]]:
+        """The last commit's number, 0 when there is none, and the commits that may not be on disk yet, in order."""
+        rows = self._database.connection().execute(
+            "SELECT last.seq, waiting.seq FROM (SELECT coalesce(max(seq), 0) AS seq FROM commits) last "
+            "LEFT JOIN commits waiting ON waiting.settled = 0 ORDER BY waiting.seq"
+        )
+        found = rows.fetchall()
+        return int(found[0][0]), [int(seq) for _, seq in found if seq is not None]
 
     def newest_seq(self) -> int:
         """The last commit's number; 0 when there is none."""
@@ -657,6 +665,13 @@ class Ledger:
             f"SELECT {COLUMNS} FROM changes WHERE seq IN "
             "(SELECT seq FROM commits WHERE seq > ? ORDER BY seq LIMIT ?) ORDER BY seq, ordinal",
             (seq, limit),
+        )
+        return [change_row(row) for row in rows]
+
+    def newest_changes(self, after: int, limit: int) -> list[ChangeRow]:
+        """The last ``limit`` changes of commits that follow ``after``, newest first; without what they replaced."""
+        rows = self._database.connection().execute(
+            f"SELECT {COLUMNS} FROM changes WHERE seq > ? ORDER BY seq DESC, ordinal DESC LIMIT ?", (after, limit)
         )
         return [change_row(row) for row in rows]
 

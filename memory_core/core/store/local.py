@@ -218,21 +218,27 @@ class Store:
         moment = now or datetime.now(UTC)
         for attempt in range(_ATTEMPTS):
             with self._lock.held():
-                self._delivery.recover()
+                newest = self._delivery.recover()
                 if request_id is not None and not dry_run and (first := self.first_receipt(request_id)):
                     return first
                 try:
-                    return self._commit(plan, kind, request_id, moment, dry_run, undoes)
+                    return self._commit(plan, newest, kind, request_id, moment, dry_run, undoes)
                 except Overtaken:
                     if attempt + 1 == _ATTEMPTS:
                         raise
         raise AssertionError("the last attempt returns or raises")
 
     def _commit(
-        self, plan: Plan, kind: str, request_id: str | None, moment: datetime, dry_run: bool, undoes: str | None
+        self,
+        plan: Plan,
+        newest: int,
+        kind: str,
+        request_id: str | None,
+        moment: datetime,
+        dry_run: bool,
+        undoes: str | None,
     ) -> CommitReceipt:
         at = moment.isoformat(timespec="milliseconds")
-        newest = self.ledger.newest_seq()
         change_set, view = self._planned(plan)
         if dry_run:
             return _receipt("", Status.DRY_RUN, change_set)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.tally import tallied
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import compiled, word_pattern, word_table, words
 
@@ -79,15 +80,8 @@ def language_of(messages: Sequence[Message]) -> str:
         For example ``English``, ``Chinese (Simplified)``, ``Chinese`` where both ways of writing are possible, or
         ``UNDECIDED``. Where the users' messages do not tell, all messages but prompts and tools' answers decide.
     """
-    said = [message for message in messages if message.role not in ("system", "developer", "tool", "function")]
-    users = [message.text for message in said if message.role == "user"]
-    for texts in (users, [message.text for message in said]):
-        counts = LanguageCounts()
-        for text in texts:
-            counts.add(text)
-        if counts.language is not None:
-            return counts.language
-    return UNDECIDED
+    told = tallied(_Told, messages)
+    return told.by_users.language or told.by_anybody.language or UNDECIDED
 
 
 def in_language(texts: Mapping[str, Any], language: str) -> Any:
@@ -117,6 +111,10 @@ class LanguageCounts:
         if language is not None:
             self.votes[language] += weight
 
+    def copy(self) -> LanguageCounts:
+        """The same counts, to be gone on with."""
+        return LanguageCounts(self.votes.copy(), self.simplified, self.traditional)
+
     @property
     def language(self) -> str | None:
         """The language of most of it, Chinese with its way of writing where the characters tell; None if none does."""
@@ -128,7 +126,25 @@ class LanguageCounts:
         return language
 
 
-@lru_cache(maxsize=16_384)
+class _Told:
+    """What the messages of a conversation say of its language."""
+
+    def __init__(self) -> None:
+        self.by_users, self.by_anybody = LanguageCounts(), LanguageCounts()
+
+    def add(self, message: Message) -> None:
+        if message.role not in ("system", "developer", "tool", "function"):
+            self.by_anybody.add(message.text)
+        if message.role == "user":
+            self.by_users.add(message.text)
+
+    def copy(self) -> _Told:
+        twin = _Told()
+        twin.by_users, twin.by_anybody = self.by_users.copy(), self.by_anybody.copy()
+        return twin
+
+
+@lru_cache(maxsize=256)
 def _told(text: str) -> tuple[str | None, int, int, int]:
     """What a text says of its language: which, its weight, and characters of either way of writing Chinese."""
     flat = " ".join(prose(text).split())
