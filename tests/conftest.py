@@ -16,8 +16,14 @@ from hypothesis import HealthCheck, settings
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import words_only
 
-# No test may depend on how fast the machine is today.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# No test may depend on how fast the machine is today. Each run tries other examples; RUNEBOOK_FUZZ_EXAMPLES has it try
+# more of them at once.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    max_examples=int(os.environ.get("RUNEBOOK_FUZZ_EXAMPLES", "50")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("untimed")
 
 # A shell that runs the suite in its background has it ignore Ctrl-C, and nohup a hangup: servers that tests

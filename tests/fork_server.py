@@ -24,14 +24,8 @@ from tests.waiting import PATIENCE_SECONDS
 
 #: What a server and a command have imported by the time they answer.
 MODULES = (
-    *(
-        "server.cli",
-        "server.commands.serving",
-        "server.protocol.stdio_transport",
-        "server.protocol.app",
-        "server.protocol.stdio_transport",
-    ),
-    *("server.http.http_server", "memory_core.runebook", "numpy"),
+    *("server.cli", "server.commands.serving", "server.protocol.app", "server.protocol.stdio_transport"),
+    *("server.http.http_server", "memory_core.runebook", "numpy", "openai"),
 )
 _FORKING = Path(__file__).with_name("forking.py")
 

@@ -10,8 +10,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from anthropic.types import MessageParam, ToolResultBlockParam, ToolUseBlockParam
-from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
@@ -202,6 +200,8 @@ def test_a_system_prompt_has_no_heading_without_memories(memory: Runebook) -> No
 
 
 def test_anthropic_messages_have_the_shape_that_the_sdk_declares(shared: Runebook) -> None:
+    from anthropic.types import MessageParam, ToolResultBlockParam, ToolUseBlockParam  # slow to import
+
     messages = shared.retrieve(RetrieveRequest("zebra 斑马", format="messages-anthropic")).messages
     assert messages is not None
     checked = TypeAdapter(list[MessageParam]).validate_python(list(messages))
@@ -220,6 +220,8 @@ def test_anthropic_messages_have_the_shape_that_the_sdk_declares(shared: Runeboo
 
 
 def test_openai_messages_have_the_shape_that_the_sdk_declares(shared: Runebook) -> None:
+    from openai.types.chat import ChatCompletionMessageParam
+
     messages = shared.retrieve(RetrieveRequest("zebra 斑马", format="messages-openai")).messages
     assert messages is not None
     for message in messages:
