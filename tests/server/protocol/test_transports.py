@@ -352,7 +352,8 @@ INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 def inspector() -> Path:
     """The Inspector's command, installed by npm once a machine."""
     npm = shutil.which("npm")
-    assert npm is not None, "this test needs Node and npm"
+    if npm is None:
+        pytest.skip("needs Node and npm")
     folder = Path.home() / ".cache/runebook-tests/inspector"
     program = folder / "node_modules/.bin/mcp-inspector"
     if not program.exists():
