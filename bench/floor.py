@@ -1,7 +1,8 @@
 """What Runebook adds to the floor: a bare two-tool server of the same SDK, measured in the same run.
 
-Cold start (spawn to initialize result), an explicit commit and a find over stdio with 1,000 memories, and
-resident memory with the model loaded and with Chroma open. Medians; the two servers alternate.
+Cold start (spawn to initialize result), an explicit commit and a find over stdio with 1,000 memories, resident memory
+with the model loaded and with Chroma open, and commands and a prompt's hook in processes of their own, without and with
+a running server. Medians; the two servers alternate. ``python -m bench.hooks`` measures the other hooks.
 
     python -m bench.floor
 """
@@ -9,9 +10,15 @@ resident memory with the model loaded and with Chroma open. Medians; the two ser
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from bench.stdio_client import StdioClient
@@ -48,6 +55,7 @@ def main() -> None:
             call = latency(lambda _index: client.call("add", {"a": 1, "b": 2}), 200)
             print(f"bare trivial call          p50 {call[0]:6.2f} ms   p95 {call[1]:6.2f} ms")
         working(ours, arguments.memories)
+        commands(root / "home", arguments.starts)
         with StdioClient([*ours, "--set", "index.mode=chroma"]) as client:
             client.call("find", {"query": "who fixed the login page"})
             settle(client)
@@ -92,6 +100,42 @@ def working(command: list[str], memories: int) -> None:
         print(f"commit at {memories} memories    p50 {commit[0]:6.2f} ms   p95 {commit[1]:6.2f} ms (goal p50 5)")
         print(f"find at {memories} memories      p50 {find[0]:6.2f} ms   p95 {find[1]:6.2f} ms (goal p50 20)")
         print(f"resident, model loaded     {client.resident_mib():6.0f} MiB (goal 260)")
+
+
+def commands(home: Path, runs: int) -> None:
+    """Run each command, then again beside a server; print seconds of the processor and of the wall."""
+    every = [
+        ("ls", ["viking://user/default/memories"]),
+        ("read", ["viking://user/default/memories/.overview.md"]),
+        ("commit", ["The staging cluster lives in Frankfurt."]),
+        ("find", ["who fixed the login page"]),
+        ("hook", ["user-prompt"]),
+    ]
+    for beside in ("no server", "a server"):
+        with StdioClient(serve(home)) if beside == "a server" else nullcontext() as client:
+            if client is not None:
+                client.call("find", {"query": "is the model loaded"})
+                settle(client)
+            for name, words in every:
+                figures = [command([name, *words, "--home", str(home)], number) for number in range(runs)]
+                used, waited = (statistics.median(each) for each in zip(*figures, strict=True))
+                print(f"{name:8} {beside:12}      p50 {used:6.2f} s CPU   {waited:6.2f} s")
+
+
+def command(words: list[str], number: int) -> tuple[float, float]:
+    """Seconds of the processor, and of the wall, that a command takes; a hook is of a session of its own."""
+    event = {"session_id": f"floor-{number}-{time.time_ns()}", "prompt": told(number).question}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNEBOOK_")}
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "server.cli", *words],
+        input=json.dumps(event).encode(),
+        stdout=subprocess.DEVNULL,
+        env=environment,
+        check=True,
+    )
+    waited, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, waited
 
 
 def sentence(index: int) -> str:

@@ -1,4 +1,4 @@
-"""The pages of ``docs/reference``, made from the code: tools, command line, memory types and HTTP API.
+"""The pages of ``docs/reference``, made from the code: tools, command line, memory types, HTTP API; ``types.json``.
 
 ``python docs/make_reference.py FOLDER`` writes them; a test compares them with what the repository holds. Nothing here
 depends on the terminal or the Python that runs it.
@@ -100,7 +100,20 @@ def api_page() -> str:
     return _page(lines)
 
 
-PAGES = {"tools.md": tools_page, "commands.md": commands_page, "types.md": types_page, "api.md": api_page}
+def types_table() -> str:
+    """The built-in memory types as they are read at the start."""
+    from memory_core.core.memory.memory_type import builtin_schema_dir, compiled_types
+
+    return compiled_types(builtin_schema_dir())
+
+
+PAGES = {
+    "tools.md": tools_page,
+    "commands.md": commands_page,
+    "types.md": types_page,
+    "api.md": api_page,
+    "../../schemas/types.json": types_table,
+}
 
 
 def main() -> None:

@@ -6,29 +6,24 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from memory_core.core.commit.commits import Commits, identify
+from memory_core.core.background import Background
 from memory_core.core.commit.directory_pages import DirectoryPages
-from memory_core.core.config import Config
 from memory_core.core.errors import RunebookError
-from memory_core.core.extract.brief import BriefWriter
-from memory_core.core.extract.extractor import CountedModel, Extractor, SessionReader
-from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.prompts import PromptLibrary, TypeGuide
-from memory_core.core.extract.store_view import StoreView
-from memory_core.core.feature import Features
-from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.encoder import open_embedder, open_reranker
 from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
-from memory_core.core.llm.client import Closeable, LLMClient, open_client
+from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.memory.project import ProjectChoice
-from memory_core.core.search.browse import Browser
-from memory_core.core.search.find import Retriever
-from memory_core.core.store.delivery import Step
 from memory_core.core.store.files import INDEX_NAME
 from memory_core.core.store.local import Store
+
+if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.feature import Features
+    from memory_core.core.llm.client import LLMClient
+    from memory_core.core.store.delivery import Step
 
 _log = logging.getLogger(__name__)
 #: A search does not wait longer for files that people changed before the start, or since; what they hold may be missing
@@ -68,9 +63,7 @@ class OpenedStore:
         self.store = Store(
             config.root,
             partial(identify, registry),
-            examine=lambda uri, text: tuple(
-                problem for problems in features.members("problems") for problem in problems(registry, uri, text)
-            ),
+            examine=partial(file_problems, registry),
             step=step,
         )
         state = self.store.files.state
@@ -87,6 +80,8 @@ class OpenedStore:
         self._llm_settings = config.llm
         self._llm = llm
         self._llm_guard = threading.Lock()
+        #: Does what requests leave behind.
+        self.background = Background()
         #: Ends what works in the background; called before anything else is closed.
         self.before_close: list[Callable[[], None]] = []
         self._closed = False
@@ -98,7 +93,8 @@ class OpenedStore:
         """Finish background work and release everything; safe to call twice."""
         while self.before_close:
             self.before_close.pop()()
-        if isinstance(self._llm, Closeable):
+        self.background.close()
+        if self._llm is not None and hasattr(self._llm, "close"):
             self._llm.close()
         self._adopter.join()
         if not self._closed:
@@ -149,6 +145,8 @@ class OpenedStore:
         Raises:
             ModelUnavailable: If the settings name one that cannot be used.
         """
+        from memory_core.core.llm.client import open_client
+
         with self._llm_guard:
             if self._llm is None:
                 self._llm = open_client(self._llm_settings)
@@ -160,6 +158,8 @@ class OpenedStore:
         Raises:
             ModelUnavailable: If the settings name one that cannot be used.
         """
+        from memory_core.core.extract.extractor import CountedModel
+
         client = self.llm
         return None if client is None else CountedModel(client, self.store.usage.asked, user_space)
 
@@ -176,42 +176,4 @@ class OpenedStore:
 
 def load_registry(config: Config) -> MemoryTypeRegistry:
     """The built-in memory types, then the user's own; broken ones are in ``problems``."""
-    registry = MemoryTypeRegistry()
-    for directory in (builtin_schema_dir(), *config.schema_dirs):
-        registry.load_from_dir(directory.expanduser())
-    return registry
-
-
-def build_extractor(
-    config: Config,
-    registry: MemoryTypeRegistry,
-    store: Store,
-    commits: Commits,
-    browser: Browser,
-    retriever: Retriever,
-    catalog: Catalog,
-) -> Extractor:
-    """The extractor of one open store.
-
-    Raises:
-        ConfigInvalid: If a prompt template cannot be used.
-    """
-    prompts = PromptLibrary(config.prompt_dirs)
-    guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
-
-    orchestrator = MemoryReActOrchestrator(
-        prompts,
-        guide,
-        max_iterations=config.extraction.max_iterations,
-        prompt_tokens=config.extraction.prompt_tokens,
-        max_tokens=config.llm.max_tokens,
-        single_pass=config.extractor == "single_pass",
-    )
-    return Extractor(
-        store,
-        commits,
-        orchestrator,
-        BriefWriter(prompts, guide, config.extraction.brief_tokens),
-        StoreView(store, registry, commits, browser, retriever, catalog),
-        SessionReader(store, ProjectChoice(config.project), config.extraction.language, commits.features),
-    )
+    return MemoryTypeRegistry(builtin_schema_dir(), *(folder.expanduser() for folder in config.schema_dirs))

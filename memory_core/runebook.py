@@ -13,58 +13,55 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from memory_core.core.caller import Access
-from memory_core.core.command import Command
-from memory_core.core.commit.append import MessageRecorder
-from memory_core.core.commit.commits import Commits
-from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, RunebookError
-from memory_core.core.extract.extractor import counted
-from memory_core.core.extract.intake import ConversationIntake
-from memory_core.core.extract.trigger import ExtractionTrigger
-from memory_core.core.extract.working_memory import Compactor, WorkingMemory
-from memory_core.core.feature import Features
 from memory_core.core.index.indexer import healed
-from memory_core.core.llm.client import Completion, LLMClient, LLMRequest
 from memory_core.core.memory.project import ProjectChoice, ProjectScope
-from memory_core.core.memory.requests import (
-    CommitRequest,
-    FindRequest,
-    ListRequest,
-    ReadRequest,
-    RetrieveRequest,
-    TreeRequest,
-)
-from memory_core.core.memory.results import (
-    Action,
-    CommitReceipt,
-    ContextPack,
-    FileChange,
-    FindResult,
-    Listings,
-    ReadResult,
-)
-from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
+from memory_core.core.memory.results import Action, Listings, ReadResult
+from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
 from memory_core.core.progress import tell
-from memory_core.core.search.browse import Browser, private_elsewhere
-from memory_core.core.search.context import ContextEngine, Fit
-from memory_core.core.search.context_sources import PieceReader, Spaces, skill_block, with_skill_memory
-from memory_core.core.search.find import Retriever
-from memory_core.core.search.memory_list import EntryFilter, EntryPage, MemoryList
-from memory_core.core.search.recalls import Recalls
-from memory_core.core.store.delivery import Step
+from memory_core.core.search.browse import Browser
 from memory_core.features import FEATURES
-from memory_core.open_store import OpenedStore, build_extractor, load_registry
+from memory_core.open_store import OpenedStore, load_registry
+
+if TYPE_CHECKING:  # the parts import what they need when they are first used
+    from memory_core.core.command import Command
+    from memory_core.core.commit.append import MessageRecorder
+    from memory_core.core.commit.commits import Commits
+    from memory_core.core.commit.working_copy import PlanContext
+    from memory_core.core.extract.extractor import Extractor
+    from memory_core.core.extract.intake import ConversationIntake
+    from memory_core.core.extract.trigger import ExtractionTrigger
+    from memory_core.core.extract.working_memory import WorkingMemory
+    from memory_core.core.feature import Features
+    from memory_core.core.llm.client import Completion, LLMClient, LLMRequest
+    from memory_core.core.memory.requests import (
+        CommitRequest,
+        FindRequest,
+        ListRequest,
+        ReadRequest,
+        RetrieveRequest,
+        TreeRequest,
+    )
+    from memory_core.core.memory.results import CommitReceipt, ContextPack, FileChange, FindResult
+    from memory_core.core.search.context import ContextEngine, Fit
+    from memory_core.core.search.context_sources import PieceReader
+    from memory_core.core.search.find import Retriever
+    from memory_core.core.search.memory_list import EntryFilter, EntryPage, MemoryList
+    from memory_core.core.search.recalls import Recalls
+    from memory_core.core.store.delivery import Step
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID_CHARS = 256
 #: New memories of one commit whose neighbours the receipt names.
 _COMPARED = 8
 _ANY_PROJECT = ProjectScope()
+_OF_FILES = tuple(f"{SCHEME}{scope}" for scope in Scope)
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -92,9 +89,13 @@ def open_memory(
     """
     config = config or Config()
     registry = load_registry(config)
-    for problem in registry.problems:
+    for problem in registry.problems if config.schema_dirs else ():
         _log.warning("%s", problem)
-    return Runebook(config, OpenedStore(config, registry, features, step=step, llm=llm), features=features, owner=True)
+    opened = OpenedStore(config, registry, features, step=step, llm=llm)
+    memory = Runebook(config, opened, features=features, owner=True)
+    if config.prompt_dirs:
+        _ = memory.extractor  # what is wrong with a template is said now
+    return memory
 
 
 class Runebook:
@@ -131,48 +132,126 @@ class Runebook:
             f"session/{config.user_space}",
         )
         self.projects = ProjectChoice(config.project)
-        self.browser = Browser(
-            self.store.files,
-            self.indexer.catalog.abstracts,
-            self.spaces,
-            lambda uris, project: private_elsewhere(self.indexer.catalog, uris, project, features),
-            features,
-        )
-        self.retriever = Retriever(self.indexer, self.store.ledger, self.spaces, config, opened.reranker)
-        self.catalogue = MemoryList(
-            self.indexer.catalog, self.store.ledger.usage_table, self.spaces, config.search.decay_lambda
-        )
+        self._parts: dict[Any, Any] = {}
+        self._parts_guard = threading.RLock()
+
+    @cached_property
+    def browser(self) -> Browser:
+        """Reads and lists files."""
+        return Browser(self.store.files, self.indexer.catalog, self.spaces, self.features)
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """Finds memories and messages."""
+        from memory_core.core.search.find import Retriever
+
+        return Retriever(self.indexer, self.store.ledger, self.spaces, self.config, self.opened.reranker)
+
+    @cached_property
+    def catalogue(self) -> MemoryList:
+        """The memories as a list."""
+        from memory_core.core.search.memory_list import MemoryList
+
+        decay = self.config.search.decay_lambda
+        return MemoryList(self.indexer.catalog, self.store.ledger.usage_table, self.spaces, decay)
+
+    @cached_property
+    def commits(self) -> Commits:
+        """Commits operations, and what is said outright."""
+        from memory_core.core.commit.commits import Commits
+
+        return Commits(self.store, self.registry, self.config, self.features)
+
+    @cached_property
+    def recalls(self) -> Recalls:
+        """Notes what was found and read."""
+        from memory_core.core.search.recalls import Recalls
+
         traces = self.access.leaves_traces
-        self.commits = Commits(self.store, self.registry, config, features)
-        self.recalls = Recalls(config, self.store, self.indexer, self.spaces, self.commits.cleaner, traces=traces)
-        self._context = ContextEngine(
-            config, self.store.ledger, self.registry, self.browser, self.retriever, self.recalls, traces=traces
+        return Recalls(self.config, self.store, self.indexer, self.spaces, self.features, traces=traces)
+
+    @cached_property
+    def _context(self) -> ContextEngine:
+        from memory_core.core.search.context import ContextEngine
+
+        return ContextEngine(
+            self.config,
+            self.store.ledger,
+            self.registry,
+            self.browser,
+            self.retriever,
+            self.recalls,
+            traces=self.access.leaves_traces,
         )
-        self.extractor = build_extractor(
-            config, self.registry, self.store, self.commits, self.browser, self.retriever, self.indexer.catalog
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """Makes memories of conversations.
+
+        Raises:
+            ConfigInvalid: If a prompt template cannot be used.
+        """
+        from memory_core.core.extract.brief import BriefWriter
+        from memory_core.core.extract.extractor import Extractor, SessionReader
+        from memory_core.core.extract.loop import MemoryReActOrchestrator
+        from memory_core.core.extract.prompts import PromptLibrary, TypeGuide
+        from memory_core.core.extract.store_view import StoreView
+
+        config, registry, store = self.config, self.registry, self.store
+        prompts = PromptLibrary(config.prompt_dirs)
+        guide = TypeGuide(registry, prompts, config.user_space, config.agent_space)
+        orchestrator = MemoryReActOrchestrator(
+            prompts,
+            guide,
+            max_iterations=config.extraction.max_iterations,
+            prompt_tokens=config.extraction.prompt_tokens,
+            max_tokens=config.llm.max_tokens,
+            single_pass=config.extractor == "single_pass",
         )
-        #: Says when a conversation is extracted.
-        self.trigger = ExtractionTrigger(
-            config.extraction, self.extractor.queue, self.extractor.sessions.waiting_exchanges
+        return Extractor(
+            store,
+            self.commits,
+            orchestrator,
+            BriefWriter(prompts, guide, config.extraction.brief_tokens),
+            StoreView(store, registry, self.commits, self.browser, self.retriever, self.indexer.catalog),
+            SessionReader(store, self.projects, config.extraction.language, self.features),
         )
-        self.recorder = MessageRecorder(
+
+    @cached_property
+    def trigger(self) -> ExtractionTrigger:
+        """Says when a conversation is extracted."""
+        from memory_core.core.extract.trigger import ExtractionTrigger
+
+        extractor = self.extractor
+        return ExtractionTrigger(self.config.extraction, extractor.queue, extractor.sessions.waiting_exchanges)
+
+    @cached_property
+    def recorder(self) -> MessageRecorder:
+        """Appends messages to conversations."""
+        from memory_core.core.commit.append import MessageRecorder
+
+        return MessageRecorder(
             self.store,
             self.commits,
             self.projects,
-            queues=config.extractor != "none",
-            is_extracted=config.llm.provider != "none" or opened.llm is not None,
+            queues=self.config.extractor != "none",
+            is_extracted=self.config.llm.provider != "none" or self.opened.llm is not None,
         )
-        self._parts: dict[Any, Any] = {}
-        self._parts_guard = threading.RLock()
-        self._intake = ConversationIntake(
+
+    @cached_property
+    def _intake(self) -> ConversationIntake:
+        from memory_core.core.extract.intake import ConversationIntake
+        from memory_core.core.extract.working_memory import Compactor
+
+        return ConversationIntake(
             self.store,
             self.extractor,
             self.trigger,
-            [follow_up(self) for follow_up in features.members("follow_up")],
+            [follow_up(self) for follow_up in self.features.members("follow_up")],
             Compactor(self.store, self.registry, self.commits.context(datetime.now(UTC), "", None)),
             lambda receipt, scope: self.indexed(receipt, scope, compare=True),
             self.model,
-            config.llm.deadline_seconds,
+            self.config.llm.deadline_seconds,
         )
 
     def __enter__(self) -> Self:
@@ -333,6 +412,8 @@ class Runebook:
 
     def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """The update loop over the receipt of a conversation that was only stored; see ``ConversationIntake``."""
+        from memory_core.core.extract.extractor import counted
+
         return counted(self._intake.extraction(recorded), self.store.usage.asked, self.config.user_space)
 
     def working_memory(self, session_id: str) -> WorkingMemory:
@@ -380,10 +461,10 @@ class Runebook:
 
     def read(self, request: ReadRequest) -> ReadResult:
         """Lines of one file, see ``Browser.read``, or of a page that a feature adds, such as history."""
-        for page in self.features.members("pages"):
-            if page.holds(request.uri):
-                found: ReadResult = page.read(self, request)
-                return found
+        view = self._view_at(request.uri)
+        if view is not None:
+            found: ReadResult = view.read(self, request)
+            return found
         if request.uri.endswith((ABSTRACT_NAME, OVERVIEW_NAME)):
             self.opened.current_pages()
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
@@ -418,10 +499,15 @@ class Runebook:
             request.level_limit,
         )
 
+    def _view_at(self, uri: str) -> Any:
+        """The page that a feature adds there; None where files are."""
+        views = () if uri.startswith(_OF_FILES) else self.features.members("pages")
+        return next((view for view in views if view.holds(uri)), None)
+
     def _listing(self, request: ListRequest) -> Browser:
         self.opened.look()
         self.opened.current_pages()
-        if any(page.holds(request.uri) for page in self.features.members("pages")):
+        if self._view_at(request.uri) is not None:
             raise InvalidUri(f"{request.uri!r} is a page, not a directory.", hint=f'Read it: read("{request.uri}").')
         return self.browser.seen_from(self.projects.current(request.here))
 
@@ -451,16 +537,22 @@ class Runebook:
     @healed
     def with_skill_memory(self, path: str, text: str, here: str | None = None) -> str:
         """``text`` as read from ``path``; a skill's ``SKILL.md`` gets what is remembered of that skill below it."""
+        from memory_core.core.search.context_sources import with_skill_memory
+
         self.opened.wait_for_adoption()
         return with_skill_memory(self._pieces(here), path, text)
 
     @healed
     def skill_memory(self, name: str, here: str | None = None) -> str:
         """What is remembered of a skill, as a block of data; empty for nothing."""
+        from memory_core.core.search.context_sources import skill_block
+
         self.opened.wait_for_adoption()
         return skill_block(self._pieces(here), name)
 
     def _pieces(self, here: str | None) -> PieceReader:
+        from memory_core.core.search.context_sources import PieceReader, Spaces
+
         spaces = Spaces(self.config.user_space, self.config.agent_space)
         return PieceReader(self.browser, self.store.ledger, self.registry, spaces, self.projects.scope(None, here))
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.caller import authored, current_author
@@ -21,7 +22,7 @@ from memory_core.features.chat import Chat, ChatRequest
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
-from server.commands.opening import Commands, here, open_memory_of, open_to_search, show, text_file
+from server.commands.opening import here, open_memory_of, open_to_search, show, text_file
 from server.terminal import plain
 
 if TYPE_CHECKING:
@@ -31,32 +32,9 @@ if TYPE_CHECKING:
 
 
 _PROMPT = "you> "
+_HELP = Path(__file__).with_name("chat_help.txt").read_text(encoding="utf-8").rstrip()
 _WORKING = "…"
 _COMMITS_LOOKED_AT = 200
-_HELP = """\
-/memories         what memory gave for the last answer
-/remember TEXT    store this as a memory
-/forget QUERY     delete memories that a search finds, after a look at them
-/undo             take back the last turn, /remember or /forget
-/private on|off   keep nothing of what follows, or keep it again
-/help             this list
-/quit             end; so do Ctrl-D, and Ctrl-C at the prompt (during an answer it cancels the answer)
-To say something that begins with a slash, put a blank before it."""
-
-
-def register(commands: Commands) -> None:
-    """Declare ``chat``."""
-    command = commands.add("chat", "Talk with the model of llm.*: it recalls, answers and remembers.", chat)
-    command.add_argument("--session", metavar="ID", help="go on with this conversation (default: a new one)")
-    command.add_argument("--system", metavar="TEXT", default="", help="instructions added to the system prompt")
-    command.add_argument("--once", metavar="QUESTION", help="print the answer to this alone; '-' reads standard input")
-    command.add_argument(
-        "--meta",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="tell the model about this conversation, e.g. city=大阪; repeatable",
-    )
 
 
 def chat(arguments: argparse.Namespace) -> int:

@@ -10,39 +10,24 @@ from __future__ import annotations
 import argparse
 import gc
 import io
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from server.commands.opening import Commands
 
-#: Words of the command lines, in the order of the help, and the module that declares each; the others are made from
-#: their declarations alone.
-DECLARED = "server.commands.declared"
-STORE, TRANSFER, SERVING = "server.commands.store", "server.commands.transfer", "server.commands.serving"
-PAST, INSTALLING = "server.commands.past", "server.commands.installing"
-MODULES: Mapping[str, str] = {
-    **{"commit": DECLARED, "extract": STORE},
-    **dict.fromkeys(("find", "retrieve", "read", "ls", "tree", "similar", "trail", "hot"), DECLARED),
-    **{"maintain": STORE, "archive": STORE, "pin": DECLARED, "expire": DECLARED},
-    **{"review": "server.commands.review"},
-    **{"history": DECLARED, "diff": DECLARED, "undo": DECLARED, "forget": PAST, "purge": PAST},
-    **dict.fromkeys(("embed", "migrate", "types", "config", "doctor", "rebuild"), STORE),
-    **dict.fromkeys(("export", "backup", "restore", "import"), TRANSFER),
-    **{"chat": "server.chat_terminal", "summary": STORE, "stats": STORE, "metrics": STORE},
-    **{"token": "server.commands.access_tokens"},
-    **dict.fromkeys(("install", "uninstall", "completion"), INSTALLING),
-    **{"hook": "server.hosts.hook"},
-    **dict.fromkeys(("ui", "serve", "stop", "usage", "demo"), SERVING),
-}
+#: Command lines that no request declares, and in between the names of those that one does; in the order of the help.
+_COMMAND_LINES = Path(__file__).with_name("commands") / "command_lines.json"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # on contended cores two BLAS threads are slower than one
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for some costs more than a command
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
     words = sys.argv[1:] if argv is None else argv
@@ -71,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command_line(word: str = "") -> Commands:
-    """The commands: ``word`` with those that its module declares, too, or all where there is no such word."""
+    """The commands: ``word`` alone, or all where there is no such word."""
     parser = argparse.ArgumentParser(
         prog="runebook",
         description="Long-term memory for any MCP client, kept as Markdown files you own.",
@@ -79,15 +64,15 @@ def command_line(word: str = "") -> Commands:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     commands = Commands(parser)
-    begun: set[str] = set()
-    for known in [word] if word in MODULES else MODULES:
-        module = MODULES[known]
-        if module == DECLARED:
-            import_module(module).register(commands, known)
-        elif module not in begun:
-            begun.add(module)
-            import_module(module).register(commands)
-    commands.sort(list(MODULES))
+    table = json.loads(_COMMAND_LINES.read_text(encoding="utf-8"))
+    known = {alias: name for name, given in table.items() for alias in (name, *((given or {}).get("aliases", ())))}
+    for name in [known[word]] if word in known else () if word == "--version" else table:
+        if table[name] is None:
+            from server.commands.declared import register
+
+            register(commands, name)
+        else:
+            commands.declare(name, table[name])
     return commands
 
 

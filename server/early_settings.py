@@ -24,7 +24,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "hooks.pre_compact": True,
     "hooks.session_end": True,
     "hooks.stop": False,
-    "hooks.deadline_ms": 2_000,
+    "hooks.deadline_ms": 1_000,
     "hooks.patience_seconds": 10.0,
 }
 _ON = frozenset({"1", "true", "on", "yes", "y", "t"})

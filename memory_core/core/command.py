@@ -20,6 +20,7 @@ from functools import cache
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from memory_core.core.errors import InvalidInput
+from memory_core.core.frozen import frozen
 
 #: Who may send an argument.
 Surface = Literal["mcp", "cli", "api"]
@@ -63,7 +64,7 @@ class Arg:
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """One field of a request.
 
@@ -82,7 +83,7 @@ class Argument:
     default: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command(Generic[Q, A]):
     """Something that can be asked of a store.
 

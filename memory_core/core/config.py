@@ -1,7 +1,6 @@
 """Where settings come from: one JSON file < environment (``RUNEBOOK_…``) < command-line flags.
 
 What a setting means is said in the table beside this module, which only documentation and ``runebook config`` read.
-Own code rather than pydantic-settings: that package alone costs 7 % of the server's cold start.
 """
 
 from __future__ import annotations
@@ -13,20 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-
 from memory_core.core.errors import ConfigInvalid
-from memory_core.core.llm.client import PROVIDERS
+from memory_core.core.record import Record, RecordInvalid, Shaped, Within
 from memory_core.core.text.word_table import word_table
 
 
-class Section(BaseModel):
-    """A frozen group of settings that refuses unknown names."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class HooksConfig(Section):
+class HooksConfig(Record):
     """Answers to hosts' hooks; see docs/hooks.md."""
 
     session_start: bool = True
@@ -35,69 +26,63 @@ class HooksConfig(Section):
     pre_compact: bool = True
     session_end: bool = True
     stop: bool = False
-    session_start_tokens: int = Field(2_000, ge=200, le=10_000)
-    user_prompt_tokens: int = Field(1_200, ge=200, le=10_000)
-    deadline_ms: int = Field(2_000, ge=20, le=60_000)
-    patience_seconds: float = Field(10.0, ge=0.1, le=300.0)
+    session_start_tokens: Annotated[int, Within(200, 10_000)] = 2_000
+    user_prompt_tokens: Annotated[int, Within(200, 10_000)] = 1_200
+    deadline_ms: Annotated[int, Within(20, 60_000)] = 1_000
+    patience_seconds: Annotated[float, Within(0.1, 300.0)] = 10.0
     extract: bool = True
 
 
-class TiersConfig(Section):
+class TiersConfig(Record):
     """Short-term pages, mid-term segments, and the heat that promotes them."""
 
-    short_term_capacity: int = Field(10, ge=1, le=1_000)
-    mid_term_capacity: int = Field(2_000, ge=1, le=1_000_000)
-    mid_term_similarity_threshold: float = Field(0.6, ge=0.0, le=3.0)
-    keyword_weight: float = Field(1.0, ge=0.0, le=2.0)
-    mid_term_heat_threshold: float = Field(5.0, gt=0.0, le=1_000_000.0)
-    heat_alpha: float = Field(1.0, ge=0.0, le=100.0)
-    heat_beta: float = Field(1.0, ge=0.0, le=100.0)
-    heat_gamma: float = Field(1.0, ge=0.0, le=100.0)
-    heat_tau_hours: float = Field(24.0, gt=0.0, le=87_600.0)
-    long_term_knowledge_capacity: int = Field(100, ge=1, le=1_000_000)
+    short_term_capacity: Annotated[int, Within(1, 1_000)] = 10
+    mid_term_capacity: Annotated[int, Within(1, 1_000_000)] = 2_000
+    mid_term_similarity_threshold: Annotated[float, Within(0.0, 3.0)] = 0.6
+    keyword_weight: Annotated[float, Within(0.0, 2.0)] = 1.0
+    mid_term_heat_threshold: Annotated[float, Within(above=0.0, most=1_000_000.0)] = 5.0
+    heat_alpha: Annotated[float, Within(0.0, 100.0)] = 1.0
+    heat_beta: Annotated[float, Within(0.0, 100.0)] = 1.0
+    heat_gamma: Annotated[float, Within(0.0, 100.0)] = 1.0
+    heat_tau_hours: Annotated[float, Within(above=0.0, most=87_600.0)] = 24.0
+    long_term_knowledge_capacity: Annotated[int, Within(1, 1_000_000)] = 100
 
 
-class MaintenanceConfig(Section):
+class MaintenanceConfig(Record):
     """What is expired, condensed and archived, and when."""
 
     automatic: Literal["light", "full", "off"] = "light"
-    every_hours: float = Field(24.0, gt=0.0, le=8_760.0)
-    archive_days: int = Field(30, ge=1, le=36_500)
-    delete_days: int = Field(60, ge=1, le=36_500)
+    every_hours: Annotated[float, Within(above=0.0, most=8_760.0)] = 24.0
+    archive_days: Annotated[int, Within(1, 36_500)] = 30
+    delete_days: Annotated[int, Within(1, 36_500)] = 60
     delete_logs: bool = False
     compression: bool = True
-    compression_days: int = Field(90, ge=1, le=36_500)
-    compression_accesses: int = Field(5, ge=1, le=1_000_000)
-    compression_group: int = Field(3, ge=2, le=1_000)
-    finished_tasks_days: int = Field(30, ge=0, le=36_500)
+    compression_days: Annotated[int, Within(1, 36_500)] = 90
+    compression_accesses: Annotated[int, Within(1, 1_000_000)] = 5
+    compression_group: Annotated[int, Within(2, 1_000)] = 3
+    finished_tasks_days: Annotated[int, Within(0, 36_500)] = 30
 
 
-class ChatConfig(Section):
+class ChatConfig(Record):
     """How ``runebook chat`` talks."""
 
-    temperature: float = Field(0.7, ge=0.0, le=2.0)
-    max_tokens: int = Field(1_500, ge=16, le=65_536)
-    relationship: str = Field("friend", max_length=200)
-    style: str = Field("", max_length=1_000)
+    temperature: Annotated[float, Within(0.0, 2.0)] = 0.7
+    max_tokens: Annotated[int, Within(16, 65_536)] = 1_500
+    relationship: Annotated[str, Shaped(most_chars=200)] = "friend"
+    style: Annotated[str, Shaped(most_chars=1_000)] = ""
 
 
-class SharingConfig(Section):
+class SharingConfig(Record):
     """``runebook serve --shared``."""
 
-    idle_minutes: float = Field(10.0, gt=0.0, le=10_080.0)
+    idle_minutes: Annotated[float, Within(above=0.0, most=10_080.0)] = 10.0
 
 
 _DEVICE = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]", re.IGNORECASE)
 
 
-def _no_device(space: str) -> str:
-    if _DEVICE.fullmatch(space):
-        raise ValueError("Windows takes this name for a device")
-    return space
-
-
 _SPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-SpaceName = Annotated[str, Field(pattern=_SPACE), AfterValidator(_no_device)]
+SpaceName = Annotated[str, Shaped(_SPACE)]
 
 
 def is_space(name: str) -> bool:
@@ -105,17 +90,17 @@ def is_space(name: str) -> bool:
     return re.fullmatch(_SPACE, name) is not None and _DEVICE.fullmatch(name) is None
 
 
-class IndexConfig(Section):
+class IndexConfig(Record):
     """The vector index."""
 
     mode: Literal["auto", "exact", "chroma", "http"] = "auto"
-    exact_below: int = Field(50_000, ge=1)
+    exact_below: Annotated[int, Within(1)] = 50_000
     url: str = "http://127.0.0.1:8000"
     tenant: str = ""
     database: str = ""
 
 
-class EmbeddingConfig(Section):
+class EmbeddingConfig(Record):
     """The embedding model."""
 
     provider: Literal["bundled", "sentence-transformers", "none"] = "bundled"
@@ -123,107 +108,104 @@ class EmbeddingConfig(Section):
     query_prompt: str = ""
     passage_prompt: str = ""
     device: Literal["cpu", "auto"] = "cpu"
-    batch: int = Field(32, ge=1, le=512)
-    wait_seconds: float = Field(5.0, ge=0.0, le=60.0)
+    batch: Annotated[int, Within(1, 512)] = 32
+    wait_seconds: Annotated[float, Within(0.0, 60.0)] = 5.0
 
 
-class SearchConfig(Section):
+class SearchConfig(Record):
     """What find does unless told otherwise."""
 
     rank: Literal["relevance", "balanced", "decay", "weighted"] = "balanced"
-    cached_queries: int = Field(64, ge=0, le=1_000)
+    cached_queries: Annotated[int, Within(0, 1_000)] = 64
     floor: bool = True
-    decay_lambda: float = Field(0.05, gt=0.0, le=10.0)
+    decay_lambda: Annotated[float, Within(above=0.0, most=10.0)] = 0.05
     rerank_model: str = ""
-    rerank_candidates: int = Field(30, ge=2, le=100)
+    rerank_candidates: Annotated[int, Within(2, 100)] = 30
     trail: bool = True
-    hot_limit: int = Field(20, ge=1, le=100)
-    hot_seconds: float = Field(3_600.0, ge=0.0, le=86_400.0)
+    hot_limit: Annotated[int, Within(1, 100)] = 20
+    hot_seconds: Annotated[float, Within(0.0, 86_400.0)] = 3_600.0
 
 
-class RetrieveConfig(Section):
+class RetrieveConfig(Record):
     """What retrieve does unless told otherwise."""
 
-    token_budget: int = Field(4_000, ge=200, le=10_000)
-    query_messages: int = Field(5, ge=1, le=50)
+    token_budget: Annotated[int, Within(200, 10_000)] = 4_000
+    query_messages: Annotated[int, Within(1, 50)] = 5
     intent_check: bool = True
     implicit_recall: bool = True
-    implicit_recall_top_k: int = Field(3, ge=1, le=100)
-    top_k_knowledge: int = Field(20, ge=1, le=100)
-    knowledge_threshold: float = Field(0.01, ge=0.0, le=1.0)
-    top_sessions: int = Field(5, ge=1, le=50)
-    retrieval_queue_capacity: int = Field(7, ge=1, le=50)
-    segment_similarity_threshold: float = Field(0.1, ge=0.0, le=1.0)
-    page_similarity_threshold: float = Field(0.1, ge=0.0, le=1.0)
-    recent_pages: int = Field(2, ge=0, le=20)
-    daily_log_days: int = Field(2, ge=0, le=31)
+    implicit_recall_top_k: Annotated[int, Within(1, 100)] = 3
+    top_k_knowledge: Annotated[int, Within(1, 100)] = 20
+    knowledge_threshold: Annotated[float, Within(0.0, 1.0)] = 0.01
+    top_sessions: Annotated[int, Within(1, 50)] = 5
+    retrieval_queue_capacity: Annotated[int, Within(1, 50)] = 7
+    segment_similarity_threshold: Annotated[float, Within(0.0, 1.0)] = 0.1
+    page_similarity_threshold: Annotated[float, Within(0.0, 1.0)] = 0.1
+    recent_pages: Annotated[int, Within(0, 20)] = 2
+    daily_log_days: Annotated[int, Within(0, 31)] = 2
 
 
-class ProjectConfig(Section):
+class ProjectConfig(Record):
     """The project that memories belong to."""
 
-    name: str = Field("", max_length=200)
+    name: Annotated[str, Shaped(most_chars=200)] = ""
     detect: bool = True
     private: bool = False
 
 
-def _provider(name: str) -> str:
-    known = ("none", *PROVIDERS, "sampling")
-    if name not in known:
-        raise ValueError(f"it should be one of {', '.join(known)}")
-    return name
-
-
-class LLMConfig(Section):
+class LLMConfig(Record):
     """The language model that the server may call to extract memories. Keys come from the environment only."""
 
-    provider: Annotated[str, AfterValidator(_provider)] = "none"
+    provider: str = "none"
     model: str = ""
     base_url: str = ""
     structure: Literal["auto", "json_schema", "json_object", "text"] = "auto"
-    max_tokens: int = Field(8_192, ge=256, le=65_536)
-    deadline_seconds: float = Field(50.0, ge=1.0, le=3_600.0)
-    retries: int = Field(3, ge=0, le=10)
+    max_tokens: Annotated[int, Within(256, 65_536)] = 8_192
+    deadline_seconds: Annotated[float, Within(1.0, 3_600.0)] = 50.0
+    retries: Annotated[int, Within(0, 10)] = 3
+
+    def problem(self) -> tuple[str, str] | None:
+        """An unknown provider."""
+        if self.provider == "none":
+            return None
+        from memory_core.core.llm.client import PROVIDERS
+
+        known = ("none", *PROVIDERS, "sampling")
+        return None if self.provider in known else ("provider", f"it should be one of {', '.join(known)}")
 
 
-class ExtractionConfig(Section):
+class ExtractionConfig(Record):
     """How conversations become memories."""
 
     trigger: Literal["commit", "session_end", "heat"] = "commit"
-    every_exchanges: int = Field(10, ge=0, le=1_000)
-    idle_minutes: float = Field(30.0, ge=0.0, le=525_600.0)
-    max_iterations: int = Field(3, ge=0, le=10)
-    prompt_tokens: int = Field(12_000, ge=6_000, le=200_000)
-    brief_tokens: int = Field(5_400, ge=3_400, le=10_000)
+    every_exchanges: Annotated[int, Within(0, 1_000)] = 10
+    idle_minutes: Annotated[float, Within(0.0, 525_600.0)] = 30.0
+    max_iterations: Annotated[int, Within(0, 10)] = 3
+    prompt_tokens: Annotated[int, Within(6_000, 200_000)] = 12_000
+    brief_tokens: Annotated[int, Within(3_400, 10_000)] = 5_400
     language: str = "auto"
 
 
-class LimitsConfig(Section):
+class LimitsConfig(Record):
     """Size limits of one request."""
 
-    content_bytes: int = Field(262_144, ge=1_024)
-    commit_bytes: int = Field(4_194_304, ge=4_096)
+    content_bytes: Annotated[int, Within(1_024)] = 262_144
+    commit_bytes: Annotated[int, Within(4_096)] = 4_194_304
 
 
-class _Spaces(Section):
-    user_space: SpaceName
-    agent_space: SpaceName
-
-
-class HttpConfig(Section):
+class HttpConfig(Record):
     """The HTTP and SSE server: who may reach it, and how much they may ask of it."""
 
     require_token: bool = False
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    max_body_bytes: int = Field(4_194_304, ge=4_096, le=67_108_864)
-    requests_per_minute: int = Field(600, ge=0, le=1_000_000)
-    max_connections: int = Field(256, ge=8, le=65_536)
-    max_sessions: int = Field(1_000, ge=1, le=100_000)
-    session_idle_seconds: float = Field(1_800.0, ge=10.0, le=604_800.0)
+    max_body_bytes: Annotated[int, Within(4_096, 67_108_864)] = 4_194_304
+    requests_per_minute: Annotated[int, Within(0, 1_000_000)] = 600
+    max_connections: Annotated[int, Within(8, 65_536)] = 256
+    max_sessions: Annotated[int, Within(1, 100_000)] = 1_000
+    session_idle_seconds: Annotated[float, Within(10.0, 604_800.0)] = 1_800.0
 
 
-class Config(Section):
+class Config(Record):
     """All settings. ``home`` is expanded; relative paths are relative to the working directory."""
 
     home: Path = Path("~/.runebook")
@@ -252,6 +234,11 @@ class Config(Section):
     hooks: HooksConfig = HooksConfig()
     sharing: SharingConfig = SharingConfig()
 
+    def problem(self) -> tuple[str, str] | None:
+        """A space that cannot be a folder name."""
+        devices = (name for name in ("user_space", "agent_space") if _DEVICE.fullmatch(getattr(self, name)))
+        return next(((name, "Windows takes this name for a device") for name in devices), None)
+
     @property
     def root(self) -> Path:
         """``home`` with ``~`` expanded, absolute."""
@@ -263,13 +250,11 @@ class Config(Section):
         Raises:
             ConfigInvalid: If a space cannot be a folder name.
         """
-        try:
-            _Spaces(user_space=user_space, agent_space=agent_space)
-        except ValidationError as error:
+        if not (is_space(user_space) and is_space(agent_space)):
             raise ConfigInvalid(
                 f"{user_space!r} and {agent_space!r} cannot both name spaces.",
                 hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
-            ) from error
+            )
         return self.model_copy(update={"user_space": user_space, "agent_space": agent_space})
 
 
@@ -284,12 +269,13 @@ def settings() -> Iterator[tuple[str, Any, str]]:
         yield dotted, default, described[dotted]
 
 
-def _defaults(model: type[BaseModel] = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, info in model.model_fields.items():
-        if isinstance(info.default, Section):
-            yield from _defaults(type(info.default), f"{prefix}{name}.")
+def _defaults(record: type[Record] = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name in record.names():
+        default = getattr(record, name)
+        if isinstance(default, Record):
+            yield from _defaults(type(default), f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", info.default
+            yield f"{prefix}{name}", default
 
 
 def environment_name(dotted: str) -> str:
@@ -325,18 +311,18 @@ def load(
             raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint)
         if value is not None:
             _set(overrides, dotted, _decoded(dotted, value))
-    home = _expanded(Path(str(overrides.get("home", Config.model_fields["home"].default))))
+    home = _expanded(Path(str(overrides.get("home", Config.home))))
     named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
     values = _read(_expanded(named), required=True) if named else _read(home / CONFIG_NAME, required=False)
     merged = _merged(values, overrides)
     try:
         config = Config.model_validate(merged)
-    except ValidationError as error:
-        first = error.errors()[0]
-        dotted = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
+    except RecordInvalid as error:
+        first = error.faults[0]
+        dotted = ".".join(map(str, first.location))
+        if first.kind == "extra_forbidden":
             raise ConfigInvalid(f"there is no setting '{dotted}'.", hint=hint) from None
-        raise ConfigInvalid(f"setting '{dotted}': {first['msg']}.", hint=hint) from None
+        raise ConfigInvalid(f"setting '{dotted}': {first.message}.", hint=hint) from None
     for directory in (config.home, *config.schema_dirs, *config.prompt_dirs):
         _expanded(directory)
     return config
@@ -344,7 +330,7 @@ def load(
 
 def example() -> str:
     """The text of ``config.example.json``: every setting at its default."""
-    return json.dumps(Config().model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(Config().as_dict(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _expanded(path: Path) -> Path:

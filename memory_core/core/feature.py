@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from memory_core.core.command import Argument, Command
 from memory_core.core.errors import InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.uri import MemoryUri, Scope
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Cleaner(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cleared:
     """Operations without secrets.
 
@@ -204,7 +205,6 @@ class Feature:
         pages: Pages that can be read and are no files.
         passes: Of upkeep.
         background: Starts what the feature does by itself while a server has the store open, given the store.
-        problems: Given the memory types, a URI and a text: what is wrong with a file.
     """
 
     commands: tuple[Command[Any, Any], ...] = ()
@@ -223,14 +223,13 @@ class Feature:
     pages: Any = None
     passes: tuple[Any, ...] = ()
     background: Callable[[Any], None] | None = None
-    problems: Callable[..., Sequence[Any]] | None = None
 
 
 class Slice(NamedTuple):
-    """A feature that may be taken out.
+    """A feature that may be taken out, or one module of it.
 
     Attributes:
-        name: Of the feature.
+        name: Of the feature; those of one name go together.
         module: Holds ``FEATURE``.
         words: First words of its commands.
         adds: Members of its ``Feature`` that the core asks for.
@@ -258,7 +257,7 @@ class Features:
     @property
     def names(self) -> tuple[str, ...]:
         """Which features there are."""
-        return tuple(each.name for each in self.slices)
+        return tuple(dict.fromkeys(each.name for each in self.slices))
 
     def without(self, name: str) -> Features:
         """All but one."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+from memory_core.core.frozen import frozen
 
 #: Nobody wants to be told of a wait that is over in less.
 QUICK_SECONDS = 0.3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """Where work stands.
 

@@ -35,10 +35,11 @@ FEATURES = Features(
             ("record_kinds", "removals", "opening"),
         ),
         Slice("daily logs", "memory_core.features.daily_logs", adds=("record_kinds", "opening")),
+        Slice("tiers", "memory_core.features.tiers.segment", adds=("record_kinds", "turn_groups")),
         Slice(
             "tiers",
             "memory_core.features.tiers.promotion",
-            adds=("record_kinds", "turn_groups", "extracted_lines", "after_commit", "follow_up", "passes"),
+            adds=("extracted_lines", "after_commit", "follow_up", "passes"),
         ),
         Slice("upkeep", "memory_core.features.upkeep.passes", ("maintain",), ("passes", "background")),
         Slice("log archive", "memory_core.features.upkeep.log_archive", adds=("passes",)),
@@ -47,7 +48,7 @@ FEATURES = Features(
         Slice("archive", "memory_core.features.upkeep.archive", ("archive", "pin", "expire")),
         Slice("review", "memory_core.features.review", ("review",), ("reviewer",)),
         Slice("recall trail", "memory_core.features.recall_trail", ("similar", "trail", "hot")),
-        Slice("migrate", "memory_core.features.migrate", ("migrate",), ("problems",)),
+        Slice("migrate", "memory_core.features.migrate", ("migrate",)),
         Slice("doctor", "memory_core.features.doctor", ("doctor",)),
         Slice("rebuild", "memory_core.features.rebuild", ("rebuild",)),
     )

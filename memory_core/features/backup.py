@@ -30,6 +30,7 @@ from memory_core.core.store.files import FILE_LIMIT_BYTES, INDEX_NAME, LEDGER_NA
 from memory_core.core.store.ledger_snapshot import LedgerSnapshot
 from memory_core.core.store.local import Store
 from memory_core.core.store.sqlite import copy_database, damage
+from memory_core.features.export import content_at, counted
 from memory_core.features.export_file import (
     BACKUP,
     FolderWriter,
@@ -39,8 +40,6 @@ from memory_core.features.export_file import (
     ZipWriter,
     appearing,
     chunks_of,
-    content_at,
-    counted,
     open_pack,
     pack,
     pack_manifest,
@@ -351,7 +350,7 @@ def _unpack(source: Path, target: Path, names: dict[str, str]) -> None:
             tell("restoring", number, len(names), unit="files")
             with writer.opened(names[packed.path]) as stream:
                 found.pour(packed, stream)
-        writer.finish()
+        writer.close()
     for folder in (".state/locks", ".state"):
         atomic.make_folder(target / folder)
 

@@ -17,10 +17,10 @@ from functools import lru_cache, partial
 from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.message import Message
+from memory_core.core.memory.message import Message, language_of
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
-from memory_core.core.text.language import in_language, language_of, prose, sentences
+from memory_core.core.text.language import in_language, prose, sentences
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
 
 _pattern = partial(word_pattern, __file__)

@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import ContentRejected, InvalidInput, TooLarge
 from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.index.documents import ABSTRACT_LIMIT_CHARS, Document
@@ -24,12 +22,17 @@ from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.metadata import ACTIVE, EXPIRES_AT, PINNED
 from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.operations import WriteOp, check_text, shown
-from memory_core.core.memory.results import Hit
+from memory_core.core.memory.trailer import read_members
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.context_formats import Piece
-from memory_core.core.search.context_sources import PieceReader
 from memory_core.core.text.normalization import signature, simplified
+
+if TYPE_CHECKING:
+    from memory_core.core.commit.working_copy import PlanContext
+    from memory_core.core.config import RetrieveConfig
+    from memory_core.core.memory.operations import WriteOp
+    from memory_core.core.memory.results import Hit
+    from memory_core.core.search.context_formats import Piece
+    from memory_core.core.search.context_sources import PieceReader
 
 MEMORY_TYPE = "daily_logs"
 KINDS = ("event", "auto_extract", "reflection")
@@ -175,26 +178,23 @@ def _read(number: int, lines: list[str]) -> LogEntry:
     if item is not None:
         body = [body[0][item.end() :], *(line.removeprefix("  ") for line in body[1:])]
         time = f"{int(item['hour']):02}:{item['minute']}" if item["hour"] else None
-    text = "\n".join(body).strip()
-    kind, salience = meta.get("kind"), meta.get("salience")
-    sound = isinstance(salience, int | float) and not isinstance(salience, bool) and 0 <= salience <= 1
-    labels = {name: value for name in _LABELS if isinstance(value := meta.get(name), str) and value}
-    return LogEntry(
-        text,
-        time,
-        _moment(meta.get("at")),
-        kind if kind in KINDS else KINDS[0],
-        float(salience) if sound and salience is not None else DEFAULT_SALIENCE,
-        private=meta.get("private") is True,
-        line=number,
-        lines=len(lines),
-        **labels,
+    told = {
+        name: meta[name] for name in ("at", "kind", "salience", "private", *_LABELS) if meta.get(name) not in (None, "")
+    }
+    own = {"text": "\n".join(body).strip(), "time": time, "line": number, "lines": len(lines)}
+    entry = read_members(LogEntry, {**told, **own})
+    assert entry is not None  # it has a text
+    return replace(
+        entry,
+        at=_moment(entry.at),
+        kind=entry.kind if entry.kind in KINDS else KINDS[0],
+        salience=entry.salience if 0 <= entry.salience <= 1 else DEFAULT_SALIENCE,
     )
 
 
-def _moment(value: Any) -> str | None:
+def _moment(value: str | None) -> str | None:
     try:
-        return value if isinstance(value, str) and datetime.fromisoformat(value) else None
+        return value if value and datetime.fromisoformat(value) else None
     except ValueError:
         return None
 
@@ -204,6 +204,8 @@ _LABEL_CHARS = 200
 
 
 def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogEntry, list[str]]:
+    from memory_core.core.memory.operations import check_text, shown
+
     check_text(write)
     data = write.memory_data
     fields = dict(data.fields)
@@ -317,6 +319,8 @@ class DailyLogs(RecordKind):
             return None
         within = () if "#" in uri else tuple((f"{uri}#{line}", text) for line, text in told.items())
         score = None if hit is None else hit.score
+        from memory_core.core.search.context_formats import Piece
+
         return Piece("log", uri, "\n".join(told.values()), score, day.isoformat(), within=within)
 
     def target(self, context: PlanContext, moment: datetime) -> MemoryUri:

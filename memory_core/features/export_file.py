@@ -18,21 +18,16 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, TypeAlias
 
 from memory_core.core.errors import InvalidInput, InvalidUri, StorageFailed
-from memory_core.core.index.documents import MESSAGES_NAME, is_session_log
-from memory_core.core.memory.memory import parse
-from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.uri import SCHEME, MemoryUri, Scope
+from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.store import atomic
-from memory_core.core.store.files import FILE_LIMIT_BYTES, FileStore
-from memory_core.core.store.ledger_snapshot import LedgerSnapshot, SnapshotFile
+from memory_core.core.store.files import FILE_LIMIT_BYTES
 
 FORMAT = "runebook-export"
 MANIFEST_NAME = "manifest.json"
@@ -51,7 +46,6 @@ _DEFLATE_FROM_BYTES = 64 * 1024
 _LEAST_PARTS = 3
 _NAME_CHARS = 200
 _CHUNK_BYTES = 1024**2
-_EVERYWHERE = MemoryUri()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,113 +76,6 @@ BACKUP = Form(
 )
 
 
-# What is taken -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What of a store is exported.
-
-    Attributes:
-        target: Only this file, or what lies below this directory.
-        project: Only memories, and whole conversations, of this project.
-        memory_type: Only memories of this type.
-        sessions: Whether conversations are taken.
-        history: Whether the commits that touched the files are taken.
-        messages: Whether conversations also come as one line a message; JSON lines only.
-    """
-
-    target: MemoryUri = _EVERYWHERE
-    project: str | None = None
-    memory_type: str | None = None
-    sessions: bool = True
-    history: bool = False
-    messages: bool = False
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether no file is left out."""
-        return not self.target.parts and self.project is None and self.memory_type is None and self.sessions
-
-    def places(self, uri: MemoryUri) -> bool:
-        """Whether a file at this place may be taken, whatever it holds."""
-        if not self.target.contains(uri) or (uri.scope is Scope.SESSION and not self.sessions):
-            return False
-        narrow = self.project is not None or self.memory_type is not None
-        return not (narrow and uri.is_summary)  # they tell of the memories that are left out
-
-    def takes(self, uri: MemoryUri, text: str, registry: MemoryTypeRegistry) -> bool:
-        """Whether a file at such a place is taken."""
-        if self.memory_type is None and self.project is None:
-            return True
-        memory = parse(uri, text, registry)
-        if self.memory_type is not None and memory.type_name != self.memory_type:
-            return False
-        if self.project is None:
-            return True
-        if is_session_log(uri):
-            messages, _ = parse_lines(text)
-            return bool(messages) and all(message.project == self.project for message in messages)
-        return memory.type is not None and memory.project == self.project
-
-    def as_dict(self) -> dict[str, Any]:
-        """What narrows it, for the manifest."""
-        members = {
-            "target_uri": str(self.target) if self.target.parts else None,
-            "project": self.project,
-            "memory_type": self.memory_type,
-            "sessions": None if self.sessions else False,
-        }
-        return {name: value for name, value in members.items() if value is not None}
-
-
-def content_at(files: FileStore, snapshot: LedgerSnapshot, file: SnapshotFile) -> bytes | None:
-    """A file as the snapshot has it: from the disk while it is still that, else from the ledger.
-
-    Returns:
-        The bytes; None if neither has them, which only somebody who changed both can bring about.
-    """
-    try:
-        found = files.path_for(MemoryUri.parse(file.uri)).read_bytes()
-    except OSError:
-        found = None
-    # Hand-made files that are not UTF-8 are known by the hash of what could be read of them.
-    if found is not None and _readable_sha256(found) == file.sha256:
-        return found
-    text = snapshot.text(file.uri)
-    if text is not None and (content := text.encode("utf-8")) and hashlib.sha256(content).hexdigest() == file.sha256:
-        return content
-    return b"" if text == "" and file.sha256 == hashlib.sha256().hexdigest() else None
-
-
-def _readable_sha256(content: bytes) -> str:
-    return hashlib.sha256(content.decode("utf-8", "replace").encode("utf-8")).hexdigest()
-
-
-def kind_of(uri: MemoryUri) -> str:
-    """What a file counts as: ``memories``, ``sessions``, ``archived``, ``logs`` or ``others``."""
-    if uri.scope is Scope.ARCHIVE:
-        return "archived"
-    if uri.scope is Scope.SESSION:
-        return "sessions" if uri.name == MESSAGES_NAME else "others"
-    if not uri.name.endswith(".md") or uri.is_summary:
-        return "others"
-    return {"memories": "memories", "logs": "logs"}.get("".join(uri.parts[2:3]), "others")
-
-
-def counted(uris: Sequence[MemoryUri]) -> dict[str, int]:
-    """How many files of each kind there are, and in all."""
-    counts = {"files": len(uris), "memories": 0, "sessions": 0, "logs": 0, "archived": 0, "others": 0}
-    for uri in uris:
-        counts[kind_of(uri)] += 1
-    return counts
-
-
-def spaces_of(uris: Sequence[MemoryUri]) -> list[str]:
-    """The spaces, as ``user/default``, in order."""
-    return sorted({uri.space for uri in uris})
-
-
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
@@ -206,22 +93,6 @@ class PackedFile:
         return {"path": self.path, "sha256": self.sha256, "size": self.size_bytes}
 
 
-class Writer(Protocol):
-    """Where files are packed into."""
-
-    def opened(self, path: str, *, stored: bool = False) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """A new file of the pack; ``stored`` leaves it as it is where others are compressed."""
-        ...
-
-    def finish(self) -> None:
-        """Make everything durable."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what is open, finished or not."""
-        ...
-
-
 class FolderWriter:
     """Files below a folder, private to the user and durable one by one."""
 
@@ -232,7 +103,7 @@ class FolderWriter:
 
     @contextlib.contextmanager
     def opened(self, path: str, *, stored: bool = False) -> Iterator[IO[bytes]]:
-        """See ``Writer``."""
+        """A new file of the pack; none is compressed."""
         del stored
         target = self._root.joinpath(*path.split("/"))
         atomic.make_folder(target.parent)
@@ -240,13 +111,10 @@ class FolderWriter:
         with created(target) as stream:
             yield stream
 
-    def finish(self) -> None:
-        """See ``Writer``."""
+    def close(self) -> None:
+        """Make the folders durable, too."""
         for folder in sorted(self._folders, reverse=True):
             sync_folder(folder)
-
-    def close(self) -> None:
-        """See ``Writer``; nothing stays open."""
 
 
 class ZipWriter:
@@ -258,21 +126,21 @@ class ZipWriter:
 
     @contextlib.contextmanager
     def opened(self, path: str, *, stored: bool = False) -> Iterator[IO[bytes]]:
-        """See ``Writer``."""
+        """A new file of the pack; ``stored`` leaves it as it is where others are compressed."""
         info = zipfile.ZipInfo(path, datetime.now(UTC).timetuple()[:6])
         info.external_attr = 0o600 << 16
         info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
         with self._archive.open(info, "w", force_zip64=True) as stream:
             yield stream
 
-    def finish(self) -> None:
-        """See ``Writer``."""
-        self.close()
-
     def close(self) -> None:
-        """See ``Writer``."""
+        """Make everything durable."""
         self._archive.close()
         self._file.close()
+
+
+#: Where files are packed into.
+Writer: TypeAlias = FolderWriter | ZipWriter
 
 
 def pack(writer: Writer, path: str, chunks: Iterable[bytes], *, stored: bool = False) -> PackedFile:
@@ -282,10 +150,22 @@ def pack(writer: Writer, path: str, chunks: Iterable[bytes], *, stored: bool = F
 
 
 def pack_manifest(writer: Writer, form: Form, facts: Mapping[str, Any]) -> None:
-    """Write the manifest, which comes last."""
+    """Write the manifest, which comes last; then the writer is to be closed."""
     manifest = {"format": form.format, "format_version": form.version, **facts}
     pack(writer, form.manifest, [json.dumps(manifest, ensure_ascii=False, indent=1).encode()])
-    writer.finish()
+
+
+def json_line(facts: Mapping[str, Any]) -> bytes:
+    """A line of JSON; ASCII where a text holds half a character, which UTF-8 cannot."""
+    try:
+        return json.dumps(facts, ensure_ascii=False).encode("utf-8") + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(facts).encode("ascii") + b"\n"
+
+
+def end_sha256(end: Mapping[str, Any]) -> str:
+    """The hash of the last of an export's lines, of what it says but this hash."""
+    return hashlib.sha256(json_line({name: value for name, value in end.items() if name != "end_sha256"})).hexdigest()
 
 
 def is_bomb_like(content: bytes) -> bool:
@@ -679,6 +559,7 @@ class _Lines(Archive):
         super().__init__()
         self._stream = stream
         self._commits: list[int] = []
+        self._is_end_hashed = False
         self._survey()
 
     def _content(self, file: ArchivedFile) -> bytes:
@@ -701,13 +582,17 @@ class _Lines(Archive):
         digest, place, ended = hashlib.sha256(), 0, False
         while line := self._stream.readline(LINE_LIMIT_BYTES):
             if not place:
-                check_format(read_object(line, "the first line"), EXPORT)
+                header = read_object(line, "the first line")
+                check_format(header, EXPORT)
+                self._is_end_hashed = header.get("end_is_hashed") is True  # older exports have no such hash
             facts = self._facts(line, f"byte {place}")
             if facts.get("kind") == "end":
                 ended = True
                 self.sessions = _records(facts.get("sessions"))
                 if facts.get("sha256") != digest.hexdigest():
                     self._refuse("end", "the lines are not those that were exported")
+                elif self._is_end_hashed and facts.get("end_sha256") != end_sha256(facts):
+                    self._refuse("end", "it is not what was exported")
             elif ended:
                 self._refuse(f"byte {place}", "there is more after the end of the export")
             elif facts.get("kind") == "commit":

@@ -6,16 +6,11 @@ whose lines stay empty. History keeps the texts, so forgetting can be undone; ``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
 from memory_core.core.commit.forgotten import is_forgotten, without_lines
@@ -35,6 +30,9 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 KIND = "forget"
 _ABSTRACT_CHARS = 120
@@ -73,6 +71,13 @@ class Match:
     score: float | None = None
     refused: str | None = None
 
+    @classmethod
+    def at(cls, address: str, abstract: str = "", score: float | None = None) -> Match:
+        """The file of a URI, or the message of one with a line."""
+        turn = _TURN.fullmatch(address)
+        place, line = (turn["log"], int(turn["line"])) if turn else (address, None)
+        return cls(MemoryUri.parse(place), line, summary_line(abstract, _ABSTRACT_CHARS), score)
+
     @property
     def address(self) -> str:
         """The URI with the line."""
@@ -99,8 +104,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     request_id = memory.request_key(request.request_id)
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
-    search = _Search(memory, request)
-    matches = search.matches()
+    matches = _matches(memory, request)
     going = [match for match in matches if match.refused is None]
     differs = _difference(request, going)
     if request.dry_run or request.confirm is None or differs is not None or not going:
@@ -118,61 +122,41 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     return memory.indexed(receipt)
 
 
-class _Search:
-    """Finds what a request means.
+def _matches(memory: Runebook, request: ForgetRequest) -> list[Match]:
+    """What a request means, the best match first."""
+    query = (request.query or "").strip()
+    if not query:
+        return [_named(memory, request, uri) for uri in dict.fromkeys(request.uris or ())]
+    if request.target_uri:
+        memory.browser.visible(MemoryUri.parse(request.target_uri))
+    scope = memory.projects.scope(request.project, request.here)
+    wanted = FindRequest(request.query or "", request.target_uri, request.limit, filter=request.filter)
+    matches: dict[str, Match] = {}
+    for hit in memory.retriever.find(wanted, scope).hits:
+        for uri in (hit.uri, *hit.also):
+            is_turn = _TURN.fullmatch(uri) is not None
+            if hit.context_type != "resource" or (is_turn and request.include_conversations):
+                matches.setdefault(uri, Match.at(uri, hit.abstract, hit.score))
+    for each in () if request.target_uri or request.filter else mentioning(memory, query):
+        if scope.finds(each.belonging.project, private=each.private):
+            matches.setdefault(str(each.uri), Match.at(str(each.uri), each.title))
+    return list(matches.values())
 
-    Args:
-        memory: The store, as the caller sees it.
-        request: The request.
-    """
 
-    def __init__(self, memory: Runebook, request: ForgetRequest) -> None:
-        self._memory = memory
-        self._request = request
-        self._scope = memory.projects.scope(request.project, request.here)
-
-    def matches(self) -> list[Match]:
-        """What is meant, the best match first."""
-        request = self._request
-        if not (request.query or "").strip():
-            return [self._named(uri) for uri in dict.fromkeys(request.uris or ())]
-        if request.target_uri:
-            self._memory.browser.visible(MemoryUri.parse(request.target_uri))
-        wanted = FindRequest(request.query or "", request.target_uri, request.limit, filter=request.filter)
-        found = self._memory.retriever.find(wanted, self._scope)
-        matches: dict[str, Match] = {}
-        for hit in found.hits:
-            for uri in (hit.uri, *hit.also):
-                turn = _TURN.fullmatch(uri)
-                if hit.context_type == "resource" and not (turn and request.include_conversations):
-                    continue
-                place, line = (turn["log"], int(turn["line"])) if turn else (uri, None)
-                match = Match(MemoryUri.parse(place), line, summary_line(hit.abstract, _ABSTRACT_CHARS), hit.score)
-                matches.setdefault(uri, match)
-        if not request.target_uri and not request.filter:
-            for each in mentioning(self._memory, request.query or ""):
-                if self._scope.finds(each.belonging.project, private=each.private):
-                    matches.setdefault(str(each.uri), Match(each.uri, None, summary_line(each.title, _ABSTRACT_CHARS)))
-        return list(matches.values())
-
-    def _named(self, uri: str) -> Match:
-        """What a caller names itself."""
-        turn = _TURN.fullmatch(uri)
-        place, line = (turn["log"], int(turn["line"])) if turn else (uri, None)
-        parsed = self._memory.browser.visible(MemoryUri.parse(place))
-        match = Match(parsed, line, "")
-        try:
-            text = self._memory.store.text(parsed)
-            if text is None:
-                return replace(
-                    match,
-                    refused="there is no such file; of a directory, name its files or give target_uri with a query.",
-                )
-            if parsed.scope is Scope.SESSION or parsed.name == MESSAGES_NAME:
-                return _turn_of(match, text, self._request)
-            return replace(match, abstract=summary_line(split(text).body, _ABSTRACT_CHARS))
-        except RunebookError as error:
-            return replace(match, refused=error.message)
+def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Match:
+    """What a caller names itself."""
+    match = Match.at(uri)
+    match = replace(match, uri=memory.browser.visible(match.uri))
+    try:
+        text = memory.store.text(match.uri)
+        if text is None:
+            refused = "there is no such file; of a directory, name its files or give target_uri with a query."
+            return replace(match, refused=refused)
+        if match.uri.scope is Scope.SESSION or match.uri.name == MESSAGES_NAME:
+            return _turn_of(match, text, request)
+        return replace(match, abstract=summary_line(split(text).body, _ABSTRACT_CHARS))
+    except RunebookError as error:
+        return replace(match, refused=error.message)
 
 
 def _difference(request: ForgetRequest, going: list[Match]) -> str | None:
@@ -217,19 +201,18 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
 
 def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
     """Memories are deleted, messages emptied, in one change set."""
-    memories = [match for match in going if match.line is None and not _lies_aside(match.uri)]
-    deletes = [DeleteOp(uri=str(match.uri), reason="forgotten on request") for match in memories]
+    files = [match for match in going if match.line is None]
+    deletes = [
+        DeleteOp(uri=str(each.uri), reason="forgotten on request") for each in files if not _lies_aside(each.uri)
+    ]
     decided = plan(MemoryOperations(delete_operations=deletes), snapshot, context) if deletes else ChangeSet()
     changes, results = list(decided.changes), list(decided.results)
-    for match in going:
-        if match.line is None and _lies_aside(match.uri) and (text := snapshot.text(match.uri)) is not None:
+    for match in files:
+        if _lies_aside(match.uri) and (text := snapshot.text(match.uri)) is not None:
             changes.append(FileChange(match.uri, text, None))
             results.append(match.result())
-    logs: dict[MemoryUri, list[Match]] = {}
-    for match in going:
-        if match.line is not None:
-            logs.setdefault(match.uri, []).append(match)
-    for log, turns in logs.items():
+    for log in dict.fromkeys(match.uri for match in going if match.line is not None):
+        turns = [match for match in going if match.uri == log and match.line is not None]
         before = snapshot.text(log)
         if before is None:
             results += [replace(turn, refused="the conversation is gone.").result() for turn in turns]

@@ -8,7 +8,6 @@ and each of its lines behind a diff's mark, so none can pose as a heading or as 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -110,21 +109,14 @@ class History:
         store: The store.
         browser: Says what its reader may see.
         spaces: ``scope/space`` names that may be seen.
+        project: That the reader works in.
     """
 
-    def __init__(self, store: Store, browser: Browser, spaces: Sequence[str]) -> None:
+    def __init__(self, store: Store, browser: Browser, spaces: Sequence[str], project: str | None) -> None:
         self._ledger = store.ledger
         self._browser = browser
         self._spaces = tuple(spaces)
-        self._project: str | None = None
-        self._strict = False
-
-    def seen_from(self, project: str | None, *, strict: bool = False) -> History:
-        """The same past for somebody who works in a project; see ``Browser.seen_from``."""
-        history = copy.copy(self)
-        history._project = project
-        history._strict = strict
-        return history
+        self._project = project
 
     def commits(self, uri: str | None = None, limit: int = 20, before: str | None = None) -> list[Commit]:
         """Commits, newest first.
@@ -235,14 +227,6 @@ class History:
         last = self._ledger.newest_seq() if later is None else self.resolve(later).seq
         return self._text_at(place, first) or "", self._text_at(place, last) or ""
 
-    def text_at(self, uri: str, commit_id: str) -> str | None:
-        """A file as a commit left it, whether that commit touched it or not; None where there was none.
-
-        Raises:
-            NotFound: If the commit or the file is not the reader's, or its text was purged.
-        """
-        return self._text_at(self._browser.visible(MemoryUri.parse(uri)), self.resolve(commit_id).seq)
-
     def _text_at(self, uri: MemoryUri, seq: int) -> str | None:
         text = self._ledger.text_at(uri, seq)
         seqs = [touched for touched in self._ledger.past.seqs_of(uri) if touched <= seq]
@@ -259,7 +243,6 @@ class History:
         rows = [row for row in self._ledger.changes_of([past.seq]) if self.sees(row.uri)]
         purged = {uri for _, uri in self._ledger.past.purged([past.seq])}
         steps = [_step(row, self._withheld(row, purged)) for row in rows]
-        steps = [step for step in steps if not (self._strict and step.withheld == _PRIVATE)]
         steps.sort(key=lambda step: step.uri.is_summary)
         undoing = self._ledger.past.undone_by(past.commit_id)
         commit = Commit(
@@ -306,9 +289,9 @@ class History:
         return None
 
     def _diff(self, row: ChangeRow, *, asked: bool = False) -> FileDiff:
-        """The file's step; ``asked``: for itself, so that its text is shown unless the reader is strict."""
+        """The file's step; ``asked``: for itself, so that its text is shown."""
         withheld = self._withheld(row, {uri for _, uri in self._ledger.past.purged([row.seq])})
-        if withheld == _PRIVATE and asked and not self._strict:
+        if withheld == _PRIVATE and asked:
             withheld = None
         step = _step(row, withheld)
         if withheld is not None:
@@ -449,9 +432,9 @@ def _author(commit: Commit) -> str:
     return commit.author or ("by hand" if commit.kind == "external" else "unknown")
 
 
-def history_of(memory: Runebook) -> History:
-    """The past of an open store as its reader sees it."""
-    return History(memory.store, memory.browser, memory.spaces)
+def history_of(memory: Runebook, project: str | None = None) -> History:
+    """The past of an open store as its reader sees it, who works in a project."""
+    return History(memory.store, memory.browser, memory.spaces, project)
 
 
 class _Pages:
@@ -468,7 +451,7 @@ class _Pages:
             NotFound: If the reader sees no such commit or file.
             InvalidUri: If what stands behind ``viking://history/`` is neither a commit nor a URI.
         """
-        history = history_of(memory).seen_from(memory.projects.current(request.here))
+        history = history_of(memory, memory.projects.current(request.here))
         rest = request.uri.removeprefix(HISTORY_URI).strip("/")
         if not rest:
             text = _listing("# History: the latest commits, newest first", history.commits(limit=_COMMITS))
@@ -538,7 +521,7 @@ def history(memory: Runebook, request: HistoryRequest) -> list[Commit]:
     Raises:
         NotFound: If there is no such commit or file, and never was.
     """
-    past = history_of(memory).seen_from(memory.projects.current(request.here))
+    past = history_of(memory, memory.projects.current(request.here))
     found = past.commits(request.uri, request.limit, request.before)
     if request.uri is None:
         return found
@@ -558,7 +541,7 @@ def diff(memory: Runebook, request: DiffRequest) -> CommitDiff | Comparison:
         InvalidInput: If two commits are named that are to be compared, but no file.
         NotFound: If there is no such commit or file.
     """
-    past = history_of(memory).seen_from(memory.projects.current(request.here))
+    past = history_of(memory, memory.projects.current(request.here))
     if "://" in request.what:
         return Comparison(request.what, tuple(past.compare(request.what, request.earlier, request.later)))
     if request.earlier or request.later:
@@ -573,11 +556,11 @@ def _history_text(commits: Sequence[Commit]) -> str:
 def _diff_text(found: CommitDiff | Comparison) -> str:
     if isinstance(found, Comparison):
         return "\n".join(found.lines) or "No difference."
-    told = [commit_line(found.commit)]
+    lines = [commit_line(found.commit)]
     for step in found.diffs:
         withheld = [f"[{step.step.withheld}]"] if step.step.withheld else []
-        told += ["", diff_title(step), *withheld, *step.lines]
-    return "\n".join(told)
+        lines += ["", diff_title(step), *withheld, *step.lines]
+    return "\n".join(lines)
 
 
 HISTORY = Command("history", HistoryRequest, history, member="commits", text=_history_text)

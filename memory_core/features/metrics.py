@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from memory_core.core.command import NOWHERE, Arg, Command
 from memory_core.core.feature import Feature
@@ -23,6 +23,7 @@ from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import page_of
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.usage import ModelCalls
+from memory_core.core.text.word_table import word_table
 
 if TYPE_CHECKING:
     from memory_core.core.index.chroma_upkeep import ServerState
@@ -69,6 +70,12 @@ class Metrics:
         reused: Texts that came again meanwhile and had their vector; likewise.
         vector_server: Where vectors are sent, if they are; its address is told with ``state_bytes`` only.
     """
+
+    JSON: ClassVar = (
+        "memories by_type by_space mean_salience mean_confidence pinned archived messages sessions segments "
+        "waiting_extractions directories sizes:size_bytes accesses used commits retrieval index model_calls:models "
+        "vector_server?"
+    )
 
     cells: Mapping[tuple[str, str], int]
     mean_salience: float | None
@@ -124,42 +131,38 @@ class Metrics:
         asked = self.embedded + self.reused
         return round(self.reused / asked, 4) if asked else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        facts: dict[str, Any] = {
-            "memories": self.memories,
-            "by_type": dict(self.by_type),
-            "by_space": dict(self.by_space),
-            "mean_salience": self.mean_salience,
-            "mean_confidence": self.mean_confidence,
-            "pinned": self.pinned,
-            "archived": self.archived,
-            "messages": self.messages,
-            "sessions": self.sessions,
-            "segments": self.segments,
-            "waiting_extractions": {"sessions": self.waiting_sessions, "messages": self.waiting_messages},
-            "directories": self.directories,
-            "size_bytes": {"files": self.size_bytes, **self.state_bytes},
-            "accesses": self.accesses,
-            "used": self.used,
-            "commits": dict(self.commits),
-            "retrieval": {
-                "count": self.retrievals,
-                "p50_ms": self.p50_ms,
-                "p99_ms": self.p99_ms,
-                "cache_hit_rate": self.cache_hit_rate,
-            },
-            "index": {
-                "passages": self.passages,
-                "vectors": self.vectors,
-                "waiting": self.waiting,
-                "cache_hit_rate": self.embedding_cache_hit_rate,
-            },
-            "models": [as_json(made) for made in self.model_calls],
-        }
-        if self.vector_server is not None:
-            facts["vector_server"] = as_json(self.vector_server)
-        return facts
+    @property
+    def latency_seconds(self) -> Mapping[str, float | None]:
+        """How long retrievals took, by the share of them that took no longer."""
+        latencies = {"0.5": self.p50_ms, "0.99": self.p99_ms}
+        return {share: None if taken is None else taken / 1_000 for share, taken in latencies.items()}
+
+    @property
+    def cache_hit_rates(self) -> Mapping[str, float | None]:
+        """Shares that caches answered."""
+        return {"query": self.cache_hit_rate, "embedding": self.embedding_cache_hit_rate}
+
+    @property
+    def waiting_extractions(self) -> Mapping[str, int]:
+        """What waits for extraction."""
+        return {"sessions": self.waiting_sessions, "messages": self.waiting_messages}
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes, by what they are of."""
+        return {"files": self.size_bytes, **self.state_bytes}
+
+    @property
+    def retrieval(self) -> Mapping[str, float | None]:
+        """Figures of retrievals."""
+        latencies = {"p50_ms": self.p50_ms, "p99_ms": self.p99_ms}
+        return {"count": self.retrievals, **latencies, "cache_hit_rate": self.cache_hit_rate}
+
+    @property
+    def index(self) -> Mapping[str, float | None]:
+        """Figures of what is found by meaning."""
+        vectors = {"passages": self.passages, "vectors": self.vectors, "waiting": self.waiting}
+        return {**vectors, "cache_hit_rate": self.embedding_cache_hit_rate}
 
     def _summed(self, part: int) -> Mapping[str, int]:
         found: Counter[str] = Counter()
@@ -306,17 +309,22 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "runebook_"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-#: Labels of a sample with their values, and its value; None is not known.
+#: One value of a figure: its labels, and what it is; None is not known.
 Sample: TypeAlias = tuple[Mapping[str, str], float | None]
-#: One metric: its name without the prefix, its kind, what it means, its samples.
-Family: TypeAlias = tuple[str, Literal["gauge", "counter"], str, Sequence[Sample]]
 
 
 def exposition(metrics: Metrics) -> str:
-    """All figures as one text for Prometheus; it ends with a line feed, and leaves out what is not known."""
+    """All figures as one text for Prometheus; it ends with a line feed, and leaves out what is not known.
+
+    The table beside this module says where each is: an attribute, with the label of its parts. One whose name ends in
+    ``_total`` is a counter; a purge may take from it, which Prometheus reads as a counter that began anew.
+    """
     lines: list[str] = []
-    for name, kind, about, samples in (*_holdings(metrics), *_use(metrics), *_models(metrics)):
+    by_name = _by_name(metrics)
+    for name, (place, about) in word_table(__file__).items():
+        samples = _samples(metrics, place) if place else by_name.get(name, ())
         known = [(labels, value) for labels, value in samples if value is not None]
+        kind = "counter" if name.endswith("_total") else "gauge"
         lines += [f"# HELP {_PREFIX}{name} {about}", f"# TYPE {_PREFIX}{name} {kind}"] if known else []
         for labels, value in known:
             shown = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
@@ -324,68 +332,32 @@ def exposition(metrics: Metrics) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _holdings(metrics: Metrics) -> Iterator[Family]:
+def _samples(metrics: Metrics, place: str) -> list[Sample]:
+    attribute, _, label = place.rstrip("]").partition("[")
+    value = getattr(metrics, attribute)
+    return [({label: name}, part) for name, part in value.items()] if label else [({}, value)]
+
+
+def _by_name(metrics: Metrics) -> Mapping[str, Sequence[Sample]]:
+    """The figures with several labels, and those of a vector server, if there is one."""
     cells = [({"space": space, "type": name}, count) for (space, name), count in metrics.cells.items()]
-    yield "memories", "gauge", "Memories by space and type.", cells or [({}, 0)]
-    yield _gauge("memories_pinned", "Memories that never decay or leave by themselves.", metrics.pinned)
-    yield _gauge("memories_archived", "Memories in the archive.", metrics.archived)
-    yield _gauge("memory_salience_mean", "Mean importance of memories, 0 to 1.", metrics.mean_salience)
-    yield _gauge("memory_confidence_mean", "Mean confidence of memories, 0 to 1.", metrics.mean_confidence)
-    yield _gauge("sessions", "Conversations.", metrics.sessions)
-    yield _gauge("messages", "Messages of conversations.", metrics.messages)
-    yield _gauge("segments", "Topics of conversations.", metrics.segments)
-    yield _gauge("waiting_sessions", "Conversations that wait for extraction.", metrics.waiting_sessions)
-    yield _gauge("waiting_messages", "Messages that wait for extraction.", metrics.waiting_messages)
-    yield _gauge("directories", "Directories that hold memories.", metrics.directories)
-    sizes = {"files": metrics.size_bytes, **metrics.state_bytes}
-    yield "size_bytes", "gauge", "Size on disk, in bytes.", _by("part", sizes)
-
-
-def _use(metrics: Metrics) -> Iterator[Family]:
-    # A purge may take from the sums of accesses and commits; Prometheus reads that as a counter that began anew.
-    yield "accesses_total", "counter", "Retrievals and reads of memories and messages.", [({}, metrics.accesses)]
-    yield _gauge("used", "Memories and messages that were used once at least.", metrics.used)
-    yield "commits_total", "counter", "Commits by kind.", _by("kind", metrics.commits)
-    about = "Time that half, and all but one in a hundred, of the last retrievals took no longer than."
-    latencies = {"0.5": metrics.p50_ms, "0.99": metrics.p99_ms}
-    seconds = {share: None if taken is None else taken / 1_000 for share, taken in latencies.items()}
-    yield "retrieval_latency_seconds", "gauge", about, _by("quantile", seconds)
-    yield _gauge("retrievals", "Retrievals in the trail, which is bounded.", metrics.retrievals)
-    rates = {"query": metrics.cache_hit_rate, "embedding": metrics.embedding_cache_hit_rate}
-    yield "cache_hit_ratio", "gauge", "Share that a cache answered, 0 to 1, by cache.", _by("cache", rates)
-    yield _gauge("passages", "Texts to be found by meaning.", metrics.passages)
-    yield _gauge("passages_embedded", "Of them, those with a vector of the model in use.", metrics.vectors)
-    yield _gauge("passages_waiting", "Of them, those that wait for a vector.", metrics.waiting)
-    server = metrics.vector_server
-    if server is not None:
-        yield _gauge("vector_server_up", "Whether the vector server answers.", int(server.trouble is None))
-        yield _gauge("vector_server_rows", "Vectors that it holds.", server.held)
-        yield _gauge("vector_server_waiting", "Vectors that are to be sent to it.", server.waiting)
-
-
-def _models(metrics: Metrics) -> Iterator[Family]:
     calls = [
         ({"space": each.space, "purpose": each.purpose, "model": each.model}, each) for each in metrics.model_calls
     ]
-    about = "Calls of language models, by purpose and model; failures included."
-    yield "model_calls_total", "counter", about, [(labels, each.calls) for labels, each in calls]
-    about = "Calls of language models that brought no answer."
-    yield "model_failures_total", "counter", about, [(labels, each.failures) for labels, each in calls]
-    about = "Tokens that language models read (prompt; cached is a share of it) and wrote (completion)."
-    tokens = [
-        ({**labels, "kind": kind}, getattr(each, f"{kind}_tokens"))
-        for labels, each in calls
-        for kind in ("prompt", "completion", "cached")
-    ]
-    yield "model_tokens_total", "counter", about, tokens
-
-
-def _gauge(name: str, about: str, value: float | None) -> Family:
-    return name, "gauge", about, [({}, value)]
-
-
-def _by(label: str, values: Mapping[str, float | None] | Mapping[str, int]) -> list[Sample]:
-    return [({label: name}, value) for name, value in values.items()]
+    found: dict[str, Sequence[Sample]] = {
+        "memories": cells or [({}, 0)],
+        "model_calls_total": [(labels, each.calls) for labels, each in calls],
+        "model_failures_total": [(labels, each.failures) for labels, each in calls],
+        "model_tokens_total": [
+            ({**labels, "kind": kind}, getattr(each, f"{kind}_tokens"))
+            for labels, each in calls
+            for kind in ("prompt", "completion", "cached")
+        ],
+    }
+    if (server := metrics.vector_server) is not None:
+        figures = {"up": int(server.trouble is None), "rows": server.held, "waiting": server.waiting}
+        found |= {f"vector_server_{name}": [({}, value)] for name, value in figures.items()}
+    return found
 
 
 def _escaped(text: str) -> str:

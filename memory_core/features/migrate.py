@@ -3,70 +3,38 @@
 Owns what ``runebook migrate`` does. A name that says nothing gives way to one made of the memory's key, heading
 or words; a trailer of another format becomes one of ours; derived averages leave it; keys nobody knows stay.
 Bodies are not touched, nor are session files, logs, summaries, the archive and hand-named files without a trailer.
-Each batch is one ordinary commit: killed between two, the next run goes on; a second run changes nothing.
+A migration is one ordinary commit, which one undo takes back; a second run changes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.command import Arg, Command
 from memory_core.core.commit.links import linked_uris, retargeted
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, dump, parse
-from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, resolve_category
 from memory_core.core.memory.names import numbered
 from memory_core.core.memory.requests import Now
-from memory_core.core.memory.results import Action, ChangeSet, FileProblem, OperationResult, text_sha256
+from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
 from memory_core.core.memory.trailer import Parts, join, split
-from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot, Store
 from memory_core.features.older_format import Naming, is_random_name, is_rendering, name_of, understand
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
-
-_NAME_CHARS = 60
-
-
-def file_problems(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[FileProblem, ...]:
-    """The problems of one file, none for most.
-
-    Args:
-        registry: The memory types that are known.
-        uri: Where the file is.
-        text: All of it.
-    """
-    found: list[FileProblem] = []
-    if "\x00" in text:
-        found.append(FileProblem(str(uri), "it holds NUL characters", "Save it as plain UTF-8 text."))
-    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
-        return tuple(found)
-    file = split(text)
-    if file.damage is not None:
-        hint = "Mend the block at the end of the file, or remove it; until then all of the file is its text."
-        found.append(FileProblem(str(uri), _plain(file.damage), hint))
-    named = file.type_name if uri.parts[2:3] == ("memories",) else None
-    if named is not None and registry.type_at(MemoryUri(), named) is None:
-        shown = "".join(character for character in named if character.isprintable())[:_NAME_CHARS]
-        hint = "Correct memory_type, or add a YAML file for that type to one of schema_dirs; see runebook types."
-        found.append(FileProblem(str(uri), f"its memory_type {shown!r} is not known", hint))
-    return tuple(found)
-
-
-def _plain(damage: str) -> str:
-    """The damage without a parser's words, which may quote the file."""
-    return damage.partition(": ")[0]
-
 
 _BURIED = re.compile(r"^[ \t]*<!--[ \t]*MEMORY_FIELDS", re.MULTILINE)
 _FORM = re.compile(r"[\s_-]+")
@@ -173,12 +141,13 @@ def _alike(stem: str, wanted: str) -> bool:
 #: The trailer key that remembers where a renamed memory was.
 MIGRATED_FROM = "migrated_from"
 _NAMES_LIMIT = 32
-_AGAIN = "Run the migration again once nobody writes to the file."
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
     """A file with a new name; ``why`` says where the name comes from."""
+
+    JSON: ClassVar = "old_uri:from new_uri:to memory_type keys why"
 
     old_uri: str
     new_uri: str
@@ -188,12 +157,20 @@ class Renamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """A file that kept its name: what was rewritten in it, or why it was skipped and what to do."""
+class Rewritten:
+    """A file that kept its name, and what was rewritten in it."""
+
+    uri: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was left alone: why, and what to do."""
 
     uri: str
     reason: str
-    hint: str = ""
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,40 +183,27 @@ class Migration:
         rewritten: Files whose trailer changed: brought to the present format, or links that follow a renamed file.
         unchanged: URIs of files that are as they should be.
         skipped: Files that need a person.
-        commits: The commits, oldest first; undoing them in reverse brings the old files back.
+        commits: The commit, where anything changed; undoing it brings the old files back.
     """
+
+    JSON: ClassVar = "*"
 
     dry_run: bool
     renamed: tuple[Renamed, ...] = ()
-    rewritten: tuple[Touched, ...] = ()
+    rewritten: tuple[Rewritten, ...] = ()
     unchanged: tuple[str, ...] = ()
-    skipped: tuple[Touched, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
     commits: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "dry_run": self.dry_run,
-            "renamed": [
-                {"from": item.old_uri, "to": item.new_uri, "memory_type": item.memory_type}
-                | {"keys": dict(item.keys), "why": item.why}
-                for item in self.renamed
-            ],
-            "rewritten": [{"uri": item.uri, "why": item.reason} for item in self.rewritten],
-            "unchanged": list(self.unchanged),
-            "skipped": [{"uri": item.uri, "reason": item.reason, "hint": item.hint} for item in self.skipped],
-            "commits": list(self.commits),
-        }
 
     def lines(self) -> Iterator[str]:
         """Text form: a line or two for each file that is not simply unchanged, then the counts."""
         for renamed in self.renamed:
             yield f"rename   {renamed.old_uri}"
             yield f"      -> {renamed.new_uri}  ({renamed.why})"
-        for touched in self.rewritten:
-            yield f"rewrite  {touched.uri}  ({touched.reason})"
-        for touched in self.skipped:
-            yield f"skip     {touched.uri}  ({touched.reason}) {touched.hint}"
+        for rewritten in self.rewritten:
+            yield f"rewrite  {rewritten.uri}  ({rewritten.why})"
+        for skipped in self.skipped:
+            yield f"skip     {skipped.uri}  ({skipped.reason}) {skipped.hint}"
         done = "would be " if self.dry_run else ""
         yield (
             f"{len(self.renamed)} {done}renamed, {len(self.rewritten)} {done}rewritten, "
@@ -252,108 +216,109 @@ class MigrateRequest:
     """Give the files of an older store semantic names and our trailer."""
 
     dry_run: Annotated[bool, Arg(help="Show what would change; write nothing.")] = False
-    batch_files: Annotated[int, Arg(surfaces=NOWHERE)] = 200
     now: Now = None
 
 
 def migrate(memory: Runebook, request: MigrateRequest) -> Migration:
-    """Bring the memories of one user and agent space to the present format, in commits of bounded size.
-
-    Others may go on using the store; a file that somebody changes meanwhile is skipped.
+    """Bring the memories of one user and agent space to the present format, in one commit.
 
     Raises:
-        StoreBusy: If another writer held the store too long. Batches before that are done.
-        StorageFailed: If the disk or the ledger refuses. Batches before that are done.
+        StoreBusy: If another writer held the store too long. Nothing was changed.
+        StorageFailed: If the disk or the ledger refuses. Nothing was changed.
     """
     memory.opened.adopted.wait()
-    store, registry, dry_run = memory.store, memory.registry, request.dry_run
-    user_space, agent_space = memory.config.user_space, memory.config.agent_space
-    places = [
-        MemoryUri.parse(f"viking://user/{user_space}/memories"),
-        MemoryUri.parse(f"viking://agent/{agent_space}/memories"),
-    ]
-    survey = _Survey(store, registry)
-    for place in places:
-        survey.take(place)
     moment = request.now or datetime.now(UTC)
-    context = PlanContext(registry, user_space, agent_space, moment.astimezone(UTC).isoformat(timespec="seconds"))
-    todo = list(survey.expected)
-    commits: list[str] = []
-    for start in range(0, len(todo), request.batch_files):
-        tell("migrating", start, len(todo), unit="files")
-        batch = _Batch(survey, context, todo[start : start + request.batch_files])
-        receipt = store.commit(batch.plan, kind="migrate", now=moment, dry_run=dry_run)
-        batch.settle(dry_run=dry_run)
-        commits += [receipt.commit_id] if receipt.commit_id else []
-    moved = {uri for item in survey.renamed for uri in (item.old_uri, item.new_uri)}
+    at = moment.astimezone(UTC).isoformat(timespec="seconds")
+    config = memory.config
+    run = _Run(memory.store, PlanContext(memory.registry, config.user_space, config.agent_space, at))
+    run.survey()
+    receipt = memory.store.commit(run.plan, kind="migrate", now=moment, dry_run=request.dry_run)
     memory.indexer.follow()
-    return Migration(
-        dry_run,
-        tuple(survey.renamed),
-        tuple(item for uri, item in survey.rewritten.items() if uri not in moved),
-        tuple(survey.unchanged),
-        tuple(survey.skipped),
-        tuple(commits),
-    )
+    return replace(run.done, dry_run=request.dry_run, commits=tuple(filter(None, [receipt.commit_id])))
 
 
 MIGRATE = Command("migrate", MigrateRequest, migrate, writes=True)
-FEATURE = Feature(commands=(MIGRATE,), problems=file_problems)
+FEATURE = Feature(commands=(MIGRATE,))
 
 
-class _Survey:
-    """What is known of all files: who must change, which names and keys are taken, who links to whom.
+class _Run:
+    """One migration: decides on every file, then plans under the lock, on the texts as they are then."""
 
-    Holds no texts, so that a large store needs little memory.
-    """
+    def __init__(self, store: Store, context: PlanContext) -> None:
+        self._store = store
+        self._context = context
+        #: What was decided on a text, by the file and the hash of the text: it need not be decided under the lock.
+        self._decided: dict[tuple[MemoryUri, str], Proposal | None] = {}
 
-    def __init__(self, store: Store, registry: MemoryTypeRegistry) -> None:
-        self.store = store
-        self.registry = registry
-        self.expected: dict[MemoryUri, str] = {}
-        self.names: dict[MemoryUri, set[str]] = {}
-        self.keys: set[tuple[MemoryUri, str, str]] = set()
-        self.linking: dict[str, set[MemoryUri]] = {}
-        self.moved: dict[MemoryUri, MemoryUri] = {}
-        self.renamed: list[Renamed] = []
-        self.rewritten: dict[str, Touched] = {}
-        self.unchanged: list[str] = []
-        self.skipped: list[Touched] = []
+    def survey(self) -> None:
+        """Decide on every file; reads only, beside others who write."""
+        uris = list(self._uris())
+        for number, uri in enumerate(uris):
+            tell("migrating", number, len(uris), unit="files")
+            with contextlib.suppress(RunebookError):  # the plan says why
+                text = self._store.text(uri)
+                if text is not None:
+                    self._decided[uri, text_sha256(text)] = self._decide(uri, text)
 
-    def take(self, place: MemoryUri) -> None:
-        """Look at every file below ``place``; reads only."""
-        if not self.store.files.is_dir(place):
-            return
-        for entry in self.store.files.walk(place):
-            self.names.setdefault(entry.uri.parent, set()).add(names.fold(entry.uri.name))
-            if entry.uri.name.endswith(".md") and not entry.uri.is_summary:
-                self._take_file(entry.uri)
-
-    def _take_file(self, uri: MemoryUri) -> None:
-        text: str | None = None
-        proposal: Proposal | None = None
-        try:
-            text = self.store.text(uri)
-            if text is None:
-                return
-            for target in linked_uris(split(text).trailer or {}):
-                self.linking.setdefault(target, set()).add(uri)
-            proposal = self.decide(uri, text)
+    def plan(self, snapshot: Snapshot) -> ChangeSet:
+        """What becomes of all files; one that cannot be brought over is left alone and named."""
+        self._draft = WorkingCopy(snapshot, self._context)
+        self._renamed: list[Renamed] = []
+        self._rewritten: dict[MemoryUri, str] = {}
+        self._results: list[OperationResult] = []
+        self._keys: set[tuple[MemoryUri, str, str]] = set()
+        self._expected: dict[MemoryUri, Proposal] = {}
+        unchanged: list[MemoryUri] = []
+        skipped: list[Skipped] = []
+        linking: dict[str, set[MemoryUri]] = {}
+        for uri in self._uris():
+            try:
+                text = self._draft.text(uri)
+                if text is None:
+                    continue
+                for target in linked_uris(split(text).trailer or {}):
+                    linking.setdefault(target, set()).add(uri)
+                proposal = self._proposal(uri, text)
+            except RunebookError as error:
+                skipped.append(Skipped(str(uri), error.message, error.hint))
+                continue
             if proposal is None:
-                self.unchanged.append(str(uri))
-        except RunebookError as error:
-            self.skipped.append(Touched(str(uri), error.message, error.hint))
-        if proposal is not None:
-            self.expected[uri] = text_sha256(text or "")
-        if proposal is None or proposal.naming is None or proposal.naming.given:
-            memory = parse(uri, text or "", self.registry) if proposal is None else proposal.memory
-            if memory.type is not None and text is not None:
-                self.keys.add((memory.uri.parent, memory.type_name, memory.key))
+                unchanged.append(uri)
+            else:
+                self._expected[uri] = proposal
+            self._keep_key(uri, text, proposal)
+        for uri, proposal in self._expected.items():
+            try:
+                self._apply(uri, proposal)
+            except RunebookError as error:
+                skipped.append(Skipped(str(uri), error.message, error.hint))
+                self._results.append(OperationResult("migrate", str(uri), Action.REJECTED, error.message, error.hint))
+        self._relink(linking)
+        self.done = Migration(
+            dry_run=False,
+            renamed=tuple(self._renamed),
+            rewritten=tuple(Rewritten(str(uri), why) for uri, why in self._rewritten.items()),
+            unchanged=tuple(str(uri) for uri in unchanged if uri not in self._rewritten),
+            skipped=tuple(skipped),
+        )
+        return ChangeSet(self._draft.changes(), tuple(self._results))
 
-    def decide(self, uri: MemoryUri, text: str) -> Proposal | None:
+    def _uris(self) -> Iterator[MemoryUri]:
+        for space in (f"user/{self._context.user_space}", f"agent/{self._context.agent_space}"):
+            place = MemoryUri.parse(f"viking://{space}/memories")
+            if self._store.files.is_dir(place):
+                found = (entry.uri for entry in self._store.files.walk(place))
+                yield from (uri for uri in found if uri.name.endswith(".md") and not uri.is_summary)
+
+    def _proposal(self, uri: MemoryUri, text: str) -> Proposal | None:
+        known = uri, text_sha256(text)
+        return self._decided[known] if known in self._decided else self._decide(uri, text)
+
+    def _decide(self, uri: MemoryUri, text: str) -> Proposal | None:
         """``propose`` for a file of this store."""
+        registry = self._context.registry
         named = split(text).type_name
-        memory_type = self.registry.type_at(uri, named)
+        memory_type = registry.type_at(uri, named)
         if memory_type is None:
             if not is_random_name(uri.name.removesuffix(".md")):
                 return None
@@ -362,62 +327,16 @@ class _Survey:
             raise Refused(
                 f"its trailer names the unknown memory type '{named[:64]}'", hint="Declare that type in YAML."
             )
-        stat = self.store.files.stat(uri)
+        stat = self._store.files.stat(uri)
         written = None if stat is None else datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
         return propose(memory_type, uri, text, None if written is None else written.isoformat(timespec="seconds"))
 
-
-class _Batch:
-    """One commit: plans under the lock against the texts as they are; what it did counts once it is committed."""
-
-    def __init__(self, survey: _Survey, context: PlanContext, uris: Sequence[MemoryUri]) -> None:
-        self._survey = survey
-        self._context = context
-        self._uris = uris
-
-    def plan(self, snapshot: Snapshot) -> ChangeSet:
-        """The batch's change set; a file that changed since the survey is left out and named."""
-        self._draft = WorkingCopy(snapshot, self._context)
-        self._moved: dict[MemoryUri, MemoryUri] = {}
-        self._renamed: list[Renamed] = []
-        self._rewritten: list[Touched] = []
-        self._skipped: list[Touched] = []
-        self._results: list[OperationResult] = []
-        self._keys: set[tuple[MemoryUri, str, str]] = set()
-        for uri in self._uris:
-            try:
-                self._attempt(uri)
-            except RunebookError as error:
-                self._skipped.append(Touched(str(uri), error.message, error.hint))
-                self._results.append(OperationResult("migrate", str(uri), Action.REJECTED, error.message, error.hint))
-        for old, new in self._moved.items():
-            self._relink(old, new)
-        return ChangeSet(self._draft.changes(), tuple(self._results))
-
-    def settle(self, *, dry_run: bool) -> None:
-        """Let the next batch build on this one."""
-        survey = self._survey
-        survey.moved |= self._moved
-        survey.renamed += self._renamed
-        survey.skipped += self._skipped
-        survey.keys |= self._keys
-        for touched in self._rewritten:
-            survey.rewritten.setdefault(touched.uri, touched)
-        for change in self._draft.changes():
-            if change.after is not None:
-                survey.names.setdefault(change.uri.parent, set()).add(names.fold(change.uri.name))
-                if change.uri in survey.expected and not dry_run:
-                    survey.expected[change.uri] = text_sha256(change.after)
-        touched_uris = {touched.uri for touched in self._rewritten}
-        survey.unchanged = [uri for uri in survey.unchanged if uri not in touched_uris]
-
-    def _attempt(self, uri: MemoryUri) -> None:
-        text = self._draft.text(uri)
-        if text is None or text_sha256(text) != self._survey.expected[uri]:
-            raise Refused("it changed while the migration ran", hint=_AGAIN)
-        proposal = self._survey.decide(uri, text)
-        if proposal is not None:  # an earlier batch may have brought it to the present format with its links
-            self._apply(uri, proposal)
+    def _keep_key(self, uri: MemoryUri, text: str, proposal: Proposal | None) -> None:
+        """Note the key of a memory that has one: no other is to get it."""
+        if proposal is None or proposal.naming is None or proposal.naming.given:
+            memory = parse(uri, text, self._context.registry) if proposal is None else proposal.memory
+            if memory.type is not None:
+                self._keys.add((uri.parent, memory.type_name, memory.key))
 
     def _apply(self, uri: MemoryUri, proposal: Proposal) -> None:
         memory_type = proposal.memory_type
@@ -431,7 +350,6 @@ class _Batch:
         self._draft.put(uri, None)
         self._draft.put(new, dump(memory))
         self._keys.add((new.parent, memory_type.name, memory.key))
-        self._moved[uri] = new
         keys = {name: str(memory.fields[name]) for name in memory_type.key_fields if name in memory.fields}
         self._renamed.append(Renamed(str(uri), str(new), memory_type.name, keys, proposal.why))
         self._result(new, Action.CREATED, note=f"renamed from {uri}: {proposal.why}")
@@ -447,38 +365,34 @@ class _Batch:
                 stem, dot, extension = name.rpartition(".")
                 name = names.fit(stem, dot + extension, "~" + names.short_hash(f"{attempt}:{memory.uri}"))
             key = (directory, memory_type.name, names.key_of(fields, memory_type.key_fields))
-            if (naming.given or not self._is_known(key)) and not self._is_taken(directory.child(name)):
+            if (naming.given or not self._is_known(key)) and not self._draft.is_taken(directory.child(name)):
                 return replace(memory, uri=directory.child(name), fields=fields)
         raise FieldRejected("too many memories have this name.", hint="Rename the file by hand.")
 
     def _is_known(self, key: tuple[MemoryUri, str, str]) -> bool:
-        if key in self._keys or key in self._survey.keys:
+        if key in self._keys:
             return True
         found = self._draft.snapshot.locate(*key)
-        return found is not None and found not in self._survey.expected
+        return found is not None and found not in self._expected
 
-    def _is_taken(self, uri: MemoryUri) -> bool:
-        return names.fold(uri.name) in self._survey.names.get(uri.parent, ()) or self._draft.is_taken(uri)
-
-    def _relink(self, old: MemoryUri, new: MemoryUri) -> None:
-        """Let links in other memories follow a renamed file."""
-        for source in sorted(self._survey.linking.get(str(old), ())):
-            at = self._moved.get(source) or self._survey.moved.get(source, source)
-            try:
-                text = self._draft.text(at)
-            except RunebookError:
-                continue  # it was unreadable in the survey too, and is reported there
-            file = split(text or "")
-            if file.trailer is None or self._survey.registry.type_at(at, file.type_name) is None:
-                continue
-            trailer = retargeted(file.trailer, old, new)
-            if trailer != file.trailer:
-                if text == self._draft.before(at):
-                    self._rewrite(at, "its links follow renamed files")
-                self._draft.put(at, join(file.body, trailer))
+    def _relink(self, linking: Mapping[str, set[MemoryUri]]) -> None:
+        """Let links in memories follow the renamed files."""
+        moved = {item.old_uri: MemoryUri.parse(item.new_uri) for item in self._renamed}
+        for old, new in moved.items():
+            for source in sorted(linking.get(old, ())):
+                at = moved.get(str(source), source)
+                text = self._draft.text(at) or ""
+                file = split(text)
+                if file.trailer is None or self._context.registry.type_at(at, file.type_name) is None:
+                    continue
+                trailer = retargeted(file.trailer, MemoryUri.parse(old), new)
+                if trailer != file.trailer:
+                    if text == self._draft.before(at):
+                        self._rewrite(at, "its links follow renamed files")
+                    self._draft.put(at, join(file.body, trailer))
 
     def _rewrite(self, uri: MemoryUri, why: str) -> None:
-        self._rewritten.append(Touched(str(uri), why))
+        self._rewritten[uri] = why
         self._result(uri, Action.UPDATED, note=why)
 
     def _result(self, uri: MemoryUri, action: Action, note: str) -> None:

@@ -1,8 +1,8 @@
 """Procedural memory without a model: a failed tool call becomes a pattern, a repeated one a rule.
 
 Reads the calls that ``statistics`` finds. Owns the signature of an error, what is told of a failure, and the block of
-occurrences inside the memory's text. One memory for each tool and error. Pure: what is stored already is asked of a
-callable.
+occurrences inside the memory's text. One memory for each tool and error. Secrets were taken out of the messages before.
+Pure: what is stored already is asked of a callable.
 
 The text is a sentence or two, then a block of our own::
 
@@ -59,8 +59,6 @@ _LINE = re.compile(rf"- (?:({_DAY}): )?.*")
 _SLOT = re.escape("{") + "%s" + re.escape("}")
 
 _ERROR_KEYS = ("type", "code", "status", "status_code", "message", "detail", "error", "msg", "reason")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_MASK = "•••"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +104,7 @@ def error_type(message: str, status: str = "error") -> str:
         return f"HTTP {http[1] or http[2]}"
     phrases = cued_patterns(__file__, "phrases", re.IGNORECASE)
     phrase = next((named.name for named in phrases if named.compiled.search(text)), None)
-    return phrase or (raised[-1] if raised else None) or _first_words(masked(text)) or status.strip() or "error"
-
-
-def masked(text: str) -> str:
-    """The text with what looks like a password, key or token replaced by ``•••``."""
-    folded = text.casefold()
-    for secret in cued_patterns(__file__, "secrets"):
-        if secret.cued(folded):
-            text = secret.compiled.sub(lambda match: f"{match[1] or ''}{_MASK}", text)
-    return text
+    return phrase or (raised[-1] if raised else None) or _first_words(text) or status.strip() or "error"
 
 
 def lessons(
@@ -243,7 +232,7 @@ def _occurrence(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, s
     """One line: the day, the call, its error, and how the same tool worked afterwards."""
     call = calls[place]
     day = call.time.date() if call.time is not None else recorded
-    told = summary_line(masked(_error_text(call.text)) or call.status, _MESSAGE_LIMIT_CHARS)
+    told = summary_line(_error_text(call.text) or call.status, _MESSAGE_LIMIT_CHARS)
     line = f"{call.name}({_shown(call.arguments)}) → {told}{_worked(calls, place, texts)}"
     return " ".join(f"- {'' if day is None else f'{day}: '}{line}".split())
 
@@ -274,19 +263,17 @@ def _canonical(arguments: Any) -> str:
 
 
 def _shown(arguments: Any) -> str:
-    """Arguments on one line, shortened, secrets masked."""
+    """Arguments on one line, shortened."""
     if isinstance(arguments, Mapping):
-        pieces = [f"{name}={_value(name, value)}" for name, value in arguments.items()]
+        pieces = [f"{name}={_value(value)}" for name, value in arguments.items()]
         return summary_line(", ".join(pieces), _ARGUMENTS_LIMIT_CHARS)
-    return "" if arguments is None else summary_line(masked(_canonical(arguments)), _ARGUMENTS_LIMIT_CHARS)
+    return "" if arguments is None else summary_line(_canonical(arguments), _ARGUMENTS_LIMIT_CHARS)
 
 
-def _value(name: str, value: Any) -> str:
+def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_value(key, item)}" for key, item in value.items()) + "}"
-    if _pattern("secret_name").fullmatch(_CAMEL.sub("_", name)) and value not in (None, "", True, False):
-        return _MASK
-    return masked(json.dumps(value, ensure_ascii=False))
+        return "{" + ", ".join(f"{key}: {_value(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _error_text(message: str) -> str:

@@ -8,34 +8,32 @@ words (another memory, a log, a backup) are not touched but named. For the owner
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from memory_core.core.command import Arg, Command
-from memory_core.core.feature import Feature
-from memory_core.core.memory.requests import Now
-from memory_core.features.history import history_of
-from memory_core.features.undo import UndoRequest, undo
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
+from memory_core.core.command import Arg, Command
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, NotFound, StorageFailed
+from memory_core.core.feature import Feature
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.index.vectors import prune
 from memory_core.core.memory.message import parse_lines
+from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.core.store.history_rows import Erasure, vacuum
 from memory_core.core.store.local import Snapshot
+from memory_core.features.history import history_of
 from memory_core.features.tiers.segment import segments_of
+from memory_core.features.undo import UndoRequest, undo
 from memory_core.features.upkeep.archive import archived_uri
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 KIND = "purge"
 _ROOT_DEPTH = 3

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memory_core.core.commit.commits import identify
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.chroma import begin_anew
 from memory_core.core.index.embedding_queue import await_missing
 from memory_core.core.index.indexer import Behind, Follower
+from memory_core.core.memory.memory import identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
 from memory_core.core.memory.names import fold
 from memory_core.core.memory.results import text_sha256
@@ -74,7 +74,9 @@ class RebuildRequest:
 
 def rebuild(memory: Runebook, request: RebuildRequest) -> Rebuilt:
     """Build the index of an open store anew; vectors follow in the background. See ``rebuild_index``."""
-    rebuilt = rebuild_index(memory.store, memory.registry, reembed=request.reembed, report=request.report)
+    rebuilt = rebuild_index(
+        memory.store, memory.registry, memory.features, reembed=request.reembed, report=request.report
+    )
     memory.indexer.wake()
     return rebuilt
 
@@ -86,6 +88,7 @@ FEATURE = Feature(commands=(REBUILD,))
 def rebuild_index(
     store: Store,
     registry: MemoryTypeRegistry,
+    features: Features = FEATURES,
     *,
     reembed: bool = False,
     report: Callable[[Behind], None] = lambda _behind: None,
@@ -97,6 +100,7 @@ def rebuild_index(
     Args:
         store: The open store.
         registry: The memory types.
+        features: Of the store.
         reembed: Drop every vector: all are computed anew by whoever embeds next.
         report: Told how far it is.
 
@@ -106,7 +110,7 @@ def rebuild_index(
     store.adopt()
     catalog = Catalog(store.files.state / INDEX_NAME)
     try:
-        refill(store, registry, catalog, report)
+        refill(store, registry, catalog, report, features=features)
         with catalog.writing() as connection:
             dropped = connection.execute("DELETE FROM vectors" if reembed else _DEAD).rowcount
             await_missing(connection)

@@ -20,34 +20,32 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import cache, lru_cache, partial
-from typing import Any, Literal, TypeVar
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected
 from memory_core.core.feature import Cleared, Feature
 from memory_core.core.memory.message import Message, ToolCall, ToolResult, dump_lines, parse_lines
-from memory_core.core.memory.operations import EditOp, MemoryOperations, OverviewOp, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.text.word_table import CuedPattern, cued_patterns, word_pattern, word_set, word_table
 
-Mode = Literal["refuse", "redact", "warn", "off"]
-#: Kind, start and end.
-Span = tuple[str, int, int]
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
+    from memory_core.core.memory.operations import MemoryOperations
+
+Mode = Literal["refuse", "redact", "warn", "off"]
 _pattern, _words = partial(word_pattern, __file__), partial(word_set, __file__)
 _MARK = "[redacted: "
 _CARD_KIND = "card number"
 _NUMBER_KINDS = frozenset({_CARD_KIND, "identity number", "bank account"})
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(NamedTuple):
     """A secret at ``text[start:end]``; ``kind`` is a few plain words, such as ``GitHub token``."""
 
     kind: str
@@ -67,7 +65,7 @@ def find_secrets(text: str) -> list[Secret]:
     """Every secret in a text, in order; where several readings overlap, the one that begins first and is longest."""
     if not _shows_sign(text):
         return []
-    found = [Secret(*span) for source in (_tokens, _numbers, _assignments) for span in source(text)]
+    found = [secret for source in (_tokens, _numbers, _assignments) for secret in source(text)]
     chosen: list[Secret] = []
     for secret in sorted(found, key=lambda item: (item.start, -item.end)):
         if chosen and secret.start < chosen[-1].end:
@@ -117,7 +115,7 @@ def _cues_in(text: str) -> set[str]:
     return {cue for mark, cues in _cues() if mark in text for cue in cues if cue in text}
 
 
-def _tokens(text: str) -> Iterator[Span]:
+def _tokens(text: str) -> Iterator[Secret]:
     """Every secret that its form gives away; they may overlap."""
     yield from _private_keys(text)
     cues = _cues_in(text)
@@ -126,10 +124,10 @@ def _tokens(text: str) -> Iterator[Span]:
             continue
         for match in rule.compiled.finditer(text):
             if holds(match[match.lastindex or 0]):
-                yield rule.name, *match.span(match.lastindex or 0)
+                yield Secret(rule.name, *match.span(match.lastindex or 0))
 
 
-def _private_keys(text: str) -> Iterator[Span]:
+def _private_keys(text: str) -> Iterator[Secret]:
     """Blocks in PEM's form, of PGP, SSH or TLS, whole or cut off, and with line ends written as escapes."""
     at = text.find(_BEGIN)
     closing = -1
@@ -142,7 +140,7 @@ def _private_keys(text: str) -> Iterator[Span]:
                 closing = len(text) if closing < 0 else closing
             if _pattern("private_key_line").search(text, head + 5, min(closing, head + 1_000)):
                 after = _end_of_key(text, head + 5, closing)
-                yield "private key", at, after
+                yield Secret("private key", at, after)
         at = text.find(_BEGIN, after)
 
 
@@ -192,18 +190,18 @@ _CHECKS: Mapping[str | None, Callable[[str], bool]] = {
 _LOOK_BACK_CHARS = 40
 
 
-def _numbers(text: str) -> Iterator[Span]:
+def _numbers(text: str) -> Iterator[Secret]:
     """Every number that is a card's, a person's or an account's."""
     for match in _pattern("card").finditer(text):
         before = text[max(0, match.start() - _LOOK_BACK_CHARS) : match.start()]
         if _is_card(_digits(match[0])) and not _pattern("no_card").search(before):
-            yield _CARD_KIND, *match.span()
+            yield Secret(_CARD_KIND, *match.span())
     for match in _pattern("identity").finditer(text):
         if _is_identity(_digits(match[0])):
-            yield "identity number", *match.span()
+            yield Secret("identity number", *match.span())
     for match in _pattern("iban").finditer(text):
         if _is_iban(match[0].replace(" ", "")):
-            yield "bank account", *match.span()
+            yield Secret("bank account", *match.span())
 
 
 def _digits(text: str) -> str:
@@ -258,24 +256,24 @@ _LEAST_KEY_CHARS = 12
 _NAME_LIMIT_CHARS = 80
 
 
-def _assignments(text: str) -> Iterator[Span]:
+def _assignments(text: str) -> Iterator[Secret]:
     """What is named as a secret and looks like one; they may overlap."""
     for kind, hint, before in _hints(_lowered(text)):
         for tail in _tails(hint[0], before):
             opened = _pattern(tail).match(text, hint.end())
             found = None if opened is None else _value(text, opened)
             if found is not None and _fits(kind, text[slice(*found)], quoted=bool(opened and opened["open"])):
-                yield kind, *found
+                yield Secret(kind, *found)
     if not any(cue in text for cue in _words("chinese_cues")):
         return
     for named in _pattern("said_in_chinese").finditer(text):
         if phrase := _pattern("chinese_phrase").match(text, named.end()):
-            yield "password", *phrase.span()
+            yield Secret("password", *phrase.span())
             continue
         found = _value(text, named)
         # A word of another script, where Chinese says what the password is, is one.
         if found is not None and _is_password(text[slice(*found)], quoted=True):
-            yield "password", *found
+            yield Secret("password", *found)
 
 
 def _lowered(text: str) -> str:
@@ -388,7 +386,7 @@ _NOT_TEXT = ("tool_calls", "tool_results", "project")
 #: Members of operations that name what is there already.
 _REFERENCES = ("uri", "replacement_uri", "directory_uri", "links")
 
-Op = TypeVar("Op", bound=BaseModel)
+Op = TypeVar("Op", bound="BaseModel")
 Said = TypeVar("Said", Message, ToolCall, ToolResult)
 
 
@@ -488,7 +486,7 @@ class Redaction:
 
     def operations(self, operations: MemoryOperations) -> Cleared:
         """Operations as they may be planned."""
-        if self._mode == "off" or not _may_hold_secret(operations):
+        if self._mode == "off":
             return Cleared(operations)
         places: list[Place] = []
         refused: list[OperationResult] = []
@@ -516,15 +514,13 @@ class Redaction:
         return "".join([*pieces, text[at:]])
 
     def _message(self, message: Message, where: str, places: list[Place]) -> Message:
-        if not _may_hold_secret(message):
-            return message
-        calls = [
-            self._members(call, f"{where}.tool_calls[{index}]", places) for index, call in enumerate(message.tool_calls)
-        ]
-        results = [
-            self._members(result, f"{where}.tool_results[{index}]", places)
-            for index, result in enumerate(message.tool_results)
-        ]
+        calls, results = (
+            [
+                self._members(each, f"{where}.{name}[{index}]", places)
+                for index, each in enumerate(getattr(message, name))
+            ]
+            for name in ("tool_calls", "tool_results")
+        )
         clean = self._members(message, where, places)
         return replace(clean, tool_calls=tuple(calls), tool_results=tuple(results))
 
@@ -560,6 +556,8 @@ class Redaction:
 
     def _operation(self, operation: Op, where: str, places: list[Place]) -> Op:
         """An operation, or what a write brings, with marks in all but what names something that is there already."""
+        from memory_core.core.memory.operations import EditOp, OverviewOp, WriteOp
+
         clean: dict[str, Any] = {}
         if isinstance(operation, EditOp):
             patches = operation.patches.items()
@@ -592,34 +590,6 @@ class Redaction:
         lines = list(dict.fromkeys(f"{told}: {place.kind} in {place.where}" for place in places))
         more = len(lines) - _NOTES_LIMIT
         return (*lines[:_NOTES_LIMIT], *((f"and {more} more places with secrets",) if more > 0 else ()))
-
-
-def _may_hold_secret(value: Any) -> bool:
-    """Whether any text in operations or a message shows a sign, or a name says that its value is a secret."""
-    texts: list[str] = []
-    names: list[str] = []
-    _gather(value, texts, names)
-    return _shows_sign("\n".join([*texts, *names])) or any(map(_named, names))
-
-
-def _gather(value: Any, texts: list[str], names: list[str]) -> None:
-    """Take every text and every name of a member out of operations, messages and JSON."""
-    if isinstance(value, str):
-        texts.append(value)
-    elif value is None:
-        return
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _gather(item, texts, names)
-    elif isinstance(value, BaseModel):
-        _gather([item for name, item in vars(value).items() if name not in _REFERENCES], texts, names)
-        _gather(value.model_extra, texts, names)
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            names.append(str(name))
-            _gather(item, texts, names)
-    elif is_dataclass(value):
-        _gather([getattr(value, member.name) for member in fields(value)], texts, names)
 
 
 def _mark(kind: str, secret: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -30,7 +30,7 @@ from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperation
 from memory_core.core.memory.project import Belonging
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
-from memory_core.core.memory.trailer import join, split
+from memory_core.core.memory.trailer import join, read_members, split
 from memory_core.core.memory.uri import OVERVIEW_NAME, REVIEW_FOLDER, MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.analysis import distinct_words
@@ -46,6 +46,8 @@ _HEADING = re.compile(r"### ([A-Za-z_]\w*)")
 _TITLE_CHARS = 120
 _NAME_CHARS = 60
 _LINE_CHARS = 300
+#: Members of a proposal that its trailer keeps under their own names, in their order there.
+_KEPT = ("id", "op", "action", "target", "operation", "proposed", "source", "seen", "belonging", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +151,9 @@ def readable(proposal: Proposal) -> str:
 def render_proposal(proposal: Proposal) -> str:
     """The file's text."""
     belonging = proposal.belonging
-    facts = {
-        "id": proposal.id,
-        "op": proposal.op,
-        "action": proposal.action,
-        "target": proposal.target,
-        "operation": dict(proposal.operation),
-        "proposed": dict(proposal.proposed),
-        "source": dict(proposal.source),
-        "seen": dict(proposal.seen),
-        "belonging": {name: getattr(belonging, name) for name in ("project", "named", "private", "by_default")},
-        "reason": proposal.reason,
-    }
+    facts = {name: getattr(proposal, name) for name in _KEPT}
+    facts |= {name: dict(facts[name]) for name in ("operation", "proposed", "source", "seen")}
+    facts["belonging"] = asdict(belonging)
     gist = summary_line(" ".join(proposal.texts.values()) or proposal.gone, _TITLE_CHARS)
     abstract = ": ".join(filter(None, (proposal.title, gist)))
     trailer: dict[str, Any] = {_PROPOSAL: facts, "abstract": abstract, "created_at": proposal.at}
@@ -178,27 +171,10 @@ def parse_proposal(uri: MemoryUri, text: str) -> Proposal:
     file = split(text)
     trailer = file.trailer or {}
     facts = trailer.get(_PROPOSAL)
-    if not isinstance(facts, dict):
-        raise _unreadable(uri)
-    try:
-        found = Proposal(
-            uri=uri,
-            id=str(facts["id"]),
-            op=str(facts["op"]),
-            operation=dict(facts["operation"]),
-            action=str(facts["action"]),
-            target=str(facts["target"]),
-            proposed={str(name): str(value) for name, value in facts["proposed"].items()},
-            source={str(name): str(value) for name, value in facts["source"].items()},
-            seen={str(name): str(value) for name, value in facts["seen"].items()},
-            belonging=Belonging(**facts["belonging"]),
-            private=trailer.get("private") is True,
-            at=str(trailer.get("created_at", "")),
-            reason=str(facts.get("reason", "")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise _unreadable(uri) from None
-    if found.op not in GROUPS or found.action not in ("created", "updated", "deleted"):
+    kept = {name: value for name, value in facts.items() if name in _KEPT} if isinstance(facts, dict) else {}
+    at, private = trailer.get("created_at"), trailer.get("private")
+    found = read_members(Proposal, {**kept, "uri": uri, "at": at, "private": private})
+    if found is None or found.op not in GROUPS or found.action not in ("created", "updated", "deleted"):
         raise _unreadable(uri)
     shown = _below_rule(file.body)
     if found.op == "delete":
@@ -296,7 +272,7 @@ def propose(
         The new files. A result for each operation: ``queued`` for what waits, else what the plan says of it.
     """
     decided = decide(operations, snapshot, context, moment, features)
-    proposer = _Proposer(snapshot, context, moment, features, operations.reasoning or "", decided)
+    proposer = _Proposer(snapshot, context, moment, features, shown(operations.reasoning or ""), decided)
     results = [
         proposer.keep(op, operation, result)
         for (op, operation), result in zip(_listed(operations), decided.results, strict=True)
@@ -305,42 +281,24 @@ def propose(
 
 
 @dataclass(frozen=True, slots=True)
-class _Effect:
-    """What an operation would do to one file."""
-
-    action: Action
-    uri: MemoryUri
-    before: str | None
-    after: str | None
-
-
 class _Proposer:
     """Makes proposals of the operations of one commit."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        context: PlanContext,
-        moment: datetime,
-        features: Features,
-        reasoning: str,
-        decided: ChangeSet,
-    ) -> None:
-        self._features = features
-        self._snapshot = snapshot
-        self._context = context
-        self._moment = moment
-        self._reasoning = shown(reasoning)
-        self._decided = decided
-        self.changes: dict[MemoryUri, FileChange] = {}
+    snapshot: Snapshot
+    context: PlanContext
+    moment: datetime
+    features: Features
+    reasoning: str
+    decided: ChangeSet
+    changes: dict[MemoryUri, FileChange] = field(default_factory=dict)
 
     def keep(self, op: str, operation: _Operation, result: OperationResult) -> OperationResult:
         """The result of an operation that is kept for the owner, if it would change anything."""
         if result.action not in _CHANGING:
             return result
-        effect = self._effect(op, operation, result)
-        proposal = self._proposal(op, operation, effect)
-        before = self._snapshot.text(proposal.uri)
+        action, effect = self._effect(op, operation, result)
+        proposal = self._proposal(op, operation, action, effect)
+        before = self.snapshot.text(proposal.uri)
         if before is not None or proposal.uri in self.changes:
             return OperationResult(op, str(proposal.uri), Action.UNCHANGED, note="waits for review already")
         if self._rejected(proposal.uri):
@@ -350,79 +308,70 @@ class _Proposer:
         hint = f"The owner decides: runebook review accept {proposal.id} (or edit, reject)."
         return OperationResult(op, str(proposal.uri), Action.QUEUED, result.reason, hint, note)
 
-    def _effect(self, op: str, operation: _Operation, result: OperationResult) -> _Effect:
+    def _effect(self, op: str, operation: _Operation, result: OperationResult) -> tuple[Action, FileChange]:
         """What the operation does by itself; what it does among the others where it builds on one of them."""
         single = MemoryOperations.model_validate({GROUPS[op]: [operation]})
-        alone = decide(single, self._snapshot, self._context, self._moment, self._features)
-        decided, said = (alone, alone.results[0]) if alone.results[0].action in _CHANGING else (self._decided, result)
+        alone = decide(single, self.snapshot, self.context, self.moment, self.features)
+        decided, said = (alone, alone.results[0]) if alone.results[0].action in _CHANGING else (self.decided, result)
         uri = MemoryUri.parse(said.uri)
-        change = next((change for change in decided.changes if change.uri == uri), None)
-        before = self._snapshot.text(uri)
-        return _Effect(said.action, uri, before, before if change is None else change.after)
+        before = self.snapshot.text(uri)
+        unchanged = FileChange(uri, before, before)
+        return said.action, next((change for change in decided.changes if change.uri == uri), unchanged)
 
-    def _proposal(self, op: str, operation: _Operation, effect: _Effect) -> Proposal:
+    def _proposal(self, op: str, operation: _Operation, action: Action, effect: FileChange) -> Proposal:
         given = operation.model_dump(mode="json", exclude_unset=True)
-        data = operation.memory_data if isinstance(operation, WriteOp) else None
-        source = {**self._context.source, **(data.source if data is not None else {})}
-        belonging = self._context.belonging
+        own = operation.memory_data.source if isinstance(operation, WriteOp) else {}
+        source = {name: str(value) for name, value in {**self.context.source, **own}.items()}
+        belonging = self.context.belonging
         private = belonging.by_default if belonging.private is None else belonging.private
         texts = {name: plain_text(text) for name, text in self._texts(operation, effect).items()}
-        identity = json.dumps([op, given, str(effect.uri), source.get("session_id")], sort_keys=True)
-        identifier = short_hash(identity)
+        target, before = str(effect.uri), self.snapshot.text(effect.uri)
+        identifier = short_hash(json.dumps([op, given, target, source.get("session_id")], sort_keys=True))
         return Proposal(
-            uri=proposal_uri(review_folder(self._context.user_space), str(effect.uri), identifier),
+            uri=proposal_uri(review_folder(self.context.user_space), target, identifier),
             id=identifier,
             op=op,
             operation=given,
-            action=str(effect.action),
-            target=str(effect.uri),
+            action=str(action),
+            target=target,
             texts=texts,
             proposed=texts,
-            source={name: str(value) for name, value in source.items()},
-            seen={} if effect.before is None else {str(effect.uri): text_sha256(effect.before)},
+            source=source,
+            seen={} if before is None else {target: text_sha256(before)},
             belonging=belonging,
             private=private and belonging.project is not None,
-            at=self._context.now,
-            reason=self._reasoning,
-            gone=split(effect.before or "").body if op == "delete" else "",
+            at=self.context.now,
+            reason=self.reasoning,
+            gone=split(before or "").body if op == "delete" else "",
         )
 
-    def _texts(self, operation: _Operation, effect: _Effect) -> Mapping[str, str]:
+    def _texts(self, operation: _Operation, effect: FileChange) -> Mapping[str, str]:
         """What would be stored, by field, as far as it is text that a person may want to word otherwise."""
+        after = effect.after or ""
         if isinstance(operation, OverviewOp):
-            given = {"abstract": operation.abstract, "overview": operation.overview}
-            after = effect.after or ""
             text = parse_page(after).authored if effect.uri.name == OVERVIEW_NAME else after
-            return {name: text for name, value in given.items() if value is not None}
+            return {name: text for name in ("abstract", "overview") if getattr(operation, name) is not None}
+        fields: Mapping[str, Any] = {}
         if isinstance(operation, WriteOp):
             fields = operation.memory_data.fields
             if isinstance(fields.get(CONTENT), str):
-                return {CONTENT: str(fields[CONTENT])}
-            return {name: value for name, value in fields.items() if isinstance(value, str)}
-        if isinstance(operation, EditOp):
-            after_fields = self._fields(effect)
-            texts = {name: after_fields.get(name) for name in operation.patches}
-            return {name: value for name, value in texts.items() if isinstance(value, str)}
-        return {}
-
-    def _fields(self, effect: _Effect) -> Mapping[str, object]:
-        memory = parse(effect.uri, effect.after or "", self._context.registry)
-        return {} if memory.type is None else memory.fields
+                fields = {CONTENT: fields[CONTENT]}
+        elif isinstance(operation, EditOp):
+            memory = parse(effect.uri, after, self.context.registry)
+            fields = {name: memory.fields.get(name) for name in operation.patches} if memory.type is not None else {}
+        return {name: value for name, value in fields.items() if isinstance(value, str)}
 
     def _rejected(self, uri: MemoryUri) -> bool:
         """Whether the last that happened to a proposal of this name is that its owner rejected it."""
-        last = self._snapshot.ledger.history(uri, limit=1)
+        last = self.snapshot.ledger.history(uri, limit=1)
         return bool(last) and last[0].kind == KIND_REJECT
 
 
 def _listed(operations: MemoryOperations) -> Iterator[tuple[str, _Operation]]:
     """Operations in the order of a plan's results; an overview that sets two texts is two of them."""
-    for write in operations.write_operations:
-        yield "write", write
-    for edit in operations.edit_operations:
-        yield "edit", edit
-    for deletion in operations.delete_operations:
-        yield "delete", deletion
+    for op in ("write", "edit", "delete"):
+        for operation in getattr(operations, GROUPS[op]):
+            yield op, operation
     for overview in operations.overview_operations:
         for name in ("abstract", "overview"):
             if getattr(overview, name) is not None:
@@ -463,11 +412,6 @@ def _still_waits(result: OperationResult, proposal: Proposal) -> OperationResult
         hint = f"Look at it as it is now, say what it is to be, and accept that: runebook review edit {proposal.id}."
         return replace(result, hint=hint, note="still waits for review")
     return replace(result, note="still waits for review")
-
-
-def refusal(op: str, name: str, error: RunebookError) -> OperationResult:
-    """The result of a proposal that could not be decided on."""
-    return OperationResult(op, shown(name), Action.REJECTED, shown(error.message), shown(error.hint))
 
 
 KIND_EDIT = "review"
@@ -655,7 +599,8 @@ def _planned(kind: str, proposal: Proposal, change: Change, now: datetime, snaps
     try:
         return change(parse_proposal(proposal.uri, text), text, snapshot, now)
     except RunebookError as error:
-        return ChangeSet((), (refusal(kind, str(proposal.uri), error),))
+        refused = OperationResult(kind, str(proposal.uri), Action.REJECTED, shown(error.message), shown(error.hint))
+        return ChangeSet((), (refused,))
 
 
 def _read(memory: Runebook, uri: MemoryUri) -> Proposal | None:

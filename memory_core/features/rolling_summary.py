@@ -12,22 +12,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
-from memory_core.core.commit.working_copy import PlanContext
-from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import ContentRejected, TooLarge
 from memory_core.core.feature import Feature, RecordKind
-from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import CONTENT
-from memory_core.core.memory.operations import WriteOp, check_text
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
-from memory_core.core.memory.trailer import body_digest, join, split
+from memory_core.core.memory.trailer import body_digest, join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.context_formats import Piece
-from memory_core.core.search.context_sources import PieceReader
-from memory_core.core.store.local import Snapshot
 
 if TYPE_CHECKING:
+    from memory_core.core.commit.working_copy import PlanContext
+    from memory_core.core.config import RetrieveConfig
+    from memory_core.core.memory.memory import Memory
+    from memory_core.core.memory.operations import WriteOp
+    from memory_core.core.search.context_formats import Piece
+    from memory_core.core.search.context_sources import PieceReader
+    from memory_core.core.store.local import Snapshot
     from memory_core.runebook import Runebook
 
 NAME = "rolling_summary"
@@ -88,16 +88,13 @@ def read_rolling_summary(text: str | None) -> RollingSummary | None:
     file = split(text or "")
     if not file.body.strip():
         return None
-    trailer = file.trailer or {}
-    sources, created = trailer.get("sources_sha256"), trailer.get("created_at")
-    made = isinstance(sources, str) and trailer.get("rendered_sha256") == body_digest(file.body)
-    return RollingSummary(
-        file.body.strip(),
-        trailer.get("authored") is True or not made,
-        sources if made and isinstance(sources, str) else "",
-        created if isinstance(created, str) else None,
-        _lines(trailer.get("lines")) if made else (),
-    )
+    trailer = dict(file.trailer or {})
+    made = trailer.get("rendered_sha256") == body_digest(file.body) and isinstance(trailer.get("sources_sha256"), str)
+    kept = {"created_at": trailer.get("created_at"), "text": file.body.strip(), "authored": True}
+    if made:
+        told = {"sources": trailer["sources_sha256"], "lines": trailer.get("lines")}
+        kept |= told | {"authored": trailer.get("authored") is True}
+    return read_members(RollingSummary, kept)
 
 
 def said_digests(uri: MemoryUri, body: str) -> frozenset[str]:
@@ -150,12 +147,6 @@ def dump_rolling_summary(summary: RollingSummary, now: str, source: Mapping[str,
         trailer |= {"sources_sha256": summary.sources, "rendered_sha256": body_digest(summary.text)}
         trailer["lines"] = [{"uri": line.uri, "digest": line.digest, "text": line.text} for line in summary.lines]
     return join(summary.text, trailer)
-
-
-def _lines(stored: object) -> tuple[Line, ...]:
-    """The lines in a trailer; a hand edit may have left anything there."""
-    listed = [each for each in stored if isinstance(each, Mapping)] if isinstance(stored, list) else []
-    return tuple(Line(*(str(each.get(name, "")) for name in ("text", "uri", "digest"))) for each in listed)
 
 
 _NOTE = "lost the lines of what is gone"
@@ -253,6 +244,8 @@ class RollingSummaries(RecordKind):
 
     def with_write(self, text: str | None, write: WriteOp, context: PlanContext, moment: datetime) -> tuple[str, str]:
         """The page with what was written; the same page where it says so already."""
+        from memory_core.core.memory.operations import check_text
+
         check_text(write)
         content = write.memory_data.fields.get(CONTENT)
         if not isinstance(content, str) or not content.strip():
@@ -294,6 +287,8 @@ def _opening(reader: PieceReader, now: datetime, _config: RetrieveConfig) -> Ite
         return line.digest in told[line.uri]
 
     text = without(stored, holds).text
+    from memory_core.core.search.context_formats import Piece
+
     yield (Piece("summary", str(uri), text) if text else None), False
 
 

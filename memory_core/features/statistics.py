@@ -19,7 +19,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -30,6 +31,7 @@ from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTyp
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
+from memory_core.core.tally import tallied
 
 #: Stored fields of the memory of a type with these key fields, or None where there is none.
 Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]
@@ -81,32 +83,10 @@ class FinishedCall:
         return self.status == COMPLETED
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCounts:
-    """What the calls of one tool add up to."""
-
-    total_calls: int = 0
-    success_count: int = 0
-    fail_count: int = 0
-    total_time_ms: int = 0
-    total_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SkillCounts:
-    """What the executions of one skill add up to; a difference may be negative where a run went on and failed."""
-
-    total_executions: int = 0
-    success_count: int = 0
-    fail_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Counts by tool and by skill, in the order of their first call."""
-
-    tools: Mapping[str, ToolCounts] = field(default_factory=dict)
-    skills: Mapping[str, SkillCounts] = field(default_factory=dict)
+#: What calls add up to, by the fields that take it; a difference may be negative where a run went on and failed.
+Counts: TypeAlias = Mapping[str, int]
+_OF_TOOL = ("total_calls", "success_count", "fail_count", "total_time_ms", "total_tokens")
+_OF_SKILL = ("total_executions", "success_count", "fail_count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +104,9 @@ class Growth:
     calls: tuple[FinishedCall, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Slot:
-    """A call while its log is read; ``answer`` comes with a later message, or never."""
+    """A call while its log is read; its answer comes with a later message, or never."""
 
     call: ToolCall
     made_at: int
@@ -134,15 +114,12 @@ class _Slot:
     run: int | None
     skill: str | None
     loads: bool
-    answer: FinishedCall | None = None
 
 
 def finished_calls(messages: Sequence[Message]) -> tuple[FinishedCall, ...]:
     """The calls of a session that have their result, in the order in which they were made, each once."""
-    reader = _Reader()
-    for place, message in enumerate(messages):
-        reader.read(place, message)
-    return tuple(slot.answer for slot in reader.slots if slot.answer is not None)
+    reader = tallied(_Reader, messages)
+    return tuple(reader.answers[slot] for slot in reader.slots if slot in reader.answers)
 
 
 def growth(
@@ -172,8 +149,8 @@ def growth(
     writes: list[WriteOp] = []
     tools, skills = _countable(registry, "tools", "tool_name"), _countable(registry, "skills", "skill_name")
     if tools is not None:
-        for name, counts in tally(new).tools.items():
-            writes += _write(tools, {"tool_name": name}, asdict(counts))
+        for name, counts in tool_counts(new).items():
+            writes += _write(tools, {"tool_name": name}, counts)
     if skills is not None:
         for name in dict.fromkeys(call.skill for call in new if call.skill is not None):
             writes += _skill_write(skills, name, calls, before, existing)
@@ -188,18 +165,19 @@ def _skill_write(
     existing: Existing,
 ) -> list[WriteOp]:
     """The increments of one skill, and its flow with the first execution that succeeded."""
-    added = _less(tally(calls).skills[name], tally(before).skills.get(name, SkillCounts()))
+    counted = skill_counts(before).get(name, {})
+    added = {field: count - counted.get(field, 0) for field, count in skill_counts(calls)[name].items()}
     known = existing(skills.name, {"skill_name": name})
-    if known is None and min(added.success_count, added.fail_count) < 0:
+    if known is None and min(added["success_count"], added["fail_count"]) < 0:
         # The memory was removed meanwhile: there is nothing left to take away from.
-        succeeded, failed = max(added.success_count, 0), max(added.fail_count, 0)
-        added = SkillCounts(succeeded + failed, succeeded, failed)
+        succeeded, failed = max(added["success_count"], 0), max(added["fail_count"], 0)
+        added = {"total_executions": succeeded + failed, "success_count": succeeded, "fail_count": failed}
     flow, is_first = None, False
     if (field := skills.field(FLOW)) is not None and field.type is FieldType.STRING:
         flow, is_first = _flow(name, calls, before, str((known or {}).get(FLOW) or ""))
-    if added == SkillCounts() and flow is None:
+    if not any(added.values()) and flow is None:
         return []
-    return _write(skills, {"skill_name": name}, asdict(added), flow, FLOW_SALIENCE if is_first else None)
+    return _write(skills, {"skill_name": name}, added, flow, FLOW_SALIENCE if is_first else None)
 
 
 def _flow(
@@ -238,34 +216,32 @@ def _runs(calls: Iterable[FinishedCall]) -> dict[int, list[FinishedCall]]:
     return runs
 
 
-def tally(calls: Sequence[FinishedCall]) -> Tally:
-    """What finished calls add up to."""
-    tools: dict[str, ToolCounts] = {}
+def tool_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
+    """What finished calls add up to, by tool, in the order of their first call."""
+    tools: dict[str, dict[str, int]] = {}
     for call in calls:
-        old = tools.get(call.name, ToolCounts())
-        tools[call.name] = ToolCounts(
-            old.total_calls + 1,
-            old.success_count + call.succeeded,
-            old.fail_count + (not call.succeeded),
-            old.total_time_ms + call.duration_ms,
-            old.total_tokens + call.tokens,
-        )
-    skills: dict[str, SkillCounts] = {}
+        counts = tools.setdefault(call.name, dict.fromkeys(_OF_TOOL, 0))
+        counts["total_calls"] += 1
+        counts["success_count" if call.succeeded else "fail_count"] += 1
+        counts["total_time_ms"] += call.duration_ms
+        counts["total_tokens"] += call.tokens
+    return tools
+
+
+def skill_counts(calls: Iterable[FinishedCall]) -> dict[str, dict[str, int]]:
+    """What the executions of skills add up to, by skill, in the order of their first call."""
+    skills: dict[str, dict[str, int]] = {}
     for run in _runs(calls).values():
-        name, succeeded = str(run[0].skill), run[-1].succeeded
-        total, good, bad = astuple(skills.get(name, SkillCounts()))
-        skills[name] = SkillCounts(total + 1, good + succeeded, bad + (not succeeded))
-    return Tally(tools, skills)
-
-
-def _less(counts: SkillCounts, other: SkillCounts) -> SkillCounts:
-    return SkillCounts(*(mine - theirs for mine, theirs in zip(astuple(counts), astuple(other), strict=True)))
+        counts = skills.setdefault(str(run[0].skill), dict.fromkeys(_OF_SKILL, 0))
+        counts["total_executions"] += 1
+        counts["success_count" if run[-1].succeeded else "fail_count"] += 1
+    return skills
 
 
 def _write(
     memory_type: MemoryType,
     key: Mapping[str, str],
-    counts: Mapping[str, int],
+    counts: Counts,
     flow: str | None = None,
     salience: float | None = None,
 ) -> list[WriteOp]:
@@ -295,6 +271,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.slots: list[_Slot] = []
+        self.answers: dict[_Slot, FinishedCall] = {}
+        self._place = -1
         self._waiting: list[_Slot] = []
         self._answered: set[str] = set()
         self._keys: set[str] = set()
@@ -302,8 +280,17 @@ class _Reader:
         self._run = -1
         self._loaded = False
 
-    def read(self, place: int, message: Message) -> None:
+    def copy(self) -> _Reader:
+        """The same, to be gone on with."""
+        twin = copy(self)
+        twin.slots, twin.answers = self.slots.copy(), self.answers.copy()
+        twin._waiting, twin._answered, twin._keys = self._waiting.copy(), self._answered.copy(), self._keys.copy()
+        return twin
+
+    def add(self, message: Message) -> None:
         """Take in the next message of the log."""
+        self._place += 1
+        place = self._place
         if message.role == "user" and not message.tool_results:
             self._skill = None
         for call in message.tool_calls:
@@ -337,7 +324,7 @@ class _Reader:
             self._answered.add(result.call_id)
         answer = _finished(slot, result, place, time)
         if answer.key is None or answer.key not in self._keys:
-            slot.answer = answer
+            self.answers[slot] = answer
             self._keys.add(answer.key or "")
 
     def _awaiting(self, result: ToolResult) -> _Slot | None:

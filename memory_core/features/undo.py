@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from memory_core.core.caller import BY_HAND, current_author
 from memory_core.core.command import NOWHERE, Arg, Command
-from memory_core.core.commit.commits import identify
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.evidence import taken_back
-from memory_core.core.memory.memory import parse_as
+from memory_core.core.memory.memory import identify, parse_as
 from memory_core.core.memory.memory_type import MemoryType, MergeOp
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.metadata import CONFIDENCE, LINKS, Metadata, share_of

@@ -9,26 +9,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from server.commands.opening import Commands, settings_of, show
+from server.commands.opening import settings_of, show
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
     from memory_core.core.store.token_rows import TokenRow, TokenTable
-
-
-def register(commands: Commands) -> None:
-    """Declare ``token``."""
-    token = commands.add("token", "Issue, list and revoke the tokens that let clients in over HTTP.", tokens)
-    token.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
-    token.add_argument("label", nargs="?", help="add: a name for the token; revoke: its label or id")
-    token.add_argument("--user-space", help="add: whose memories it opens (default: the user_space setting)")
-    token.add_argument(
-        "--agent-space",
-        help="add: which agent's (default: the agent_space setting, for another user one of the same name)",
-    )
-    token.add_argument("--read-only", action="store_true", help="add: refuse it every write; its reads leave no counts")
-    token.add_argument("--expires", type=float, metavar="DAYS", help="add: refuse it after so many days")
-    token.add_argument("--revoked", action="store_true", help="list: also revoked ones")
 
 
 def tokens(arguments: argparse.Namespace) -> int:

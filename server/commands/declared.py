@@ -53,19 +53,18 @@ def find_command(name: str) -> Command[Any, Any] | None:
     return next((each for each in FEATURES.commands(name.split()[0]) if each.name == name), None)
 
 
-def register(commands: Commands, name: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser | None:
-    """Declare the command line of a command; None where its feature was taken out."""
+def register(commands: Commands, name: str) -> None:
+    """Declare the command line of a command, unless its feature was taken out."""
     command = find_command(name)
     if command is None:
-        return None
-    parser = commands.add(name, command.about, lambda given: _run(command, given), aliases=aliases)
+        return
+    parser = commands.add(name, command.about, lambda given: _run(command, given))
     for argument in arguments_of(command):
         if argument.name == "metadata":
             parser.add_argument("--pinned", action="store_true", help="never condense or archive it by itself")
             parser.add_argument("--expires-at", metavar="WHEN", help="ISO date or time from which it no longer holds")
         elif "cli" in argument.arg.surfaces:
             _add(parser, argument)
-    return parser
 
 
 def arguments_of(command: Command[Any, Any]) -> tuple[Argument, ...]:
@@ -158,7 +157,8 @@ def ask(parsed: argparse.Namespace, command: Command[Any, Any], given: Mapping[s
         return Answered(asked["facts"], asked["text"], asked["status"])
     from server.commands.opening import working_directory
 
-    with open_memory_of(parsed, warm=command.searches) as memory:
+    embeds = command.searches or command.name not in CORE
+    with open_memory_of(parsed, warm=command.searches, embeds=embeds) as memory:
         return answer(memory, command, given, str(working_directory() or ""))
 
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from server.commands.opening import Commands, show
+from memory_core.core.memory.results import as_json
+from server.commands.opening import show
 
 if TYPE_CHECKING:
     from server.hosts.host_files import FileChange
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from server.hosts.host_table import Host, Machine
 
 
-_SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 _DONE = {
     "created": "created",
     "changed": "changed",
@@ -48,35 +48,7 @@ class _HostNames:
         return iter(names())
 
 
-def register(commands: Commands) -> None:
-    """Declare ``install``, ``uninstall`` and ``completion``."""
-    installing = commands.add("install", "Set up hosts: Claude Desktop, Claude Code, Cursor, VS Code …", install)
-    installing.add_argument("--list", action="store_true", help="show the hosts of this machine and how they stand")
-    installing.add_argument("--print", action="store_true", help="print what to paste and where; change nothing")
-    installing.add_argument("--shared", action="store_true", help="all hosts share one server process")
-    installing.add_argument(
-        "--rules",
-        action=argparse.BooleanOptionalAction,
-        help="add lines that make the host's model use its memory (asked on a terminal)",
-    )
-    installing.add_argument(
-        "--hooks",
-        action=argparse.BooleanOptionalAction,
-        help="add hooks that bring and keep memories by themselves (asked on a terminal)",
-    )
-    removing = commands.add("uninstall", "Take what install did out of the hosts again.", uninstall)
-    removing.add_argument(
-        "--purge-backups", action="store_true", help="also remove the backups beside files that were edited since"
-    )
-    for command in (installing, removing):
-        named = "see runebook install --list, or generic"
-        command.add_argument("hosts", nargs="*", metavar="HOST", choices=_HostNames(), help=named)
-        command.add_argument("--all", action="store_true", help="every host found on this machine")
-        command.add_argument("--project", metavar="DIR", help="the files of a project instead of the user's")
-        command.add_argument("--name", default="runebook", help="the server's name in the host (default runebook)")
-        command.add_argument("--dry-run", action="store_true", help="show the difference; change nothing")
-    completing = commands.add("completion", "Print completion for a shell.", completion, json_output=False)
-    completing.add_argument("shell", choices=_SHELLS, help='e.g. eval "$(runebook completion bash)"')
+HOST_NAMES = _HostNames()
 
 
 def install(arguments: argparse.Namespace) -> int:
@@ -94,13 +66,13 @@ def install(arguments: argparse.Namespace) -> int:
     for host in hosts:
         if host is None or arguments.print:
             pasted = host_setup.generic(wanted) if host is None else host_setup.pastings(host, machine, wanted)
-            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": _pasted(pasted)})
+            told.append({"host": "generic" if host is None else host.name, "changes": [], "paste": as_json(pasted)})
             lines += _pasting_lines("Any host" if host is None else host.title, pasted)
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
         changes = host_setup.install(host, machine, asked, dry_run=arguments.dry_run)
         pasted = [*host_setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
-        told.append({"host": host.name, "changes": _facts(changes), "paste": _pasted(pasted), "next": host.after})
+        told.append({"host": host.name, "changes": as_json(changes), "paste": as_json(pasted), "next": host.after})
         lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
         left_alone = any(change.action == "refused" for change in changes)
         refused = refused or left_alone
@@ -129,7 +101,7 @@ def uninstall(arguments: argparse.Namespace) -> int:
             continue
         changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
-        told.append({"host": host.name, "changes": _facts(changes)})
+        told.append({"host": host.name, "changes": as_json(changes)})
         lines += (
             _change_lines(host.title, changes, arguments.dry_run)
             if changes
@@ -236,28 +208,11 @@ def _missing_parts(host: Host, machine: Machine, wanted: Wanted) -> list[str]:
     return [f"  Not added: {' and '.join(missing)}; see docs/hosts.md."] if missing else []
 
 
-def _facts(changes: Sequence[FileChange]) -> list[dict[str, Any]]:
-    return [
-        {
-            "path": str(change.path),
-            "action": change.action,
-            "what": list(change.what),
-            **({"backup": str(change.backup)} if change.backup.exists() else {}),
-            **({"reason": change.reason} if change.reason else {}),
-        }
-        for change in changes
-    ]
-
-
-def _pasted(pasted: Sequence[Pasting]) -> list[dict[str, str]]:
-    return [{"where": each.where, "text": each.text} for each in pasted]
-
-
 def _change_lines(title: str, changes: Sequence[FileChange], dry_run: bool) -> list[str]:
     lines = [title]
     for change in changes:
         said = _WOULD.get(change.action, _DONE[change.action]) if dry_run else _DONE[change.action]
-        kept = f" (before: {change.backup.name})" if change.action == "changed" and change.backup.exists() else ""
+        kept = f" (before: {change.kept.name})" if change.action == "changed" and change.kept is not None else ""
         lines.append(f"  {change.path}: {said}{kept}" + (f": {change.reason}" if change.reason else ""))
         if dry_run and change.action != "refused":
             lines += [f"  {line}" for line in _difference(change)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 LOADING_SECONDS = 20.0
 _COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
 _PLAIN = "\x1b[0m"
+
+
+#: Of options whose value is a class.
+_CLASSES: Mapping[str, Mapping[str, Any]] = {
+    "type": {"int": int, "float": float},
+    "action": {"boolean": argparse.BooleanOptionalAction},
+}
 
 
 class Commands:
@@ -65,12 +73,25 @@ class Commands:
         self._parsers.update(dict.fromkeys((name, *aliases), command))
         return command
 
-    def sort(self, names: Sequence[str]) -> None:
-        """Show the commands in the order of ``names``."""
-        known = sorted(self._subparsers.choices.items(), key=lambda each: names.index(each[0]))
-        self._subparsers.choices.clear()
-        self._subparsers.choices.update(known)
-        self._subparsers._choices_actions.sort(key=lambda shown: names.index(shown.dest))
+    def declare(self, name: str, given: Mapping[str, Any]) -> None:
+        """A command as ``command_lines.json`` describes it; its module is imported when it is run."""
+        run, aliases = given["run"], given.get("aliases", ())
+        command = self.add(
+            name,
+            given["help"],
+            lambda arguments: int(_named(run)(arguments)),
+            json_output=given.get("json", True),
+            aliases=aliases,
+        )
+        command.set_defaults(**given.get("defaults", {}))
+        for argument in given["arguments"]:
+            group = command.add_mutually_exclusive_group() if isinstance(argument, dict) else command
+            for *names, options in argument["one_of"] if isinstance(argument, dict) else [argument]:
+                if isinstance(options.get("choices"), str):
+                    options["choices"] = _Choices(options["choices"])
+                for option, classes in _CLASSES.items():
+                    options |= {option: classes[options[option]]} if options.get(option) in classes else {}
+                group.add_argument(*names, **options)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Read a command line; ends the program with a word on what is wrong.
@@ -79,6 +100,25 @@ class Commands:
         """
         command = self._parsers.get(argv[0]) if argv else None
         return self.parser.parse_args(argv) if command is None else command.parse_intermixed_args(argv[1:])
+
+
+class _Choices:
+    """Values that a module names; it is imported when one is looked at."""
+
+    def __init__(self, named: str) -> None:
+        self._said = named
+
+    def __contains__(self, value: object) -> bool:
+        return value in _named(self._said)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_named(self._said))
+
+
+def _named(place: str) -> Any:
+    """What a module holds, by ``module:name``."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def settings_of(arguments: argparse.Namespace) -> Config:
@@ -95,12 +135,22 @@ def settings_of(arguments: argparse.Namespace) -> Config:
     return load(Path(arguments.config) if arguments.config else None, flags=flags)
 
 
-def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True) -> Runebook:
-    """The open store that a command line names; with its models loading, if ``warm``."""
+def open_memory_of(arguments: argparse.Namespace, *, warm: bool = True, embeds: bool = True) -> Runebook:
+    """The open store that a command line names.
+
+    Args:
+        arguments: The command line.
+        warm: Whether its models begin to load.
+        embeds: Whether they may be loaded at all; what lacks vectors then waits for a process that searches.
+    """
     from memory_core.runebook import open_memory
 
-    memory = open_memory(settings_of(arguments))
-    if warm:
+    config = settings_of(arguments)
+    if not embeds:
+        silent = config.embedding.model_copy(update={"provider": "none"})
+        config = config.model_copy(update={"embedding": silent})
+    memory = open_memory(config)
+    if warm and embeds:
         memory.warm()
     return memory
 

@@ -11,27 +11,11 @@ from typing import TYPE_CHECKING
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
 from memory_core.core.memory.results import as_json
 from server.commands import declared
-from server.commands.opening import Commands, json_text, open_memory_of, show
+from server.commands.opening import json_text, open_memory_of, show
 from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.core.memory.results import CommitReceipt
-
-
-def register(commands: Commands) -> None:
-    """Declare ``forget`` and ``purge``."""
-    forget_command = commands.add("forget", "Delete the memories that a search finds, after a look at them.", forget)
-    forget_command.add_argument("query", nargs="?", help="what they are about")
-    forget_command.add_argument("--uri", action="append", help="instead of a query: this memory; repeatable")
-    forget_command.add_argument("--target-uri", default="", help="only below this directory")
-    forget_command.add_argument("--filter", metavar="JSON", help="see runebook find")
-    forget_command.add_argument("--limit", type=int, default=10, help="matches at most (default 10)")
-    forget_command.add_argument("--conversations", action="store_true", help="messages of conversations, too")
-    forget_command.add_argument("--yes", action="store_true", help="do not ask")
-    purge_command = commands.add("purge", "Erase a file and all its past for good; nothing brings it back.", purge)
-    purge_command.add_argument("uri", nargs="?", help="a file, a conversation or a directory")
-    purge_command.add_argument("--commit", metavar="ID", help="instead: undo this commit and erase what it brought")
-    purge_command.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def forget(arguments: argparse.Namespace) -> int:

@@ -11,23 +11,7 @@ from pathlib import Path
 
 from memory_core.core.errors import InvalidInput
 from server.commands import declared
-from server.commands.opening import Commands, open_memory_of, show
-
-
-def register(commands: Commands) -> None:
-    """Declare ``review``."""
-    command = commands.add("review", "Decide on what a model proposed to remember (setting review: automatic).", review)
-    command.add_argument(
-        "what",
-        nargs="?",
-        default="list",
-        choices=("list", "show", "accept", "edit", "reject"),
-        help="what to do; default list",
-    )
-    command.add_argument("names", nargs="*", metavar="ID", help="proposals, by the beginning of their id")
-    command.add_argument("--all", action="store_true", help="all that wait: with accept and reject")
-    command.add_argument("--text", metavar="TEXT", help="with edit: what is to be stored, instead of opening $EDITOR")
-    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
+from server.commands.opening import open_memory_of, show
 
 
 def review(arguments: argparse.Namespace) -> int:

@@ -15,55 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from memory_core.core.progress import Stage
 from server.commands import declared
-from server.commands.opening import Commands, here, open_memory_of, settings_of, show, text_file
+from server.commands.opening import here, open_memory_of, settings_of, show, text_file
 from server.commands.progress_bars import Progress, passages
 from server.terminal import plain
 
 if TYPE_CHECKING:
     from memory_core.core.memory.results import CommitReceipt
-
-
-def register(commands: Commands) -> None:
-    """Declare ``maintain``, ``archive``, ``summary``, ``extract``, ``embed``, ``types``, ``config`` and others."""
-    command = commands.add(
-        "maintain", "Archive what expired, is done or unused, and condense it; for cron, or by hand.", maintain
-    )
-    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
-    command.add_argument(
-        "--only", action="append", default=[], metavar="PASS", help="this pass alone; may be given several times"
-    )
-    command = commands.add("archive", "List the archive, put memories into it, or bring them back.", archive)
-    command.add_argument("action", choices=("list", "add", "restore"), help="what to do")
-    command.add_argument(
-        "names", nargs="*", metavar="URI", help="memories to put away or bring back; with list: words they hold"
-    )
-    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
-    command = commands.add("summary", "Show, write or clear the page that every new session begins with.", summary)
-    change = command.add_mutually_exclusive_group()
-    change.add_argument("--write", metavar="TEXT", dest="text", help="write it: maintenance then leaves it alone")
-    change.add_argument("--file", metavar="FILE", help="likewise, from a file; '-' reads standard input")
-    change.add_argument("--clear", action="store_true", help="remove it: maintenance may make it anew")
-    command = commands.add("extract", "Turn waiting conversations into memories, with the model of llm.*.", extract)
-    command.add_argument("--session-id", help="only this conversation, and all of it again")
-    command.add_argument("--list", action="store_true", dest="only_list", help="only show what waits and why")
-    commands.add("embed", "Compute the vectors that are missing, e.g. after a change of the embedding model.", embed)
-    command = commands.add("migrate", "Give the files of an older store semantic names and our trailer.", migrate)
-    command.add_argument("--dry-run", action="store_true", help="show what would change; write nothing")
-    commands.add("types", "List memory types, their fields and any broken YAML.", types)
-    commands.add("config", "Show all settings and where each can be set.", settings_in_force)
-    command = commands.add(
-        "doctor", "Examine files, history and index from all sides; exit status 1 when something is wrong.", doctor
-    )
-    command.add_argument("--repair", action="store_true", help="mend what can be mended without losing anything")
-    command = commands.add("rebuild", "Build the search index anew from files and history.", rebuild)
-    command.add_argument("--reembed", action="store_true", help="compute every vector anew, too")
-    command = commands.add(
-        "stats", "Show what is stored, how it is used and how fast it is found.", stats, aliases=("metrics",)
-    )
-    command.add_argument("--all", action="store_true", help="of all users' and agents' spaces in this folder")
-    command.add_argument(
-        "--prometheus", action="store_true", help="in the text format that Prometheus scrapes, e.g. for a textfile"
-    )
 
 
 def archive(arguments: argparse.Namespace) -> int:
@@ -195,7 +152,7 @@ def types(arguments: argparse.Namespace) -> int:
 
     registry = load_registry(settings_of(arguments))
     facts = {
-        "types": [memory_type.model_dump(mode="json", exclude_none=True) for memory_type in registry.list_all()],
+        "types": [memory_type.as_dict() for memory_type in registry.list_all()],
         "problems": [str(problem) for problem in registry.problems],
     }
     lines = [type_line(memory_type) for memory_type in registry.list_all()]
@@ -209,7 +166,7 @@ def settings_in_force(arguments: argparse.Namespace) -> int:
     from memory_core.core.memory.project import ProjectChoice
 
     config = settings_of(arguments)
-    values, defaults = config.model_dump(mode="json"), Config().model_dump(mode="json")
+    values, defaults = config.as_dict(), Config().as_dict()
     facts: dict[str, Any] = {}
     lines: list[str] = []
     for dotted, _, description in settings():
@@ -238,6 +195,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 def rebuild(arguments: argparse.Namespace) -> int:
     """Build the index anew, with progress on stderr."""
+    from memory_core.core.memory.results import as_json
     from memory_core.features.rebuild import REBUILD, RebuildRequest
 
     with open_memory_of(arguments, warm=False) as memory:
@@ -258,10 +216,7 @@ def rebuild(arguments: argparse.Namespace) -> int:
             memory.indexer.send_all()
         trouble = memory.indexer.vectors.trouble
     facts = {
-        "files": rebuilt.files,
-        "documents": rebuilt.documents,
-        "vectors_kept": rebuilt.vectors_kept,
-        "vectors_dropped": rebuilt.vectors_dropped,
+        **as_json(rebuilt),
         "vectors_computed": computed,
         **({} if trouble is None else {"not_sent": trouble}),
     }

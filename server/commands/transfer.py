@@ -14,61 +14,16 @@ from memory_core.core.errors import InvalidInput, ModelUnavailable, NotFound
 from memory_core.core.memory.results import as_json
 from memory_core.core.progress import Listener, Stage
 from memory_core.features.imports import FORMATS
-from server.commands.opening import Commands, open_memory_of, settings_of, show
+from server.commands.opening import open_memory_of, settings_of, show
 from server.commands.progress_bars import Progress
 
 if TYPE_CHECKING:
-    from memory_core.features.export_file import Selection
+    from memory_core.features.export import Selection
     from memory_core.features.imports.import_run import ImportReport
     from memory_core.runebook import Runebook
 
 _OWN = "runebook"
-
-
-def register(commands: Commands) -> None:
-    """Declare ``export``, ``backup``, ``restore`` and ``import``."""
-    out = commands.add("export", "Write memories to one archive (.zip) or to JSON lines (.jsonl).", export)
-    out.add_argument("file", help="FILE.zip, FILE.jsonl, or '-' for JSON lines on standard output")
-    out.add_argument("--target-uri", default="viking://", help="only this file, or what lies below this directory")
-    out.add_argument("--project", help="only memories and conversations of this project")
-    out.add_argument("--type", dest="memory_type", help="only memories of this type")
-    out.add_argument("--no-sessions", action="store_true", help="leave conversations out")
-    out.add_argument("--history", action="store_true", help="also who changed what when, with the texts before")
-    out.add_argument("--messages", action="store_true", help="JSON lines: conversations also one line a message")
-    out.add_argument("--force", action="store_true", help="replace a file that is there")
-    backup_command = commands.add("backup", "Copy everything, verified, while servers run.", backup)
-    backup_command.add_argument("destination", help="a folder to put it in, named by the time; or FILE.zip")
-    backup_command.add_argument("--keep", type=int, metavar="N", help="then delete this store's oldest but N")
-    backup_command.add_argument("--with-index", action="store_true", help="also the index, which can be made anew")
-    back = commands.add("restore", "Bring a backup back as the memory folder, or files that vanished.", restore)
-    back.add_argument("backup", nargs="?", help="what runebook backup wrote")
-    back.add_argument("--force", action="store_true", help="move the present memory folder aside")
-    back.add_argument("--missing", action="store_true", help="write files that vanished anew, from the history")
-    back.add_argument("--forget-missing", action="store_true", help="the files that vanished were deleted on purpose")
-    into = commands.add(
-        "import", "Bring memories in: what runebook export wrote, or those of another program; undoable.", import_path
-    )
-    into.add_argument("file", metavar="PATH", help="a file, folder or zip; its format is told by its content")
-    into.add_argument("--from", dest="format", choices=(_OWN, *FORMATS), help="its format, where it is not recognised")
-    into.add_argument("--dry-run", action="store_true", help="show what would change; store nothing")
-    into.add_argument("--into", metavar="USER/AGENT", help="put everything into this user and agent space")
-    into.add_argument("--project", help="other programs: the project of everything; default what the source tells")
-    into.add_argument(
-        "--extract", action="store_true", help="other programs: make memories of the conversations now, with the model"
-    )
-    into.add_argument(
-        "--move-originals",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="other programs: rename what came in to *.migrated (default for vibeworker-v1 only)",
-    )
-    into.add_argument(
-        "--on-conflict",
-        choices=("keep", "replace", "both"),
-        default="keep",
-        help="export of Runebook: where a file here differs: keep it (default), replace it, or put the other beside it",
-    )
-    into.add_argument("--partial", action="store_true", help="export of Runebook: take what is sound of a damaged one")
+FORMAT_NAMES = (_OWN, *FORMATS)
 
 
 def import_path(arguments: argparse.Namespace) -> int:
@@ -108,28 +63,17 @@ def _spaces(arguments: argparse.Namespace) -> tuple[str, str] | None:
 
 
 def _import_export(arguments: argparse.Namespace, path: Path) -> int:
-    from memory_core.features.export import OnConflict, import_archive
-    from memory_core.features.redaction import redaction_of
+    from memory_core.features.import_export import OnConflict, import_export
 
     into = _spaces(arguments)
-    with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
+    with open_memory_of(arguments, warm=False) as memory, Progress():
         memory.expect_writable()
-        done = import_archive(
-            memory.store,
-            memory.registry,
-            path,
-            user_space=memory.config.user_space,
-            agent_space=memory.config.agent_space,
-            on_conflict=OnConflict(arguments.on_conflict),
-            into=into,
-            partial=arguments.partial,
-            dry_run=arguments.dry_run,
-            discretion=redaction_of(memory.config),
-            progress=lambda taken, total: tell(Stage("importing", taken, total, "files")),
+        policy = OnConflict(arguments.on_conflict)
+        done = import_export(
+            memory, path, on_conflict=policy, into=into, partial=arguments.partial, dry_run=arguments.dry_run
         )
-        memory.indexer.follow()
     show(arguments, as_json(done), "\n".join(done.lines()))
-    return 1 if done.problems or done.outcome.refused else 0
+    return 1 if done.refused else 0
 
 
 def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
@@ -147,7 +91,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
             belonging=memory.projects.belonging(arguments.project, None, None),
             move_originals=arguments.move_originals,
         )
-        done = import_memories(memory, request, progress=lambda line: tell(Stage(line)))
+        done = import_memories(memory, request)
         if arguments.extract and not arguments.dry_run:
             _extract(memory, done, tell)
     show(arguments, as_json(done), "\n".join(done.lines()))
@@ -175,8 +119,8 @@ def _extract(memory: Runebook, done: ImportReport, tell: Listener) -> None:
 def export(arguments: argparse.Namespace) -> int:
     """Write an export."""
     from memory_core.core.memory.uri import MemoryUri
-    from memory_core.features.export import export_lines, export_zip
-    from memory_core.features.export_file import Selection
+    from memory_core.features.export import Selection
+    from memory_core.features.export import export as write
 
     selection = Selection(
         MemoryUri.parse(arguments.target_uri),
@@ -190,17 +134,11 @@ def export(arguments: argparse.Namespace) -> int:
     if name != "-" and Path(name).suffix.lower() not in (".zip", ".jsonl"):
         raise InvalidInput(f"{name!r} is no kind of export.", hint="Name a file that ends in .zip or .jsonl, or '-'.")
     _check_type(arguments, selection)
-    with open_memory_of(arguments, warm=False) as memory, Progress() as tell:
-        store, registry = memory.store, memory.registry
-
-        def read(done: int, total: int) -> None:
-            tell(Stage("exporting", done, total, "files"))
-
+    with open_memory_of(arguments, warm=False) as memory, Progress():
         if name == "-":
-            export_lines(store, registry, sys.stdout.buffer, selection, progress=read)
+            write(memory, sys.stdout.buffer, selection)
             return 0
-        write = export_zip if Path(name).suffix.lower() == ".zip" else export_lines
-        done = write(store, registry, Path(name), selection, force=arguments.force, progress=read)
+        done = write(memory, Path(name), selection, force=arguments.force)
     counts = done.counts
     text = (
         f"{counts['files']:,} files ({counts['memories']:,} memories, {counts['sessions']:,} conversations) and "

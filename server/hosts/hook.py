@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
-from server.commands.opening import Commands, settings_of
+from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
 from server.hosts import hook_notes
 
 if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
+    pass
 
 SESSION_START, USER_PROMPT, POST_READ = "session-start", "user-prompt", "post-read"
 PRE_COMPACT, SESSION_END, STOP = "pre-compact", "session-end", "stop"
@@ -40,6 +40,8 @@ CLAUDE_CODE, CODEX, GEMINI, CURSOR, GENERIC = "claude-code", "codex", "gemini-cl
 HOSTS = (CLAUDE_CODE, CODEX, GEMINI, CURSOR, GENERIC)
 #: Not an event of a host: stores what earlier hooks left notes of.
 TAKE_IN = "pending"
+#: What ``runebook hook`` is called for.
+HANDLED = (*EVENTS, TAKE_IN)
 
 #: How hosts call the events, as far as an answer has to repeat the name.
 _NAMES = {SESSION_START: "SessionStart", USER_PROMPT: "UserPromptSubmit", POST_READ: "PostToolUse"}
@@ -181,24 +183,6 @@ def rendered(event: HookEvent, text: str, form: str = "json") -> str:
         answer = {"continue": True} if event.name == USER_PROMPT else {}
         answer["additional_context"] = text
     return json.dumps(answer) + "\n"  # ASCII alone: no console's encoding can spoil it
-
-
-def register(commands: Commands) -> None:
-    """Declare ``hook``."""
-    command = commands.add(
-        "hook",
-        "Answer a host's hook: its event as JSON on stdin, the answer on stdout. See docs/hooks.md.",
-        hook,
-        json_output=False,
-    )
-    command.add_argument(
-        "event",
-        choices=(*EVENTS, TAKE_IN),
-        help=f"what happened at the host; {TAKE_IN}: store what earlier hooks could not",
-    )
-    command.add_argument("--host", choices=HOSTS, default="", help="which host it is (default: told by its JSON)")
-    command.add_argument("--format", choices=("json", "text"), default="json", help="text: the answer without JSON")
-    command.set_defaults(answers_alone=True)
 
 
 def hook(arguments: argparse.Namespace) -> int:
@@ -344,7 +328,7 @@ def _opened(arguments: argparse.Namespace, event: HookEvent) -> Mapping[str, Any
     """The answer of the store itself."""
     from server.hosts.hook_answers import answer
 
-    with _without_model(arguments) as memory:
+    with open_memory_of(arguments, embeds=False) as memory:
         return answer(memory, event.name, event.given, event.host, resident=False)._asdict()
 
 
@@ -353,16 +337,8 @@ def _take_in(arguments: argparse.Namespace, settings: EarlySettings) -> None:
     if hook_notes.waiting(settings.state):
         from server.hosts.hook_answers import take_in
 
-        with _without_model(arguments) as memory:
+        with open_memory_of(arguments, embeds=False) as memory:
             take_in(memory)
-
-
-def _without_model(arguments: argparse.Namespace) -> Runebook:
-    from memory_core.runebook import open_memory
-
-    config = settings_of(arguments)
-    silent = config.embedding.model_copy(update={"provider": "none"})
-    return open_memory(config.model_copy(update={"embedding": silent}))
 
 
 def _begin_taking_in(arguments: argparse.Namespace) -> None:

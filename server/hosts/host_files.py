@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from memory_core.core.errors import InvalidInput, RunebookError, StorageFailed
 from memory_core.core.store import atomic
@@ -213,6 +213,8 @@ class FileChange:
         reason: Why it was refused, and the next step.
     """
 
+    JSON: ClassVar = "path action what kept:backup? reason?"
+
     path: Path
     action: str
     what: tuple[str, ...]
@@ -221,9 +223,10 @@ class FileChange:
     reason: str = ""
 
     @property
-    def backup(self) -> Path:
-        """Where the file as it was before Runebook is kept."""
-        return backup_of(self.path)
+    def kept(self) -> Path | None:
+        """The file as it was before Runebook, if it is kept."""
+        backup = backup_of(self.path)
+        return backup if backup.exists() else None
 
 
 def backup_of(path: Path) -> Path:

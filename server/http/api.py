@@ -10,6 +10,8 @@ traceback or an unknown error's words.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -42,7 +44,7 @@ from memory_core.core.memory.operations import shown
 from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
-from server.http.api_answers import ConflictAnswer, ErrorAnswer, RefusedAnswer
+from server.http import api_answers
 from server.http.authentication import identity
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ _HINTS = {
 }
 _WORDS = {404: "There is nothing at this path.", 405: "This path does not take that method."}
 _VALIDATION_SHOWN = 3
+#: Refusals that say more than what is wrong.
+_REFUSALS = {409: "RefusedAnswer", 412: "ConflictAnswer"}
 
 
 class Refusal(Exception):
@@ -124,10 +128,12 @@ def register_refusals(api: FastAPI) -> None:
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The refusals of a route for OpenAPI: those that any may meet, and the given ones."""
     everywhere = (400, 401, 403, 422, 429, 503)
-    models: dict[int, Any] = {409: RefusedAnswer, 412: ConflictAnswer}
     found: dict[int | str, dict[str, Any]] = {}
     for status in sorted({*everywhere, *statuses}):
-        found[status] = {"description": _DESCRIPTIONS[status], "model": models.get(status, ErrorAnswer)}
+        found[status] = {
+            "description": _DESCRIPTIONS[status],
+            "model": api_answers.answer_model(_REFUSALS.get(status, "ErrorAnswer")),
+        }
         if status in (401, 429):  # said at the door, before the API is reached
             found[status] = {"description": _DESCRIPTIONS[status], "content": {"text/plain": {}}}
         if status in (429, 503):
@@ -138,31 +144,43 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def route(
-    routes: APIRouter, method: str, path: str, shape: Any, *statuses: int, nulls: bool = False, **more: Any
-) -> Callable[[Any], Any]:
-    """Declare a route.
+    routes: APIRouter, method: str, path: str, answered: str, *statuses: int, nulls: bool = False, **more: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a route; what its function returns is answered in its JSON form, a receipt that stored nothing refused.
 
     Args:
         routes: Where it belongs.
         method: GET, POST, …
         path: Below ``ROOT``.
-        shape: The model of its answer.
-        statuses: Of refusals that not every route has.
+        answered: Name of its answer, see ``api_answers.answer_model``.
+        statuses: Of refusals that not every route of this method has.
         nulls: Whether members that are None are given; else they are left out.
         more: For ``APIRouter.api_route``.
     """
-    responses = {**more.pop("responses", {}), **declared(*statuses)}
-    return routes.api_route(
+    responses = {**more.pop("responses", {}), **declared(*statuses, *_BY_METHOD.get(method, (413, 415)))}
+    register = routes.api_route(
         path,
         methods=[method],
-        response_model=shape,
+        response_model=api_answers.answer_model(answered),
         responses=responses,
         response_model_exclude_none=not nulls,
         response_model_exclude_unset=nulls,
         **more,
     )
 
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def answer_json(*args: Any, **given: Any) -> Any:
+            found = function(*args, **given)
+            return as_json(expect_stored(found) if isinstance(found, CommitReceipt) else found)
 
+        return register(function if inspect.iscoroutinefunction(function) else answer_json)
+
+    return declare
+
+
+#: Refusals of what a route is sent, by method; others than these take a body.
+_BY_METHOD: Mapping[str, tuple[int, ...]] = {"GET": (), "DELETE": (415,)}
 _DESCRIPTIONS = {
     400: "An argument is wrong.",
     401: "A token is needed.",

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
@@ -26,6 +24,7 @@ from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.field_values import coerce, derive
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.message import Message
 from memory_core.core.memory.requests import CommitRequest, FindRequest, TreeRequest
 from memory_core.core.memory.results import CommitReceipt, Hit, Status, as_json, text_sha256
 from memory_core.core.memory.uri import SCHEME, MemoryUri, file_of
@@ -37,48 +36,25 @@ from memory_core.features.history import History, history_of
 from memory_core.features.upkeep.passes import passes
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
-from server.http import api_answers as answers
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import EntriesQuestion, EntryEdit, MarkdownText, NewEntry, SearchQuestion
+from server.http.api_answers import (
+    EntriesQuestion,
+    EntryEdit,
+    MarkdownText,
+    NewEntry,
+    SearchQuestion,
+    answer_from,
+    answer_model,
+)
 from server.http.authentication import identity
 from server.http.page_files import plain, render
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
 
 #: Of a longer file (a conversation, not a memory) only the beginning is given.
 _TEXT_CHARS = 1_000_000
 _SHOWN_CHARS = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A file as it is now."""
-
-    memory: Memory
-
-    @property
-    def uri(self) -> MemoryUri:
-        """Where it is."""
-        return self.memory.uri
-
-    @property
-    def text(self) -> str:
-        """The whole of it."""
-        return self.memory.text
-
-    @property
-    def sha256(self) -> str:
-        """Of the whole file."""
-        return text_sha256(recorded(self.uri, self.text) or "")
-
-    @property
-    def etag(self) -> str:
-        """The same as a header."""
-        return f'"{self.sha256}"'
-
-
-def stored(memory: Runebook, path: str) -> Stored:
+def stored(memory: Runebook, path: str) -> Memory:
     """The file at a path of the API.
 
     Raises:
@@ -90,40 +66,43 @@ def stored(memory: Runebook, path: str) -> Stored:
     if text is None:
         memory.browser.read(str(uri))  # says why: archived, a directory, or nothing there
         raise NotFound(f"there is nothing at {str(uri)!r}.", hint="Search with find, or list its parent with ls.")
-    return described(memory, uri, text)
+    return _parsed(memory, uri, text)
 
 
-def described(memory: Runebook, uri: MemoryUri, text: str) -> Stored:
-    """A text as the file at ``uri``."""
+def _parsed(memory: Runebook, uri: MemoryUri, text: str) -> Memory:
     markdown = uri.name.endswith(".md") and not uri.is_summary
-    return Stored(parse(uri, text, memory.registry if markdown else None))
+    return parse(uri, text, memory.registry if markdown else None)
 
 
-def is_editable(memory: Runebook, found: Stored) -> bool:
+def sha256_of(found: Memory) -> str:
+    """The hash of a file as the history knows it; in quotes it is the ETag."""
+    return text_sha256(recorded(found.uri, found.text) or "")
+
+
+def is_editable(memory: Runebook, found: Memory) -> bool:
     """Whether the caller may change the memory by its fields."""
-    if memory.access is not Access.READ_WRITE or found.memory.type is None or found.memory.damage is not None:
+    if memory.access is not Access.READ_WRITE or found.type is None or found.damage is not None:
         return False
     own = {("user", memory.config.user_space, "memories"), ("agent", memory.config.agent_space, "memories")}
     return found.uri.parts[:3] in own
 
 
-def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
-    """All of a memory, in the shape of ``answers.Entry``."""
-    document, metadata = _document(found), found.memory.metadata
-    version, source = metadata.get("version"), metadata.get("source")
-    facts = as_json(memory.catalogue.summary(document))
-    body, text = found.memory.body[:_TEXT_CHARS], found.text[:_TEXT_CHARS]
+def entry_facts(memory: Runebook, found: Memory) -> dict[str, Any]:
+    """All of a memory: the answer ``Entry``."""
     is_log = not found.uri.name.endswith(".md")
+    document = _log_document(found) if is_log else memory_document(found)
+    version, source = found.metadata.get("version"), found.metadata.get("source")
+    body = found.body[:_TEXT_CHARS]
     return {
-        **facts,
-        "text": text,
+        **as_json(memory.catalogue.summary(document)),
+        "text": found.text[:_TEXT_CHARS],
         "body": body,
         "html": plain(body[:_SHOWN_CHARS]) if is_log else render(body),
-        "fields": [] if found.memory.type is None else field_facts(found.memory.type, found.memory.fields),
+        "fields": field_facts(found),
         "source": dict(source) if isinstance(source, dict) else None,
         "source_pages": _source_pages(memory, source, document),
-        "links": [as_json(link) for link in _linked(memory, found.uri)],
-        "sha256": found.sha256,
+        "links": as_json(_linked(memory, found.uri)),
+        "sha256": sha256_of(found),
         "version": version if isinstance(version, int) and not isinstance(version, bool) else 1,
         "editable": is_editable(memory, found),
         "lines": found.text.count("\n") + (not found.text.endswith("\n") and bool(found.text)),
@@ -131,45 +110,33 @@ def entry_facts(memory: Runebook, found: Stored) -> dict[str, Any]:
     }
 
 
-def field_facts(memory_type: MemoryType, stored: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The fields of a type with their values in a memory."""
-    values: dict[str, Any] = {**stored, **derive(memory_type, stored)}
-    return [
-        {
-            "name": field.name,
-            "type": str(field.type),
-            "description": field.description,
-            "merge_op": str(field.merge_op),
-            "value": _scalar(values.get(field.name)),
-        }
-        for field in memory_type.fields
-    ]
+def field_facts(found: Memory) -> list[dict[str, Any]]:
+    """The fields of a memory's type with their values; none without a type."""
+    if found.type is None:
+        return []
+    values: dict[str, Any] = {**found.fields, **derive(found.type, found.fields)}
+    return [answer_from("FieldAnswer", field, value=_scalar(values.get(field.name))) for field in found.type.fields]
 
 
 def _scalar(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) else None
 
 
+def message_facts(line: int, message: Message, text: str) -> dict[str, Any]:
+    """A message of a conversation, with what of it is shown."""
+    time = None if message.time is None else message.time.isoformat()
+    return answer_from("MessageAnswer", message, line=line, speaker=message.name or message.role, time=time, text=text)
+
+
 def past_of(memory: Runebook) -> History:
     """History as the caller may see it."""
-    return history_of(memory).seen_from(memory.projects.current(None))
+    return history_of(memory, memory.projects.current(None))
 
 
-def _document(found: Stored) -> Document:
-    if found.uri.name.endswith(".md"):
-        return memory_document(found.memory)
-    return Document(
-        uri=found.uri,
-        part=0,
-        context_type="resource",
-        memory_type="",
-        name=f"{found.uri.parent.name}/{found.uri.name}",
-        abstract="",
-        own="",
-        previous="",
-        heading="",
-        passages=(),
-    )
+def _log_document(found: Memory) -> Document:
+    """A file that is no Markdown, as far as a list shows one."""
+    name = f"{found.uri.parent.name}/{found.uri.name}"
+    return Document(found.uri, 0, "resource", "", name, abstract="", own="", previous="", heading="", passages=())
 
 
 def _linked(memory: Runebook, uri: MemoryUri) -> Any:
@@ -191,15 +158,7 @@ def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dic
     scope = memory.projects.scope(document.project, None)
     seen = [(line, each) for line, each in messages if scope.sees(each.project, private=each.private)]
     return [
-        {
-            "uri": f"{log}#{line}",
-            "session_id": session_id,
-            "line": line,
-            "role": message.role,
-            "speaker": message.name or message.role,
-            "time": None if message.time is None else message.time.isoformat(),
-            "text": message.text[:_SHOWN_CHARS],
-        }
+        message_facts(line, message, message.text[:_SHOWN_CHARS]) | {"uri": f"{log}#{line}", "session_id": session_id}
         for line, message in source_lines(document.own, seen)
     ]
 
@@ -207,7 +166,7 @@ def _source_pages(memory: Runebook, source: Any, document: Document) -> list[dic
 _STANDING = ("salience", "confidence", "tags", "pinned", "expires_at", "active")
 
 
-def operations_of(edit: EntryEdit, found: Stored) -> dict[str, Any]:
+def operations_of(edit: EntryEdit, found: Memory) -> dict[str, Any]:
     """The operations that make the change.
 
     Args:
@@ -217,14 +176,14 @@ def operations_of(edit: EntryEdit, found: Stored) -> dict[str, Any]:
     Raises:
         InvalidInput: If nothing is to be changed, or a value cannot be one of its field.
     """
-    memory, memory_type = found.memory, found.memory.type
+    memory_type = found.type
     assert memory_type is not None
     given = dict(edit.fields)
     if edit.content is not None:
         if given.get(CONTENT) not in (None, edit.content):
             raise InvalidInput("content and fields.content differ.", hint="Send the text in one of the two.")
         given[CONTENT] = edit.content
-    patches = {name: _patch(memory_type, memory.fields.get(name), name, value) for name, value in given.items()}
+    patches = {name: _patch(memory_type, found.fields.get(name), name, value) for name, value in given.items()}
     standing = {name: value for name in _STANDING if (value := getattr(edit, name)) is not None}
     if not patches and not standing:
         raise InvalidInput("nothing is to be changed.", hint="Give content, fields, or what else is to be different.")
@@ -272,33 +231,27 @@ EntryPath = Annotated[
 ]
 _ETAG: dict[str, Any] = {"ETag": {"description": 'The file\'s `"sha256"`.', "schema": {"type": "string"}}}
 _WITH_ETAG = {200: {"headers": _ETAG}}
-_NOTHING_NEW = {200: {"model": answers.Receipt, "description": "Nothing new was stored."}}
+_NOTHING_NEW = {200: {"model": answer_model("CommitReceipt"), "description": "Nothing new was stored."}}
 
 
-@route(memories, "GET", "/entries", answers.EntriesAnswer)
+@route(memories, "GET", "/entries", "EntriesAnswer")
 def list_entries(memory: Reader, asked: Annotated[EntriesQuestion, Query()]) -> Any:
     """The memories that meet a filter, page by page."""
     wanted = EntryFilter(**asked.model_dump())
     page = memory.entries(wanted)
     after = wanted.offset + len(page.entries)
-    return {
-        "entries": as_json(page.entries),
-        "total": page.total,
-        "offset": wanted.offset,
-        "next_offset": after if page.entries and after < page.total else None,
-    }
+    more = after if page.entries and after < page.total else None
+    return {"entries": page.entries, "total": page.total, "offset": wanted.offset, "next_offset": more}
 
 
 @route(
     memories,
     "POST",
     "/entries",
-    answers.Receipt,
+    "CommitReceipt",
     404,
     409,
-    413,
-    415,
-    responses={200: {"model": answers.Receipt, "description": "Nothing new was stored."}},
+    responses=_NOTHING_NEW,
     status_code=201,
 )
 def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
@@ -321,18 +274,17 @@ def add_entry(memory: Writer, new: NewEntry, response: Response) -> Any:
             metadata={"pinned": new.pinned, "expires_at": new.expires_at},
         )
     )
-    expect_stored(receipt)
     if receipt.status not in (Status.COMMITTED, Status.PARTIAL):
         response.status_code = 200
-    return as_json(receipt)
+    return receipt
 
 
-@route(memories, "GET", "/entries/{path:path}", answers.Entry, 404, responses={200: {"headers": _ETAG}})
+@route(memories, "GET", "/entries/{path:path}", "Entry", 404, responses=_WITH_ETAG)
 def read_entry(memory: Reader, path: EntryPath, response: Response) -> Any:
     """One memory whole: its text, rendered and by fields, what it relates to, and where it comes from."""
     found = stored(memory, path)
     memory.recalls.note_read(str(found.uri))
-    response.headers["etag"] = found.etag
+    response.headers["etag"] = f'"{sha256_of(found)}"'
     return entry_facts(memory, found)
 
 
@@ -340,14 +292,12 @@ def read_entry(memory: Reader, path: EntryPath, response: Response) -> Any:
     memories,
     "PATCH",
     "/entries/{path:path}",
-    answers.EditAnswer,
+    "EditAnswer",
     404,
     409,
     412,
-    413,
-    415,
     428,
-    responses={200: {"headers": _ETAG}},
+    responses=_WITH_ETAG,
 )
 def edit_entry(memory: Writer, path: EntryPath, edit: EntryEdit, response: Response, if_match: IfMatch = None) -> Any:
     """Change a memory, if it still is what the caller saw."""
@@ -357,57 +307,56 @@ def edit_entry(memory: Writer, path: EntryPath, edit: EntryEdit, response: Respo
     found = stored(memory, path)
     _expect_same(memory, found, seen)
     if not is_editable(memory, found):
-        raise Refusal(409, f"{found.uri} cannot be changed by fields.", "Edit the file by hand.", _no_receipt())
+        raise Refusal(409, f"{found.uri} cannot be changed by fields.", "Edit the file by hand.", _NO_RECEIPT)
     receipt = memory.commit(
         CommitRequest(
-            operations=operations_of(edit, found), expected={str(found.uri): found.sha256}, dry_run=edit.dry_run
+            operations=operations_of(edit, found), expected={str(found.uri): sha256_of(found)}, dry_run=edit.dry_run
         )
     )
     _expect_no_conflict(memory, path, receipt)
     expect_stored(receipt)
     if edit.dry_run:
-        return {"receipt": as_json(receipt), "preview": _preview(memory, edit, found)}
+        return {"receipt": receipt, "preview": _preview(memory, edit, found)}
     now = stored(memory, path)
-    response.headers["etag"] = now.etag
-    return {"receipt": as_json(receipt), "entry": entry_facts(memory, now)}
+    response.headers["etag"] = f'"{sha256_of(now)}"'
+    return {"receipt": receipt, "entry": entry_facts(memory, now)}
 
 
-@route(memories, "DELETE", "/entries/{path:path}", answers.Receipt, 404, 409, 412, 415)
+@route(memories, "DELETE", "/entries/{path:path}", "CommitReceipt", 404, 409, 412)
 def delete_entry(memory: Writer, path: EntryPath, if_match: IfMatch = None) -> Any:
     """Delete a memory; undoing the commit that the receipt names brings it back."""
     seen = None if if_match is None else seen_sha256(if_match)
     found = stored(memory, path)
     _expect_same(memory, found, seen)
-    expected = {str(found.uri): found.sha256 if seen is None else seen}
+    expected = {str(found.uri): sha256_of(found) if seen is None else seen}
     receipt = memory.commit(
         CommitRequest(operations={"delete_operations": [{"uri": str(found.uri)}]}, expected=expected)
     )
     _expect_no_conflict(memory, path, receipt)
-    return as_json(expect_stored(receipt))
+    return receipt
 
 
-@route(memories, "POST", "/preview", answers.HtmlAnswer, 413, 415, nulls=True)
+@route(memories, "POST", "/preview", "HtmlAnswer", nulls=True)
 def preview_markdown(text: MarkdownText) -> Any:
     """Markdown as HTML that is safe to show as it is; stores nothing."""
     return {"html": render(text.markdown)}
 
 
-def _preview(memory: Runebook, edit: EntryEdit, found: Stored) -> dict[str, Any]:
+def _preview(memory: Runebook, edit: EntryEdit, found: Memory) -> dict[str, Any]:
     """What a change would make of a memory."""
     changes = memory.preview(operations_of(edit, found))
     after = next((change.after for change in changes if change.uri == found.uri), None)
-    now = described(memory, found.uri, found.text if after is None else after)
-    rows = side_by_side(found.text, now.text)
-    return {"html": render(now.memory.body), "rows": [as_json(row) for row in rows]}
+    now = _parsed(memory, found.uri, found.text if after is None else after)
+    return {"html": render(now.body), "rows": side_by_side(found.text, now.text)}
 
 
-def _expect_same(memory: Runebook, found: Stored, seen: str | None) -> None:
+def _expect_same(memory: Runebook, found: Memory, seen: str | None) -> None:
     """Refuse early what the transaction would refuse; it is the transaction that promises.
 
     Raises:
         Refusal: 412 with the memory as it is.
     """
-    if seen is not None and seen != found.sha256:
+    if seen is not None and seen != sha256_of(found):
         raise Refusal(
             412,
             f"{found.uri} changed since it was read.",
@@ -422,55 +371,52 @@ def _expect_no_conflict(memory: Runebook, path: str, receipt: CommitReceipt) -> 
         _expect_same(memory, now, "")
 
 
-def _no_receipt() -> dict[str, Any]:
-    return {"receipt": as_json(CommitReceipt("", Status.REJECTED))}
-
-
+_NO_RECEIPT = {"receipt": as_json(CommitReceipt("", Status.REJECTED))}
 looking = APIRouter(tags=["looking"])
 _RANKS = ["balanced", "decay", "weighted", "relevance"]
 _TREE_NODES = 5_000
 
 
-@route(looking, "GET", "/about", answers.AboutAnswer)
+@route(looking, "GET", "/about", "AboutAnswer")
 def about(memory: Reader) -> Any:
     """Which store this is, and what the caller may do."""
     config, bearer = memory.config, identity()
     embedder = memory.indexer.embedder
     memory.indexer.follow()
-    return {
-        "version": program_version(),
-        "user_space": config.user_space,
-        "agent_space": config.agent_space,
-        "label": None if bearer is None else bearer.label,
-        "owner": bearer is None,
-        "writable": memory.access is Access.READ_WRITE,
-        "private_mode": memory.access is Access.PRIVATE,
-        "project": memory.projects.current(None),
-        "decay_lambda": config.search.decay_lambda,
-        "half_life_days": math.log(2) / config.search.decay_lambda,
-        "heat_threshold": config.tiers.mid_term_heat_threshold,
-        "rank": config.search.rank,
-        "ranks": _RANKS,
-        "types": [known.name for known in memory.registry.list_all()],
-        "counts": memory.catalogue.counts(),
-        "passes": [each.name for each in passes(memory)],
-        "review": config.review,
-        "model": {
-            "embedding": config.embedding.provider,
-            "embedding_ready": embedder is not None and embedder.ready(0),
-            "llm": config.llm.provider,
-            "llm_model": config.llm.model,
-        },
+    model = {
+        "embedding": config.embedding.provider,
+        "embedding_ready": embedder is not None and embedder.ready(0),
+        "llm": config.llm.provider,
+        "llm_model": config.llm.model,
     }
+    return answer_from(
+        "AboutAnswer",
+        config,
+        version=program_version(),
+        label=None if bearer is None else bearer.label,
+        owner=bearer is None,
+        writable=memory.access is Access.READ_WRITE,
+        private_mode=memory.access is Access.PRIVATE,
+        project=memory.projects.current(None),
+        decay_lambda=config.search.decay_lambda,
+        half_life_days=math.log(2) / config.search.decay_lambda,
+        heat_threshold=config.tiers.mid_term_heat_threshold,
+        rank=config.search.rank,
+        ranks=_RANKS,
+        types=[known.name for known in memory.registry.list_all()],
+        counts=memory.catalogue.counts(),
+        passes=[each.name for each in passes(memory)],
+        model=model,
+    )
 
 
-@route(looking, "GET", "/types", answers.TypesAnswer, nulls=True)
+@route(looking, "GET", "/types", "TypesAnswer", nulls=True)
 def types(memory: Reader) -> Any:
     """All memory types with their fields."""
     return {"types": [_type_facts(memory, known) for known in memory.registry.list_all()]}
 
 
-@route(looking, "POST", "/search", answers.SearchAnswer, 404, 413, 415, nulls=True)
+@route(looking, "POST", "/search", "SearchAnswer", 404, nulls=True)
 def search(memory: Reader, asked: SearchQuestion) -> Any:
     """What answers a query, best first, with what each score is made of."""
     started = time.perf_counter()
@@ -487,15 +433,11 @@ def search(memory: Reader, asked: SearchQuestion) -> Any:
     )
     used = memory.store.ledger.usage_table.usage(hit.uri for hit in found.hits)
     hits = [_hit_facts(hit, used[hit.uri].access_count if hit.uri in used else 0) for hit in found.hits]
-    return {
-        "hits": hits,
-        "total": len(hits),
-        "notes": list(found.notes),
-        "milliseconds": round(1_000 * (time.perf_counter() - started), 3),
-    }
+    taken = round(1_000 * (time.perf_counter() - started), 3)
+    return {"hits": hits, "total": len(hits), "notes": found.notes, "milliseconds": taken}
 
 
-@route(looking, "GET", "/tree", answers.TreeAnswer, 404)
+@route(looking, "GET", "/tree", "TreeAnswer", 404)
 def tree(
     memory: Reader,
     uri: Annotated[str, Query(max_length=4_096, examples=["viking://user/default/memories"])] = SCHEME,
@@ -510,24 +452,13 @@ def tree(
 
 
 def _type_facts(memory: Runebook, known: MemoryType) -> dict[str, Any]:
-    keys = known.key_fields
-    return {
-        "name": known.name,
-        "description": known.description,
-        "directory": memory.commits.context(datetime.now(UTC), "", None).directory_text(known),
-        "mode": "template" if known.template_mode else "simple",
-        "salience": known.salience,
-        "fields": [
-            {
-                "name": field.name,
-                "type": str(field.type),
-                "description": field.description,
-                "merge_op": str(field.merge_op),
-                "key": field.name in keys,
-            }
-            for field in known.fields
-        ],
-    }
+    return answer_from(
+        "TypeAnswer",
+        known,
+        directory=memory.commits.context(datetime.now(UTC), "", None).directory_text(known),
+        mode="template" if known.template_mode else "simple",
+        fields=[answer_from("TypeFieldAnswer", field, key=field.name in known.key_fields) for field in known.fields],
+    )
 
 
 def _filter(asked: SearchQuestion) -> dict[str, Any] | None:

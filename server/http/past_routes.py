@@ -20,7 +20,7 @@ from memory_core.core.index.indexer import numbered
 from memory_core.core.memory.message import Message, transcript_line
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import CommitReceipt, as_json, text_sha256
+from memory_core.core.memory.results import as_json, text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import SCHEME, MemoryUri
 from memory_core.core.search.memory_list import LIMIT_MOST, EntryFilter, EntrySummary
@@ -44,11 +44,10 @@ from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE, ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook
-from server.http import api_answers as answers
 from server.http.api import IfMatch, Reader, Refusal, Writer, expect_stored, route, seen_sha256
-from server.http.api_answers import Archiving, Consolidation, DryRun, Maintenance, Restoring, SummaryText
+from server.http.api_answers import Archiving, Consolidation, DryRun, Restoring, SummaryText, answer_from
 from server.http.authentication import identity
-from server.http.memory_routes import EntryPath, field_facts, past_of, stored
+from server.http.memory_routes import EntryPath, field_facts, message_facts, past_of, stored
 from server.http.page_files import render
 
 past = APIRouter(tags=["past"])
@@ -62,7 +61,7 @@ _ROWS_MOST = 5_000
 _FILES_LISTED = 50
 
 
-@route(past, "GET", "/history", answers.HistoryAnswer, 404)
+@route(past, "GET", "/history", "HistoryAnswer", 404)
 def history(
     memory: Reader,
     uri: Annotated[str | None, Query(max_length=4_096, description="Only what touched it, or is below it.")] = None,
@@ -75,7 +74,7 @@ def history(
     return {"commits": [_listed(commit) for commit in found[:limit]], "more": len(found) > limit}
 
 
-@route(past, "GET", "/commits/{commit_id}", answers.CommitDiffAnswer, 404)
+@route(past, "GET", "/commits/{commit_id}", "CommitDiffAnswer", 404)
 def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> Any:
     """One commit with what it changed, file by file, side by side."""
     past = past_of(memory)
@@ -85,18 +84,17 @@ def read_commit(memory: Reader, commit_id: CommitId, context: Context = 3) -> An
     for diff in past.diff(commit.commit_id):
         rows, room = _within(room, diff, context)
         files.append({**as_json(diff.step), "rows": rows})
-    return {"commit": as_json(commit), "files": files}
+    return {"commit": commit, "files": files}
 
 
-@route(past, "POST", "/commits/{commit_id}/undo", answers.Receipt, 404, 409, 413, 415)
+@route(past, "POST", "/commits/{commit_id}/undo", "CommitReceipt", 404, 409)
 def undo(memory: Writer, commit_id: CommitId, asked: DryRun | None = None) -> Any:
     """Take a commit back, and keep what happened since. "last" is the bearer's own last one."""
     own = current_author() if commit_id == LAST and identity() is not None else None
-    receipt = memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=asked is not None and asked.dry_run))
-    return as_json(expect_stored(receipt))
+    return memory.run(UNDO, UndoRequest(commit_id, author=own, dry_run=asked is not None and asked.dry_run))
 
 
-@route(past, "GET", "/versions/{path:path}", answers.VersionsAnswer, 404)
+@route(past, "GET", "/versions/{path:path}", "VersionsAnswer", 404)
 def versions(
     memory: Reader,
     path: EntryPath,
@@ -105,29 +103,12 @@ def versions(
 ) -> Any:
     """The versions of a file, newest first, through its renames; it may be gone by now."""
     memory.opened.look()
-    found = past_of(memory).versions(f"{SCHEME}{path}", limit)
     listed: list[dict[str, Any]] = []
     room = _ROWS_MOST
-    for version in found:
-        step = as_json(version.diff.step)
-        kept: dict[str, Any] = {name: step[name] for name in ("action", "withheld", "moved_from") if name in step}
+    for version in past_of(memory).versions(f"{SCHEME}{path}", limit):
         rows, room = _within(room, version.diff, context)
-        listed.append({"commit": as_json(version.commit), **kept, "rows": rows})
+        listed.append(answer_from("VersionAnswer", version.diff.step, commit=version.commit, rows=rows))
     return {"versions": listed}
-
-
-@route(past, "GET", "/compare/{path:path}", answers.RowsAnswer, 404)
-def compare(
-    memory: Reader,
-    path: EntryPath,
-    earlier: Annotated[str | None, Query(max_length=64, description="As this commit left it.")] = None,
-    later: Annotated[str | None, Query(max_length=64, description="As this one left it; default now.")] = None,
-    context: Context = 3,
-) -> Any:
-    """How a file differs between two commits; default: what the newest commit that touched it changed."""
-    memory.opened.look()
-    before, after = past_of(memory).texts(f"{SCHEME}{path}", earlier, later)
-    return {"rows": _shown(before, after, context)}
 
 
 def _listed(commit: Commit) -> dict[str, Any]:
@@ -140,21 +121,20 @@ def _listed(commit: Commit) -> dict[str, Any]:
     return {**facts, **shown, "file_count": count}
 
 
-def _within(room: int, diff: FileDiff, context: int) -> tuple[list[dict[str, Any]], int]:
+def _within(room: int, diff: FileDiff, context: int) -> tuple[list[Row], int]:
     """The rows of one of several files of an answer, and for how many more there is room in it."""
     if room > 0:
         rows = _shown(diff.before, diff.after, context, room)
         return rows, room - len(rows)
     lines = max(diff.before.count("\n"), diff.after.count("\n"), 1)
-    return ([as_json(Row("skipped", count=lines))] if diff.before != diff.after else []), 0
+    return ([Row("skipped", count=lines)] if diff.before != diff.after else []), 0
 
 
-def _shown(before: str, after: str, context: int, most: int = _ROWS_MOST) -> list[dict[str, Any]]:
+def _shown(before: str, after: str, context: int, most: int = _ROWS_MOST) -> list[Row]:
     """The rows, as many as a page can show; the others are counted."""
     rows = side_by_side(before, after, context)
     left_out = len(rows) - most
-    shown = [as_json(row) for row in rows[:most]]
-    return [*shown, as_json(Row("skipped", count=left_out))] if left_out > 0 else shown
+    return [*rows[:most], Row("skipped", count=left_out)] if left_out > 0 else list(rows)
 
 
 conversations = APIRouter(tags=["conversations"])
@@ -164,7 +144,7 @@ _HEAT_SEGMENTS = 500
 _SHOWN_SEGMENTS = 200
 
 
-@route(conversations, "GET", "/sessions", answers.SessionsAnswer, nulls=True)
+@route(conversations, "GET", "/sessions", "SessionsAnswer", nulls=True)
 def sessions(
     memory: Reader,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -176,7 +156,7 @@ def sessions(
     return {"sessions": shown, "total": len(found)}
 
 
-@route(conversations, "GET", "/sessions/{session_id}", answers.ConversationAnswer, 404)
+@route(conversations, "GET", "/sessions/{session_id}", "ConversationAnswer", 404)
 def conversation(
     memory: Reader,
     session_id: Annotated[str, Path(max_length=400, examples=["2026-05-08-1f3a9c2e"])],
@@ -192,14 +172,14 @@ def conversation(
     return {
         "session_id": session_id,
         "uri": str(log),
-        "messages": [_message_facts(line, message) for line, message in said[offset : offset + limit]],
+        "messages": [message_facts(line, each, _message_text(each)) for line, each in said[offset : offset + limit]],
         "segments": [_segment_facts(each) for each in segments_in(memory.store, log).used],
         "total": len(said),
         "offset": offset,
     }
 
 
-@route(conversations, "GET", "/heat", answers.HeatAnswer, nulls=True)
+@route(conversations, "GET", "/heat", "HeatAnswer", nulls=True)
 def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] = _SHOWN_SEGMENTS) -> Any:
     """Which segments of conversations are hot, and which memories are used most, with what age leaves of them."""
     tiers, now = memory.config.tiers, datetime.now(UTC)
@@ -213,17 +193,10 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
     warm = sorted(zip(found, warmth(memory.store, tiers, found, now), strict=True), key=lambda pair: -pair[1].heat)
     segments = []
     for each, warmed in warm[:limit]:
-        facts = _segment_facts(each)
         since = warmed.last_visit or read_moment(each.segment.created_at) or now
-        segments.append(
-            {name: facts[name] for name in ("uri", "session_id", "title", "summary", "keywords")}
-            | {
-                "visits": warmed.visits,
-                "interactions": each.segment.interactions,
-                "hours": max(0.0, (now - since).total_seconds() / 3_600.0),
-                "heat": warmed.heat,
-            }
-        )
+        hours = max(0.0, (now - since).total_seconds() / 3_600.0)
+        own = {**_segment_facts(each), "interactions": each.segment.interactions, "hours": hours}
+        segments.append(answer_from("HeatSegment", warmed, **own))
     rate = memory.config.search.decay_lambda
     return {
         "segments": segments,
@@ -237,7 +210,7 @@ def heat(memory: Reader, limit: Annotated[int, Query(ge=1, le=_HEAT_SEGMENTS)] =
     }
 
 
-@route(conversations, "GET", "/queue", answers.QueueAnswer)
+@route(conversations, "GET", "/queue", "QueueAnswer")
 def queue(memory: Reader) -> Any:
     """Conversations whose memories are still to be extracted, longest waiting first, with the reason."""
     waiting = []
@@ -247,10 +220,10 @@ def queue(memory: Reader) -> Any:
     return {"waiting": waiting}
 
 
-@route(conversations, "POST", "/consolidate", answers.ConsolidationAnswer, 404, 413, 415)
+@route(conversations, "POST", "/consolidate", "ConsolidationAnswer", 404)
 def consolidate(memory: Writer, asked: Consolidation | None = None) -> Any:
     """Extract what waits with the configured model; without one, or if it fails, everything waits on."""
-    receipts = [as_json(receipt) for receipt in memory.extract_waiting(asked.session_id if asked else None)]
+    receipts = list(memory.extract_waiting(asked.session_id if asked else None))
     return {"receipts": receipts, "waiting": len(memory.extractor.waiting())}
 
 
@@ -279,15 +252,9 @@ def _session_facts(memory: Runebook, log: MemoryUri, stat: FileStat) -> dict[str
     }
 
 
-def _message_facts(line: int, message: Message) -> dict[str, Any]:
-    told = transcript_line(replace(message, time=None, name="-"), None).removeprefix("-: ")
-    return {
-        "line": line,
-        "role": message.role,
-        "speaker": message.name or message.role,
-        "time": None if message.time is None else message.time.isoformat(),
-        "text": told[:_TEXT_CHARS],
-    }
+def _message_text(message: Message) -> str:
+    """What a message says, tool calls and their results included."""
+    return transcript_line(replace(message, time=None, name="-"), None).removeprefix("-: ")[:_TEXT_CHARS]
 
 
 def _segment_facts(each: StoredSegment) -> dict[str, Any]:
@@ -307,16 +274,7 @@ def _segment_facts(each: StoredSegment) -> dict[str, Any]:
 def _hot_memories(memory: Runebook, rate: float, now: datetime) -> list[dict[str, Any]]:
     page = memory.entries(EntryFilter(sort="accesses", limit=_HOT_MEMORIES), now)
     return [
-        {
-            "uri": entry.uri,
-            "path": entry.path,
-            "name": entry.name,
-            "memory_type": entry.memory_type,
-            "accesses": entry.accesses,
-            "age_days": max(0.0, -math.log(entry.decay) / rate) if entry.decay > 0.0 else 0.0,
-            "decay": entry.decay,
-            "salience": entry.salience,
-        }
+        answer_from("HeatMemory", entry, age_days=max(0.0, -math.log(entry.decay) / rate) if entry.decay > 0.0 else 0.0)
         for entry in page.entries
         if entry.accesses
     ]
@@ -328,7 +286,7 @@ _ARCHIVED_MOST = 1_000
 ProposalName = Annotated[str, Path(max_length=400, description="Its id.", examples=["3f9a2c1e"])]
 
 
-@route(keeping, "GET", "/archive", answers.ArchiveAnswer)
+@route(keeping, "GET", "/archive", "ArchiveAnswer")
 def archived(
     memory: Reader,
     words: Annotated[str, Query(max_length=500, description="All stand in name or text.", examples=["码头"])] = "",
@@ -337,50 +295,38 @@ def archived(
 ) -> Any:
     """What left for the archive, all or what holds these words."""
     found = list(islice(memory.run(ARCHIVE_LIST, ArchiveListRequest(words)), offset, offset + limit + 1))
-    return {"archived": [as_json(each) for each in found[:limit]], "more": len(found) > limit}
+    return {"archived": found[:limit], "more": len(found) > limit}
 
 
-@route(keeping, "POST", "/archive", answers.ReceiptsAnswer, 404, 409, 413, 415)
+@route(keeping, "POST", "/archive", "ReceiptsAnswer", 404, 409)
 def archive(memory: Writer, asked: Archiving) -> Any:
     """Put memories into the archive; without `uris`, the logs of days that are old enough."""
     if asked.uris is not None:
         if asked.days is not None:
             raise Refusal(400, "days goes without uris.", "Leave one of the two out.")
-        return {
-            "receipts": [as_json(expect_stored(memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))))]
-        }
+        return {"receipts": [expect_stored(memory.run(ARCHIVE, ArchiveRequest(asked.uris, dry_run=asked.dry_run)))]}
     keeper = memory if asked.days is None else _with_archive_days(memory, asked.days)
     done = list(keeper.run(MAINTAIN, MaintainRequest(only=[_LOGS], dry_run=asked.dry_run)))
     failure = next((each.failure for each in done if each.failure is not None), None)
     if failure is not None:
         raise failure
-    return {"receipts": [as_json(receipt) for each in done for receipt in each.receipts]}
+    return {"receipts": [receipt for each in done for receipt in each.receipts]}
 
 
-@route(keeping, "POST", "/archive/restore", answers.Receipt, 404, 409, 413, 415)
+@route(keeping, "POST", "/archive/restore", "CommitReceipt", 404, 409)
 def restore(memory: Writer, asked: Restoring) -> Any:
     """Bring files back from the archive; the place where one was names it too."""
-    return as_json(expect_stored(memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))))
+    return memory.run(RESTORE, ArchiveRequest(asked.uris, dry_run=asked.dry_run))
 
 
-@route(keeping, "POST", "/maintain", answers.MaintenanceAnswer, 413, 415)
-def maintain(memory: Writer, asked: Maintenance) -> Any:
-    """Run the passes of maintenance, or show what they would do."""
-    passes = []
-    for done in memory.run(MAINTAIN, MaintainRequest(only=asked.only, dry_run=asked.dry_run)):
-        facts = as_json(done)
-        passes.append({**facts, "name": facts.pop("pass"), "changed": done.changed})
-    return {"passes": passes}
-
-
-@route(keeping, "GET", "/rolling-summary", answers.RollingSummaryAnswer)
+@route(keeping, "GET", "/rolling-summary", "RollingSummaryAnswer")
 def rolling_summary(memory: Reader, response: Response) -> Any:
     """The page that every new session begins with."""
     memory.opened.look()
     return _summary_facts(memory, response)
 
 
-@route(keeping, "PUT", "/rolling-summary", answers.SummaryWritten, 409, 412, 413, 415)
+@route(keeping, "PUT", "/rolling-summary", "SummaryWritten", 409, 412)
 def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response, if_match: IfMatch = None) -> Any:
     """Write that page: maintenance then leaves it alone."""
     expected = None
@@ -390,38 +336,31 @@ def write_rolling_summary(memory: Writer, asked: SummaryText, response: Response
     if any(result.conflict for result in receipt.results):
         more = {"summary": _summary_facts(memory, response)}
         raise Refusal(412, "the summary changed since it was read.", "Compare both, and send it anew.", more)
-    expect_stored(receipt)
-    return {"receipt": as_json(receipt), "summary": _summary_facts(memory, response)}
+    return {"receipt": expect_stored(receipt), "summary": _summary_facts(memory, response)}
 
 
-@route(keeping, "DELETE", "/rolling-summary", answers.Receipt, 409, 415)
+@route(keeping, "DELETE", "/rolling-summary", "CommitReceipt", 409)
 def clear_rolling_summary(memory: Writer) -> Any:
     """Remove that page, whoever wrote it: the next maintenance may make it anew."""
-    return as_json(expect_stored(memory.run(SUMMARY_CLEAR, SummaryClearRequest())))
+    return memory.run(SUMMARY_CLEAR, SummaryClearRequest())
 
 
-@route(keeping, "GET", "/review", answers.ReviewAnswer)
+@route(keeping, "GET", "/review", "ReviewAnswer")
 def review(memory: Reader) -> Any:
     """What a model would remember and the owner has not accepted yet, oldest first."""
     return {"waiting": [_proposal_facts(each) for each in waiting_proposals(memory)]}
 
 
-@route(keeping, "POST", "/review/{name}/accept", answers.Receipt, 404, 409, 413, 415)
+@route(keeping, "POST", "/review/{name}/accept", "CommitReceipt", 404, 409)
 def accept(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
     """Do what a proposal proposes."""
-    return _decided(memory.run(ACCEPT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run)))
+    return memory.run(ACCEPT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run))[0]
 
 
-@route(keeping, "POST", "/review/{name}/reject", answers.Receipt, 404, 409, 413, 415)
+@route(keeping, "POST", "/review/{name}/reject", "CommitReceipt", 404, 409)
 def reject(memory: Writer, name: ProposalName, asked: DryRun | None = None) -> Any:
     """Drop a proposal; the same is not proposed again from the same conversation."""
-    return _decided(memory.run(REJECT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run)))
-
-
-def _decided(receipts: list[CommitReceipt]) -> dict[str, Any]:
-    (receipt,) = receipts
-    facts: dict[str, Any] = as_json(expect_stored(receipt))
-    return facts
+    return memory.run(REJECT, DecisionRequest([name], dry_run=asked is not None and asked.dry_run))[0]
 
 
 def _with_archive_days(memory: Runebook, days: int) -> Runebook:
@@ -457,7 +396,7 @@ insight = APIRouter(tags=["insight"])
 _NUMBERS = frozenset({"int64", "float32"})
 
 
-@route(insight, "GET", "/procedural", answers.ProceduralAnswer)
+@route(insight, "GET", "/procedural", "ProceduralAnswer")
 def procedural(memory: Reader, limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)] = 100) -> Any:
     """How things are done: patterns, what is known of tools and skills with their figures, and solved cases."""
 
@@ -465,30 +404,30 @@ def procedural(memory: Reader, limit: Annotated[int, Query(ge=1, le=LIMIT_MOST)]
         return memory.entries(EntryFilter(memory_type=memory_type, limit=limit)).entries
 
     return {
-        "patterns": [as_json(entry) for entry in listed("patterns")],
+        "patterns": listed("patterns"),
         "tools": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("tools")],
         "skills": [{**as_json(entry), "figures": _figures(memory, entry)} for entry in listed("skills")],
-        "cases": [as_json(entry) for entry in listed("cases")],
+        "cases": listed("cases"),
     }
 
 
-@route(insight, "GET", "/trail", answers.TrailAnswer, 404)
+@route(insight, "GET", "/trail", "TrailAnswer", 404)
 def trail(
     memory: Reader,
     uri: Annotated[str | None, Query(max_length=4_096, description="Only what returned it.")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
 ) -> Any:
     """Which query retrieved what, newest first."""
-    return {"trail": [as_json(recall) for recall in memory.run(TRAIL, TrailRequest(limit, uri))]}
+    return {"trail": memory.run(TRAIL, TrailRequest(limit, uri))}
 
 
-@route(insight, "GET", "/stats", answers.StatsAnswer, nulls=True)
+@route(insight, "GET", "/stats", "StatsAnswer", nulls=True)
 def stats(memory: Reader) -> Any:
     """Figures of the store: the caller's part of it, or for the owner all of it."""
-    return as_json(memory.run(STATS, StatsRequest(whole=identity() is None, wait=False)))
+    return memory.run(STATS, StatsRequest(whole=identity() is None, wait=False))
 
 
-@route(insight, "GET", "/health", answers.HealthAnswer)
+@route(insight, "GET", "/health", "Report")
 async def health(memory: Reader, request: Request) -> Any:
     """An examination of the whole store from all sides; takes a second or more. For the owner."""
     if identity() is not None:
@@ -519,13 +458,7 @@ def _figures(memory: Runebook, entry: EntrySummary) -> dict[str, float | None]:
         found = stored(memory, entry.path)
     except RunebookError:  # it went this moment
         return {}
-    if found.memory.type is None:
-        return {}
-    return {
-        field["name"]: field["value"]
-        for field in field_facts(found.memory.type, found.memory.fields)
-        if field["type"] in _NUMBERS
-    }
+    return {field["name"]: field["value"] for field in field_facts(found) if field["type"] in _NUMBERS}
 
 
 ROUTERS = (past, conversations, keeping, insight)

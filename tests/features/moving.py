@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.features.export import Import, OnConflict, export_lines, export_zip, import_archive
-from memory_core.features.export_file import Selection
+from memory_core.features.export import Selection, export
+from memory_core.features.import_export import Import, OnConflict, import_export
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
 
@@ -23,20 +23,9 @@ def files(home: Path) -> dict[str, bytes]:
 
 
 def imported(memory: Runebook, path: Path, policy: str = "keep", **options: Any) -> Import:
-    done = import_archive(
-        memory.store,
-        memory.registry,
-        path,
-        user_space=memory.config.user_space,
-        agent_space=memory.config.agent_space,
-        on_conflict=OnConflict(policy),
-        **options,
-    )
-    memory.indexer.follow()
-    return done
+    return import_export(memory, path, on_conflict=OnConflict(policy), **options)
 
 
 def exported(memory: Runebook, path: Path, **selection: Any) -> Path:
-    write = export_zip if path.suffix == ".zip" else export_lines
-    write(memory.store, memory.registry, path, Selection(**selection))
+    export(memory, path, Selection(**selection))
     return path

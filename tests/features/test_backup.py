@@ -194,14 +194,14 @@ def test_a_backup_that_fails_leaves_nothing(memory: Runebook, tmp_path: Path, mo
 def test_a_backup_that_reads_back_differently_is_none(
     memory: Runebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = export_file.FolderWriter.finish
+    real = export_file.FolderWriter.close
 
-    def finish(self: export_file.FolderWriter) -> None:
+    def close(self: export_file.FolderWriter) -> None:
         real(self)
         for path in tmp_path.glob("backups/*/home/user/default/memories/entities/支付系统.md"):
             path.write_bytes(path.read_bytes()[:-5])  # what a failing disk does
 
-    monkeypatch.setattr(export_file.FolderWriter, "finish", finish)
+    monkeypatch.setattr(export_file.FolderWriter, "close", close)
     with pytest.raises(InvalidInput, match="is not what the manifest says"):
         back_up(memory.store, tmp_path / "backups", keep=1)
     assert list((tmp_path / "backups").iterdir()) == []

@@ -49,7 +49,8 @@ OPERATIONS = json.dumps(
 
 
 def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, **({"embedding": EmbeddingConfig(provider="none"), "extractor": "none"} | settings))
+    given: dict[str, Any] = {"embedding": EmbeddingConfig(provider="none"), "extractor": "none"}
+    return Config(home=home, **(given | settings))
 
 
 @contextmanager

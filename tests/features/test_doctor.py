@@ -20,7 +20,8 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, Severity, examine, repair
+from memory_core.features.doctor import DOCTOR, DoctorRequest, Report, examine, repair
+from memory_core.features.doctor_checks import Severity
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.open_store import load_registry
@@ -369,7 +370,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], None]]] = {
     "a passage of another text": ("documents", wreck("UPDATE passages SET text = 'x' WHERE uri LIKE '%Zebra%'")),
     "a document of no file": ("documents", wreck("UPDATE documents SET uri = uri || 'x.md' WHERE uri LIKE '%Zebra%'")),
     "a turn that is missing": ("documents", wreck("DELETE FROM documents WHERE uri LIKE '%s1/messages%' AND part = 1")),
-    "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = 3")),
+    "missing words": ("words", wreck("DELETE FROM words_docsize WHERE id = (SELECT max(id) FROM documents)")),
     "a torn full-text index": ("words", spoil_words),
     "vectors that are none": ("vectors", spoil_vectors),
     "missing vectors": ("vectors", wreck("DELETE FROM vectors WHERE seq % 3 = 0")),

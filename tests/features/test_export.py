@@ -21,8 +21,9 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.features.export import export_lines, export_zip
-from memory_core.features.export_file import Selection
+from memory_core.core.progress import Stage, listening
+from memory_core.features.export import Selection
+from memory_core.features.export import export as write_export
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.runebook import Runebook
 from tests.features.moving import PAYMENTS, exported, files, imported, opened
@@ -75,14 +76,14 @@ def test_an_empty_store_becomes_the_exported_one_byte_for_byte_and_twice_is_once
     path = exported(memory, tmp_path / form)
     with opened(tmp_path / "target") as target:
         done = imported(target, path)
-        assert (done.outcome.kept, done.outcome.refused, done.problems) == ([], [], [])
+        assert (done.kept, done.refused) == ([], [])
         assert len(done.commits) == 1
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS
         assert target.find(FindRequest("心斋桥")).resources
         assert target.store.adopt() == 0
         for policy in ("keep", "replace", "both"):
             again = imported(target, path, policy)
-            assert (again.commits, again.outcome.created, again.outcome.kept) == ([], [], [])
+            assert (again.commits, again.created, again.kept) == ([], [], [])
     assert files(tmp_path / "target") == files(tmp_path / "source")
     before = files(tmp_path / "source")
     assert imported(memory, path).commits == []
@@ -217,22 +218,23 @@ def test_a_file_that_differs_is_kept_put_beside_or_replaced_as_asked(memory: Run
         target.commit(CommitRequest("Black tea 红茶.", memory_type="preferences", fields={"topic": "Tea"}))
         before = target.store.text(uri)
         done = imported(target, path)
-        assert [problem.name for problem in done.outcome.kept] == [TEA]
+        assert [problem.name for problem in done.kept] == [TEA]
         assert target.store.text(uri) == before
-        assert PAYMENTS in done.outcome.created
+        assert PAYMENTS in done.created
         assert "Black tea" in target.read(ReadRequest(f"{USER}/preferences/.overview.md")).content
 
-        ((here, beside),) = imported(target, path, "both").outcome.beside
+        (pair,) = imported(target, path, "both").beside
+        here, beside = pair.uri, pair.imported
         assert target.read(ReadRequest(here)).content.startswith("Black tea 红茶.")
         assert target.read(ReadRequest(beside)).content.startswith("Green tea")
         for one, other in ((here, beside), (beside, here)):
             links = (split(target.read(ReadRequest(one)).content).trailer or {})["links"]
             assert [entry["uri"] for entry in links] == [other]
         again = imported(target, path, "both")
-        assert (again.commits, again.outcome.created) == ([], [])
+        assert (again.commits, again.created) == ([], [])
 
         before = target.store.text(uri)
-        assert TEA in imported(target, path, "replace").outcome.updated
+        assert TEA in imported(target, path, "replace").updated
         assert target.read(ReadRequest(TEA)).content.startswith("Green tea")
         rows = target.store.ledger.changes_of([target.store.ledger.newest_seq()])
         assert [row.before for row in rows if row.uri == uri] == [before]  # what an undo needs
@@ -244,10 +246,10 @@ def test_the_same_memory_under_another_name_is_a_conflict(memory: Runebook, tmp_
     with opened(tmp_path / "target") as target:
         target.commit(CommitRequest(memory_type="entities", fields={"entity_name": "支付系統", "content": "繁體。"}))
         done = imported(target, path)
-        (kept,) = done.outcome.kept
+        (kept,) = done.kept
         assert kept.name == PAYMENTS
         assert "支付系統.md" in kept.reason
-        assert imported(target, path, "replace").outcome.updated == [f"{USER}/entities/支付系統.md"]
+        assert imported(target, path, "replace").updated == [f"{USER}/entities/支付系統.md"]
         assert target.read(ReadRequest(f"{USER}/entities/支付系統.md")).content.startswith("数据库是 TiDB")
         assert imported(target, path, "replace").commits == []
 
@@ -258,7 +260,7 @@ def test_a_name_that_differs_in_case_alone_never_becomes_a_second_file(memory: R
         hand.parent.mkdir(parents=True)
         hand.write_text("written by hand", encoding="utf-8")
         done = imported(target, exported(memory, tmp_path / "all.zip"))
-        assert [problem.name for problem in done.outcome.kept] == [TEA]
+        assert [problem.name for problem in done.kept] == [TEA]
         assert [path.name for path in hand.parent.glob("[!.]*")] == ["tea.md"]
 
 
@@ -268,7 +270,7 @@ def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tm
     newer = exported(memory, tmp_path / "newer.zip")
     with opened(tmp_path / "target") as target:
         imported(target, older)
-        assert imported(target, newer).outcome.updated == [LOG]
+        assert imported(target, newer).updated == [LOG]
         assert target.store.text(MemoryUri.parse(LOG)) == memory.store.text(MemoryUri.parse(LOG))
         assert imported(target, older).commits == []  # the longer one stays
         seq = target.store.ledger.newest_seq()
@@ -293,7 +295,7 @@ def test_spaces_are_mapped_and_links_follow(memory: Runebook, tmp_path: Path) ->
     path = exported(memory, tmp_path / "all.zip")
     with opened(tmp_path / "target", user_space="mei", agent_space="helper") as target:
         done = imported(target, path, into=("mei", "helper"))
-        assert (done.outcome.kept, done.outcome.refused) == ([], [])
+        assert (done.kept, done.refused) == ([], [])
         assert target.find(FindRequest("TiDB")).memories[0].uri == PAYMENTS.replace("default", "mei")
         assert target.store.text(MemoryUri.parse(LOG.replace("default", "mei")))
         assert target.commit(CommitRequest(messages=TALK, session_id="trip")).usage == {
@@ -313,23 +315,24 @@ def test_a_dry_run_tells_and_writes_nothing(memory: Runebook, tmp_path: Path) ->
         assert target.store.ledger.newest_seq() == 0
         assert files(tmp_path / "target") == {}
         done = imported(target, path)
-        assert (told.outcome.created, told.history) == (done.outcome.created, done.history)
+        assert (told.created, told.history) == (done.created, done.history)
 
 
 def test_many_files_are_several_commits_and_all_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memory_core.features import export
+    from memory_core.features import import_export
 
-    monkeypatch.setattr(export, "_BATCH_FILES", 7)
+    monkeypatch.setattr(import_export, "_BATCH_FILES", 7)
     notes = tmp_path / "source/user/default/memories/notes"
     notes.mkdir(parents=True)
     for number in range(30):
         (notes / f"笔记 {number}.md").write_text(f"note {number} 第{number}条", encoding="utf-8")
-    seen: list[tuple[int, int]] = []
+    seen: list[Stage] = []
     with opened(tmp_path / "source") as source, opened(tmp_path / "target") as target:
         path = exported(source, tmp_path / "all.zip")
-        done = imported(target, path, progress=lambda *step: seen.append(step))
+        with listening(seen.append):
+            done = imported(target, path)
         assert len(done.commits) == 5
-        assert seen[-1] == (30, 30)
+        assert Stage("importing", 30, 30, "files") in seen
         assert target.store.ledger.directories.count(MemoryUri.parse(f"{USER}/notes")) == 30
 
 
@@ -344,14 +347,16 @@ def test_an_export_is_one_moment_while_others_write(memory: Runebook, tmp_path: 
     before = files(tmp_path / "source")
     uris = [f"{USER}/notes/笔记 {number}.md" for number in range(6)]
 
-    def write_on(done: int, _total: int) -> None:
-        edits = [{"uri": uri, "patches": {"content": f"at {done}"}} for uri in uris]
-        removal = [{"uri": TEA}] if done == 1 else []
+    def write_on(stage: Stage) -> None:
+        if stage.what != "exporting":
+            return
+        edits = [{"uri": uri, "patches": {"content": f"at {stage.done}"}} for uri in uris]
+        removal = [{"uri": TEA}] if stage.done == 1 else []
         changed = memory.commit(CommitRequest(operations={"edit_operations": edits, "delete_operations": removal}))
         assert changed.status == "committed"
 
-    write = export_zip if form.endswith("zip") else export_lines
-    write(memory.store, memory.registry, tmp_path / form, Selection(), progress=write_on)
+    with listening(write_on):
+        exported(memory, tmp_path / form)
     assert files(tmp_path / "source") != before
     with opened(tmp_path / "target") as target:
         imported(target, tmp_path / form)
@@ -368,7 +373,7 @@ def test_what_people_wrote_by_hand_is_exported_byte_for_byte(memory: Runebook, t
         assert {name: archive.read(f"user/default/memories/notes/{name}") for name in odd} == odd
     with opened(tmp_path / "target") as target:
         done = imported(target, tmp_path / "all.zip")
-        assert [(problem.name, problem.reason) for problem in done.outcome.refused] == [
+        assert [(problem.name, problem.reason) for problem in done.refused] == [
             (f"{USER}/notes/latin.md", "it is not UTF-8 text")
         ]
         arrived = files(tmp_path / "target")
@@ -387,7 +392,7 @@ def test_twins_that_windows_confuses_leave_and_arrive(tmp_path: Path) -> None:
             names = [name.casefold() for name in archive.namelist()]
             assert len(set(names)) == len(names)
         done = imported(target, path, "both")
-        assert (done.outcome.refused, done.problems) == ([], [])
+        assert done.refused == []
         texts = {split(target.store.text(entry.uri) or "").body for entry in target.store.files.walk()}
         assert {"upper", "lower"} <= texts
 
@@ -399,7 +404,7 @@ def test_an_export_is_private_and_never_overwrites_unasked(memory: Runebook, tmp
     with pytest.raises(InvalidInput, match="is there already"):
         exported(memory, path)
     assert path.read_bytes() == content
-    export_zip(memory.store, memory.registry, path, Selection(sessions=False), force=True)
+    write_export(memory, path, Selection(sessions=False), force=True)
     assert path.read_bytes() != content
     assert sorted(found.name for found in tmp_path.iterdir()) == ["all.zip", "source"]
 

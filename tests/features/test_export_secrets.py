@@ -10,7 +10,6 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.trailer import split
-from memory_core.features.redaction import redaction_of
 from memory_core.runebook import Runebook, open_memory
 from tests.features.moving import exported, imported
 
@@ -19,7 +18,7 @@ PASSWORD = "kX9!vbQ2mz"
 NOTES = "viking://user/default/memories/notes"
 
 
-def opened(home: Path, **settings: str) -> Runebook:
+def opened(home: Path, **settings: Any) -> Runebook:
     return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings))
 
 
@@ -48,7 +47,7 @@ def on_disk(home: Path) -> list[str]:
 def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, export: Path, secrets: str) -> None:
     home = tmp_path / "target"
     with opened(home, secrets=secrets) as target:
-        done = imported(target, export, discretion=redaction_of(target.config))
+        done = imported(target, export)
         assert done.history == 0
         assert any("history was left out" in note for note in done.notes)
         assert any("GitHub token" in note and "Deploy 部署" in note for note in done.notes)
@@ -60,10 +59,10 @@ def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, ex
         assert log.count("[redacted: password]") == 2
         assert "thanks 谢谢" in log
         assert target.read(ReadRequest(f"{NOTES}/Plain.md")).content.startswith("harmless")
-        again = imported(target, export, discretion=redaction_of(target.config))
-        assert again.outcome.created == again.outcome.updated == []
+        again = imported(target, export)
+        assert again.created == again.updated == []
         assert again.commits == []
-        assert not again.outcome.kept
+        assert not again.kept
         assert on_disk(home) == []
     assert on_disk(home) == []
 
@@ -71,7 +70,7 @@ def test_import_stores_no_secret_and_says_where_there_was_one(tmp_path: Path, ex
 @pytest.mark.parametrize("secrets", ["warn", "off"])
 def test_the_owner_can_import_everything_as_it_is(tmp_path: Path, export: Path, secrets: str) -> None:
     with opened(tmp_path / "target", secrets=secrets) as target:
-        done = imported(target, export, discretion=redaction_of(target.config))
+        done = imported(target, export)
         assert done.history == 3
         assert TOKEN in target.read(ReadRequest(f"{NOTES}/Deploy 部署.md")).content
         assert any("GitHub token" in note for note in done.notes) is (secrets == "warn")
@@ -82,8 +81,8 @@ def test_file_whose_name_is_a_secret_is_refused(tmp_path: Path) -> None:
         source.commit(CommitRequest("x", fields={"title": TOKEN}))
         export = exported(source, tmp_path / "export.zip")
     with opened(tmp_path / "target") as target:
-        done = imported(target, export, discretion=redaction_of(target.config))
-        assert [problem.reason for problem in done.outcome.refused] == [
+        done = imported(target, export)
+        assert [problem.reason for problem in done.refused] == [
             "its name holds what looks like a secret (GitHub token)"
         ]
     assert on_disk(tmp_path / "target") == []

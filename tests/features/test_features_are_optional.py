@@ -139,6 +139,19 @@ def test_without_any_feature_a_store_commits_finds_and_reads(copy: Path, tmp_pat
             expect_served(memory)
 
 
+def test_what_is_searched_of_a_file_follows_the_features_of_the_store(copy: Path) -> None:
+    def logs(features: Features) -> list[str]:
+        with opened(copy, features) as memory:
+            return [hit.uri for hit in memory.find(FindRequest("deploy", limit=50)).hits if "/logs/" in hit.uri]
+
+    with opened(copy, FEATURES) as memory:
+        memory.commit(CommitRequest("The deploy went well.", memory_type="daily_logs", now=NOW))
+    entries = logs(FEATURES)
+    assert all("#" in uri for uri in entries)
+    assert logs(FEATURES.without("daily logs")) == [entries[0].partition("#")[0]]  # a file like any other
+    assert logs(FEATURES) == entries
+
+
 def test_a_server_serves_without_several_features(copy: Path) -> None:
     features = FEATURES
     for name in ("tiers", "upkeep", "undo", "redaction", "daily logs", "metrics", "history"):

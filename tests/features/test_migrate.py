@@ -13,8 +13,9 @@ import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action
+from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.trailer import join, split
+from memory_core.core.progress import listening
 from memory_core.features.migrate import MIGRATE, MigrateRequest, Migration
 from memory_core.features.older_format import day_in, is_random_name
 from memory_core.runebook import Runebook, open_memory
@@ -124,7 +125,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Pat
     memory.find(FindRequest("anything"))  # adoption of the folder is over
     before = {path: (older / path).stat().st_mtime_ns for path in files(older)}
     seq = memory.store.ledger.newest_seq()
-    plan = run(memory, dry_run=True, batch_files=3)
+    plan = run(memory, dry_run=True)
     assert {path: (older / path).stat().st_mtime_ns for path in files(older)} == before
     assert memory.store.ledger.newest_seq() == seq
     done = run(memory)
@@ -133,7 +134,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Pat
     assert (plan.dry_run, plan.commits) == (True, ())
 
 
-def test_a_batch_is_one_commit_that_history_can_undo(memory: Runebook, older: Path) -> None:
+def test_a_migration_is_one_commit_that_history_can_undo(memory: Runebook, older: Path) -> None:
     before = files(older)
     result = run(memory)
     (row,) = [row for row in memory.store.ledger.history() if row.kind == "migrate"]
@@ -162,14 +163,13 @@ def test_averages_leave_the_trailer_counts_go_on_and_a_rewritten_body_is_kept_an
     assert trailer(memory, uri)["total_time_ms"] == 6_000
 
     uri = f"{AGENT}/skills/clean_survey.md"
-    assert "hand edit" in next(item.reason for item in result.rewritten if item.uri == uri)
+    assert "hand edit" in next(item.why for item in result.rewritten if item.uri == uri)
     memory.commit(CommitRequest(memory_type="skills", fields={"skill_name": "clean_survey", "total_executions": 1}))
     assert "I rewrote this text myself." in memory.read(ReadRequest(uri)).content
     assert trailer(memory, uri)["total_executions"] == 4
 
 
-@pytest.mark.parametrize("batch_files", [1, 2, 200])
-def test_links_follow_a_renamed_memory_whichever_batch_it_is_in(older: Path, batch_files: int) -> None:
+def test_links_follow_renamed_memories(older: Path) -> None:
     link = {"uri": f"{USER}/entities/支付系统.md", "relation": "refines"}
     for name, target in (("mem_aaaa1111", "mem_bbbb2222"), ("mem_bbbb2222", "mem_aaaa1111"), ("ours", "mem_bbbb2222")):
         links = [link, {"uri": f"{USER}/entities/{target}.md", "relation": "similar"}, "not a uri"]
@@ -177,8 +177,8 @@ def test_links_follow_a_renamed_memory_whichever_batch_it_is_in(older: Path, bat
             older, name, f"# Entity: {name[-4:]} x\n\ntext\n\n<!-- MEMORY_FIELDS\n{json.dumps({'links': links})}\n-->"
         )
     with opened(older) as memory:
-        plan = run(memory, batch_files=batch_files, dry_run=True)
-        result = run(memory, batch_files=batch_files)
+        plan = run(memory, dry_run=True)
+        result = run(memory)
         assert (plan.renamed, plan.rewritten, plan.skipped) == (result.renamed, result.rewritten, ())
         assert result.skipped == ()
         for name, target in (("1111 x", "2222 x"), ("2222 x", "1111 x"), ("ours", "2222 x")):
@@ -194,7 +194,7 @@ def test_texts_that_begin_alike_are_numbered_and_all_kept(tmp_path: Path) -> Non
         entity(tmp_path, f"mem_{number:08x}-1111-4222-8333-444444444444", text)
     entity(tmp_path, "支付系统 (2)", "手写的第二份。\n")
     with opened(tmp_path) as memory:
-        result = run(memory, batch_files=4)
+        result = run(memory)
         assert len(result.renamed) == 14
         found = {split(path.read_bytes().decode("utf-8")).body for path in (tmp_path / "user").rglob("[!.]*.md")}
         assert found == {*texts, "手写的第二份。\n"}
@@ -291,23 +291,21 @@ def test_bytes_that_are_no_text_are_reported_and_left_alone(tmp_path: Path) -> N
     assert path.read_bytes() == b"\xff\xfe caf\xe9"
 
 
-def test_a_file_that_changes_while_the_migration_runs_is_skipped_and_reported(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_the_migration_runs_is_named_by_what_it_says_then(tmp_path: Path) -> None:
     entity(tmp_path, "mem_aaaa1111", "# First\n")
     second = entity(tmp_path, "mem_bbbb2222", "# Second\n")
 
-    def step(name: str) -> None:
-        if name == "acknowledged":
+    def change(_stage: object) -> None:
+        if "改过" not in second.read_text("utf-8"):
             second.write_text("# 改过的标题\n", encoding="utf-8")
 
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))
-    with open_memory(config, step=step) as memory:
-        result = run(memory, batch_files=1)
-        assert [item.new_uri for item in result.renamed] == [f"{USER}/entities/First.md"]
-        assert [(item.uri, "changed" in item.reason) for item in result.skipped] == [
-            (f"{USER}/entities/mem_bbbb2222.md", True)
-        ]
     with opened(tmp_path) as memory:
-        assert [item.new_uri for item in run(memory).renamed] == [f"{USER}/entities/改过的标题.md"]
+        memory.find(FindRequest("x"))
+        with listening(change):
+            result = run(memory)
+    assert {item.new_uri for item in result.renamed} == {
+        f"{USER}/entities/{name}.md" for name in ("First", "改过的标题")
+    }
 
 
 def test_only_memories_of_the_own_spaces_are_touched(older: Path) -> None:
@@ -344,19 +342,18 @@ def step(name):
 config = Config(home=Path(sys.argv[1]), embedding=EmbeddingConfig(provider="none"))
 memory = open_memory(config, step=step)
 memory.find(FindRequest("x"))
-memory.run(MIGRATE, MigrateRequest(batch_files=3))
+memory.run(MIGRATE, MigrateRequest())
 """
 
 
-@pytest.mark.parametrize(("stop_at", "nth"), [("planned", 2), ("acknowledged", 2), ("file", 3), ("renamed", 3)])
-def test_killed_between_or_inside_batches_the_next_run_finishes(older: Path, stop_at: str, nth: int) -> None:
+@pytest.mark.parametrize(("stop_at", "nth"), [("planned", 1), ("acknowledged", 1), ("file", 3), ("renamed", 1)])
+def test_killed_anywhere_the_next_run_finishes(older: Path, stop_at: str, nth: int) -> None:
     bodies = sorted(split(text.decode("utf-8")).body for text in files(older).values())
     stopped = starter().run(_KILLED, older, stop_at, nth)
     assert stopped.returncode == -signal.SIGKILL, stopped.stderr
     with opened(older) as memory:
         assert sorted(split(text.decode("utf-8")).body for text in files(older).values()) == bodies
-        result = run(memory)
-        assert 0 < len(result.renamed) < 11
+        assert len(run(memory).renamed) == (10 if stop_at == "planned" else 0)
         assert trailer(memory, f"{USER}/entities/支付系统.md")["links"][0]["uri"] == f"{USER}/entities/Tern (vessel).md"
     assert set(files(older)) == NAMES
 
@@ -366,7 +363,7 @@ def test_what_was_done_reads_as_text_and_as_json(memory: Runebook) -> None:
     lines = list(result.lines())
     assert lines[-1] == "10 would be renamed, 4 would be rewritten, 2 unchanged, 0 skipped."
     assert any(line.endswith("events/2026-03-17_决定采用双活部署.md  (named by its heading)") for line in lines)
-    told = json.loads(json.dumps(result.as_dict()))
+    told = json.loads(json.dumps(as_json(result)))
     assert told["dry_run"] is True
     assert {len(told[name]) for name in ("renamed", "rewritten", "unchanged")} == {10, 4, 2}
     assert told["renamed"][0]["keys"] == {"entity_name": "Tern (vessel)"}

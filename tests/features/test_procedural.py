@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
-from memory_core.features.procedural import MEMORIES_LIMIT, OTHER_ERRORS, Lessons, error_type, lessons, masked
+from memory_core.features.procedural import MEMORIES_LIMIT, OTHER_ERRORS, Lessons, error_type, lessons
+from memory_core.features.redaction import Redaction
 from memory_core.features.statistics import FinishedCall, finished_calls
 
 MAY_11 = datetime(2026, 5, 11, 9, 30, tzinfo=UTC)
@@ -215,31 +216,16 @@ def test_what_worked_afterwards_is_told(registry: MemoryTypeRegistry) -> None:
     assert "afterwards" not in fields(lessons(other, registry, nothing))["content"]
 
 
-SECRETS = [
-    {"headers": {"Authorization": "Bearer abcdefghijklmnop"}},
-    {"apiKey": "hunter2hunter2"},
-    {"db_password": "hunter2hunter2"},
-    {"口令": "hunter2hunter2", "密码": "hunter2hunter2"},
-    {"url": "https://bob:hunter2hunter2@host/x?access_token=hunter2hunter2&q=1"},
-    {"cmd": "curl -H 'Authorization: Bearer hunter2hunter2' --password hunter2hunter2"},
-    {"note": "key sk-hunter2hunter2hunter2 and ghp_hunter2hunter2hunter2"},
-    {"list": [{"token": "hunter2hunter2"}]},
-]
-
-
-@pytest.mark.parametrize("arguments", SECRETS)
-def test_secrets_are_masked(registry: MemoryTypeRegistry, arguments: dict[str, Any]) -> None:
-    told = fields(lessons([ran(f"denied: {arguments}", **arguments)], registry, nothing))
-    assert "hunter2" not in str(told)
-    assert "abcdefghijklmnop" not in str(told)
-
-
-def test_what_is_no_secret_is_shown(registry: MemoryTypeRegistry) -> None:
-    content = fields(lessons([ran("HTTP 500", max_tokens=5, tokenizer="bpe", author="Li")], registry, nothing))[
-        "content"
+def test_secrets_of_a_call_are_in_no_lesson(registry: MemoryTypeRegistry) -> None:
+    arguments = {"apiKey": "hunter2hunter2", "cmd": "curl --password hunter2hunter2", "max_tokens": 5}
+    log = [
+        Message("assistant", tool_calls=(ToolCall("c", "t", arguments),)),
+        Message("tool", tool_results=(ToolResult("c", "t", f"denied: {arguments}", "error"),)),
     ]
-    assert '(max_tokens=5, tokenizer="bpe", author="Li")' in content
-    assert masked("the password is wrong; 口令错误") == "the password is wrong; 口令错误"
+    kept, _ = Redaction().messages(log)
+    told = fields(lessons(finished_calls(kept), registry, nothing))
+    assert "hunter2" not in str(told)
+    assert "max_tokens=5" in str(told)
 
 
 def test_stopped_and_successful_calls_teach_nothing(registry: MemoryTypeRegistry) -> None:

@@ -74,7 +74,7 @@ def test_history_undo_and_reopening_stay_sound_and_say_purged(tmp_path: Path) ->
         refused = memory.run(UNDO, UndoRequest(first.commit_id))
         assert "purged" in str(refused.results[0].reason)
         with pytest.raises(NotFound, match="purged"):
-            history_of(memory).text_at(tombstone, first.commit_id)
+            history_of(memory).texts(tombstone, later=first.commit_id)
         again = note(memory, "vault", "A new beginning.")
         assert again.results[0].action is Action.CREATED
     with open_memory(config(tmp_path)) as memory:
@@ -110,7 +110,7 @@ def test_a_commit_is_purged_and_the_rest_of_its_file_stays(memory: Runebook) -> 
     assert holding(memory.config.root, SECRETS[0]) == []
     assert receipt.results[0].uri == f"{NOTES}/list.md"
     with pytest.raises(NotFound, match="purged"):
-        history_of(memory).text_at(f"{NOTES}/list.md", good.commit_id)
+        history_of(memory).texts(f"{NOTES}/list.md", later=good.commit_id)
     undo = history_of(memory).commits()[0]
     refused = memory.run(UNDO, UndoRequest(undo.commit_id))
     assert "purged" in str(refused.results[0].reason)

@@ -305,27 +305,6 @@ def test_of_two_who_accept_at_once_one_wins_and_the_other_is_told(tmp_path: Path
             assert len(waiting_proposals(memory)) == 0
 
 
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
-def test_a_crash_while_accepting_leaves_it_waiting_or_done(tmp_path: Path, at: str) -> None:
-    with opened(tmp_path, [TEA_ANSWER]) as memory:
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        name = only(memory).id
-
-    def dies(step: str) -> None:
-        if step == at:
-            raise Killed
-
-    with opened(tmp_path, step=dies) as memory, pytest.raises(Killed):
-        memory.run(ACCEPT, DecisionRequest([name]))
-    with opened(tmp_path) as memory:
-        state = (text(memory, TEA) is not None, len(waiting_proposals(memory)))
-        assert state == ((False, 1) if at == "planned" else (True, 0))
-
-
 def test_what_is_no_proposal_is_left_alone_and_unknown_names_are_told(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))

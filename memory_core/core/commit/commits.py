@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -20,8 +20,8 @@ from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.core.feature import NO_FEATURES, Features
+from memory_core.core.frozen import frozen
 from memory_core.core.index.documents import MESSAGES_NAME
-from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.metadata import METADATA
@@ -72,14 +72,6 @@ _REVIEWED = "automatic"
 _CATEGORY_LIMIT_CHARS = 200
 #: Metadata that a commit of one memory may give.
 _GIVEN = frozenset(field.name for field in METADATA if "commit" in field.given_by)
-
-
-def identify(registry: MemoryTypeRegistry, uri: MemoryUri, text: str) -> tuple[str, str]:
-    """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
-    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
-        return "", ""
-    memory = parse(uri, text, registry)
-    return memory.type_name, memory.key
 
 
 def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryOperations, list[str]]:
@@ -133,7 +125,7 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Messages ``start`` to ``end`` (not included) of a session's log, whose memories a commit brings.
 

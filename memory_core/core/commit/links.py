@@ -12,11 +12,11 @@ contradicted or replaced falls (``scoring.evidence``). Of two that contradict ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import FieldRejected, InvalidUri, NotFound, RunebookError, TooLarge
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.evidence import Evidence, merged_confidence, unweighed, weighed
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.metadata import CONFIDENCE, CONTESTING, LINKS, RELATIONS, REVERSE, SIMILAR, Metadata
@@ -33,7 +33,7 @@ _EVIDENCE: Mapping[str, Evidence] = {
 _DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Linked:
     """What became of a memory's links: whether its file changed, the ends that were reached, and what was refused.
 

@@ -7,11 +7,11 @@ old value and never affects another. Pure: does not read files, name memories or
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch, opens_as_patch
 from memory_core.core.errors import FieldRejected, RunebookError
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.field_values import coerce, plain, refused, shown_value
 from memory_core.core.memory.memory_type import FieldType, FieldValue, MemoryField, MemoryType, MergeOp
 from memory_core.core.memory.names import key_of
@@ -24,7 +24,7 @@ _NO_PATCH_HINT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldMerge:
     """What became of the fields.
 

@@ -13,11 +13,11 @@ import re
 import string
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice, pairwise
 
 from memory_core.core.errors import PatchRejected
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.operations import SearchReplace
 
 _OPEN = "<<<<<<< SEARCH"
@@ -46,7 +46,7 @@ _TWINS = (
 _CLASS_OF = {mark: f"[{re.escape(twins)}]" for twins in _TWINS for mark in twins}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reading:
     """One way to understand a block; ``drops_lines``: it replaces whole lines by no line at all."""
 
@@ -56,7 +56,7 @@ class _Reading:
     drops_lines: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Edit:
     start: int
     end: int

@@ -10,7 +10,7 @@ summaries of every directory that changed follow (``summaries``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from memory_core.core.errors import (
     RunebookError,
     TooLarge,
 )
+from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
@@ -62,7 +63,7 @@ _EXPLICIT = "user_explicit"
 _Merge = Callable[[MemoryType, Mapping[str, Any], Mapping[str, Any]], FieldMerge]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Outcome:
     """What an operation decided: the memory, or the text of a summary, as it is to be; None removes the file."""
 

@@ -7,10 +7,11 @@ parsed once, when it is first looked at. Decides nothing and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from memory_core.core.errors import InvalidUri, MemoryChanged, NotFound
+from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
@@ -20,7 +21,7 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanContext:
     """What a plan needs beyond the operations.
 

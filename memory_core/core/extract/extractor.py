@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
@@ -28,18 +28,19 @@ from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import ExchangeStarts
-from memory_core.core.memory.message import Message, dump_lines, parse_lines
+from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.local import Store
 from memory_core.core.store.locks import StoreLock
-from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 from memory_core.core.store.usage import ModelCalls
 from memory_core.core.tally import tallied
-from memory_core.core.text.language import language_of
+
+if TYPE_CHECKING:
+    from memory_core.core.store.local import Store
+    from memory_core.core.store.session_rows import Extraction, ExtractionQueue
 
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6
@@ -494,37 +495,32 @@ class Extractor:
     ) -> Generator[LLMRequest, Completion, CommitReceipt]:
         receipts: list[CommitReceipt] = []
         results: list[OperationResult] = []
-        notes: list[str] = []
         meter = Meter()
-        before: Span | None = None
+        before: list[Span] = []
         while (row := self.queue.get(log)) is not None:
             try:
                 if (taken := next_part()) is None:
                     break
                 part, settlement = taken
-                if part.span == before:  # the commit left it as it was
-                    moved = any(result.conflict for receipt in receipts for result in receipt.results)
-                    why = "memories changed meanwhile" if moved else "none of the model's operations could be applied"
-                    results.append(self._postponed(row, now, why))
-                    break
-                before = part.span
+                if part.span in before:  # the commit left it as it was
+                    moved = any(result.conflict for result in receipts[-1].results)
+                    if not moved or before.count(part.span) > 1:
+                        why = (
+                            "memories changed meanwhile" if moved else "none of the model's operations could be applied"
+                        )
+                        results.append(self._postponed(row, now, why))
+                        break
+                before.append(part.span)
                 if not part.conversation.messages:
                     receipts.append(self._passed_over(part.span, now))
                     continue
-                loop, view = self.orchestrator, self.view.within(part.belonging)
-                outcome = yield from meter.read(loop.extract(part.conversation, view))
-                receipt = self._commit(outcome, part, settlement, now)
-                receipts.append(receipt)
-                if any(result.conflict for result in receipt.results):
-                    mended = yield from meter.read(loop.mend(part.conversation, outcome, receipt, view))
-                    if mended is not None:
-                        notes += mended.dropped
-                        if len(mended.operations):
-                            receipts.append(self._commit(mended, part, settlement, now))
+                # Where memories changed while the model thought, it is asked once more, with what is stored by then.
+                loop = self.orchestrator.extract(part.conversation, self.view.within(part.belonging))
+                receipts.append(self._commit((yield from meter.read(loop)), part, settlement, now))
             except RunebookError as error:
                 results.append(self._postponed(row, now, error.message, error.hint))
                 break
-        return replace(whole := summed(receipts, results, meter.usage), notes=(*whole.notes, *notes))
+        return summed(receipts, results, meter.usage)
 
     def _passed_over(self, span: Span, now: datetime | None) -> CommitReceipt:
         """Messages that a promotion took leave the queue."""

@@ -11,10 +11,9 @@ from collections.abc import Generator, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelFailed, ModelRefused
+from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelRefused
 from memory_core.core.extract.model_calls import Dialogue, Frame, fixed_tokens
 from memory_core.core.extract.operation_checks import (
-    Operation,
     Verdict,
     assembled,
     judge,
@@ -22,12 +21,11 @@ from memory_core.core.extract.operation_checks import (
     listed,
     new_text,
     problem_text,
-    results_of,
     subject,
     targets,
     without_counts,
 )
-from memory_core.core.extract.prefetch import Prefetched, Prefetcher
+from memory_core.core.extract.prefetch import Prefetcher
 from memory_core.core.extract.prompts import (
     EARLIER_SHARE,
     Conversation,
@@ -42,12 +40,12 @@ from memory_core.core.extract.prompts import (
     language_line,
     transcript,
 )
-from memory_core.core.extract.read_actions import Reading, run, show
-from memory_core.core.extract.store_view import StoreView
+from memory_core.core.extract.read_actions import run, show
+from memory_core.core.extract.store_view import Reading, StoreView
 from memory_core.core.llm.client import Completion, LLMRequest
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import LINK_RELATIONS, DeleteOp, MemoryOperations, ReasoningAction, WriteOp
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult
+from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.text.tokens import count_tokens
 
 Asking: TypeAlias = Generator[LLMRequest, Completion, ReasoningAction]
@@ -168,15 +166,6 @@ class Deliberation:
         )
         self._rounds = 0
         return (yield from self._dialogue.ask(_repair_problem))
-
-    def stale(self, items: Sequence[Operation], results: Sequence[Sequence[OperationResult]]) -> list[Verdict]:
-        """Operations that a commit refused because a file had changed, with the files they concern."""
-        found = []
-        for item, told in zip(items, results, strict=True):
-            if any(result.conflict for result in told):
-                unread = [uri for verdict in self.judged(assembled([item])) for uri in verdict.unread]
-                found.append(Verdict(item, tuple(unread), tuple(told)))
-        return found
 
     def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
         """Try operations out, without what the system counts by itself."""
@@ -352,7 +341,7 @@ class MemoryReActOrchestrator:
         Raises:
             ModelFailed: If no usable answer came within the requests allowed.
         """
-        dialogue = self._open(conversation, self._most_requests, view)
+        dialogue = self._open(conversation, view)
         loop = Deliberation(dialogue, self._prompts, view, self._rounds)
         answer = yield from loop.decide()
         if self._single_pass:
@@ -361,47 +350,13 @@ class MemoryReActOrchestrator:
         verdicts = yield from loop.settle(verdicts, answer)
         return self._outcome(dialogue, answer, loop, verdicts)
 
-    def mend(
-        self, conversation: Conversation, outcome: Outcome, receipt: CommitReceipt, view: StoreView
-    ) -> Generator[LLMRequest, Completion, Outcome | None]:
-        """After the commit: correct operations that were refused because a file changed while the model thought.
-
-        Args:
-            conversation: As given to ``extract``.
-            outcome: What ``extract`` returned.
-            receipt: Of the commit of ``outcome.operations``.
-            view: As given to ``extract``.
-
-        Returns:
-            The corrected operations alone, with the usage of this request alone; None if there is nothing to
-            correct, or no request left. A model that fails leaves no operations, and a note.
-        """
-        items = listed(outcome.operations)
-        results = results_of(items, receipt)
-        conflicts = any(result.conflict for told in results for result in told)
-        if not conflicts or outcome.usage.requests >= self._most_requests:
-            return None
-        dialogue = self._open(conversation, 1, None)
-        loop = Deliberation(dialogue, self._prompts, view, 0)
-        stale = loop.stale(items, results)
-        answer = ReasoningAction(reasoning=outcome.reasoning)
-        verdicts: list[Verdict] = []
-        try:
-            answer = yield from loop.repair(stale, answer)
-            verdicts = loop.readable(loop.judged(answer.operations))
-        except ModelFailed as error:
-            dialogue.note(f"the refused operations were not corrected: {error.message}")
-        return self._outcome(dialogue, answer, loop, verdicts)
-
-    def _open(self, conversation: Conversation, requests: int, view: StoreView | None) -> Dialogue:
+    def _open(self, conversation: Conversation, view: StoreView) -> Dialogue:
         """The dialogue with its first turn, which shows what is stored in the view."""
         messages, left_out = transcript(conversation.messages, self.conversation_tokens)
         before = background(conversation.earlier, int(self.conversation_tokens * EARLIER_SHARE))
-        found = Prefetched()
-        if view is not None:
-            spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
-            budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
-            found = Prefetcher(self._guide, view).gather(conversation.messages, budget)
+        spare = int(self.conversation_tokens * (1 + EARLIER_SHARE)) - count_tokens(messages) - count_tokens(before)
+        budget = int(self._available * _CONTEXT_SHARE + max(0, spare) * _SPARE_SHARE)
+        found = Prefetcher(self._guide, view).gather(conversation.messages, budget)
         values = {
             "context": found.text,
             "conversation": messages,
@@ -419,9 +374,9 @@ class MemoryReActOrchestrator:
             seen=found.seen,
             prompt_tokens=self._prompt_tokens,
             max_tokens=self._max_tokens,
-            requests_left=requests,
+            requests_left=self._most_requests,
             retry=lambda problem: self._prompts.render("retry", {"problem": problem}),
-            may_retry=requests > 1,
+            may_retry=self._most_requests > 1,
         )
         if left_out:
             dialogue.note(f"the first {left_out} messages did not fit into the prompt")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable
 from memory_core.core.extract.prompts import cut_end
-from memory_core.core.extract.read_actions import Reading
+from memory_core.core.extract.store_view import Reading
 from memory_core.core.llm.client import Completion, LLMRequest, TokenUsage, Turn
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import ReasoningAction, compact_schema

@@ -80,7 +80,7 @@ def assembled(items: Sequence[Operation], reasoning: str | None = None) -> Memor
     )
 
 
-def results_of(items: Sequence[Operation], receipt: CommitReceipt) -> list[tuple[OperationResult, ...]]:
+def _results_of(items: Sequence[Operation], receipt: CommitReceipt) -> list[tuple[OperationResult, ...]]:
     """The results of each operation: an overview has one for each text it gives, all others one."""
     found: list[tuple[OperationResult, ...]] = []
     at = 0
@@ -104,7 +104,7 @@ def judge(
     """
     items = listed(operations)
     verdicts = []
-    for item, results in zip(items, results_of(items, receipt), strict=True):
+    for item, results in zip(items, _results_of(items, receipt), strict=True):
         unread = [uri for result in results for uri in _touched(item, result, view)]
         fresh = [uri for uri in unread if expected.get(uri) != text_sha256(view.text(uri) or "")]
         verdicts.append(Verdict(item, tuple(dict.fromkeys(fresh)), results))

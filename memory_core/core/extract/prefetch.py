@@ -92,20 +92,16 @@ class Prefetcher:
         return Prefetched(directories, overviews, self._memories(nearest, left, seen), seen)
 
     def _directories(self, budget: int, seen: dict[str, str]) -> str:
-        """One line each; first all of them bare, then as many as possible with summaries and names."""
+        """One line each, in the richest form in which all fit; bare ones, as many as fit, where none does."""
         forms = [found for uri in self._guide.directories() if (found := self._forms(uri)) is not None]
-        lines = [found[0] for found in forms]
-        used = sum(count_tokens(line) for line in lines)
-        dropped = 0
-        while lines and used > budget:
+        for level in (2, 1, 0):
+            lines = [found[level] for found in forms]
+            used = sum(count_tokens(line) for line in lines)
+            if used <= budget:
+                break
+        while used > budget:
             used -= count_tokens(lines.pop())
-            dropped += 1
-        for level in (1, 2):
-            for index in range(len(lines)):
-                richer = forms[index][level]
-                cost = count_tokens(richer) - count_tokens(lines[index])
-                if used + cost <= budget:
-                    lines[index], used = richer, used + cost
+        dropped = len(forms) - len(lines)
         for directory in self._guide.directories():
             uri = f"{directory}/{ABSTRACT_NAME}"
             text = self._view.text(uri) or ""

@@ -424,18 +424,13 @@ def _checked(name: str, path: Path) -> str:
     text = _read(path).strip()
     phase = phases()[name]
     used = set(PLACEHOLDER.findall(text))
-    unknown = sorted(used - phase.variables.keys())
-    if unknown:
+    for unknown in sorted(used - phase.variables.keys()):
         known = ", ".join(f"{{{variable}}}" for variable in phase.variables) or "none"
-        raise ConfigInvalid(
-            f"{path} uses the unknown variable {{{unknown[0]}}}.", hint=f"The variables of '{name}' are: {known}."
-        )
-    missing = sorted(set(phase.required) - used)
-    if missing:
-        raise ConfigInvalid(
-            f"{path} does not use the variable {{{missing[0]}}}.",
-            hint=f"Put {{{missing[0]}}} where it should stand: {phase.variables[missing[0]]}",
-        )
+        message = f"{path} uses the unknown variable {{{unknown}}}."
+        raise ConfigInvalid(message, hint=f"The variables of '{name}' are: {known}.")
+    for missing in sorted(set(phase.required) - used):
+        hint = f"Put {{{missing}}} where it should stand: {phase.variables[missing]}"
+        raise ConfigInvalid(f"{path} does not use the variable {{{missing}}}.", hint=hint)
     return text
 
 

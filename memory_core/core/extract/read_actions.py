@@ -7,11 +7,10 @@ answered once. Never writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memory_core.core.errors import RunebookError
 from memory_core.core.extract.prompts import canonical, cut_end, fenced, fits, one_line
-from memory_core.core.extract.store_view import StoreView
+from memory_core.core.extract.store_view import Reading, StoreView
 from memory_core.core.memory.operations import ReadAction
 from memory_core.core.memory.results import Listings
 from memory_core.core.text.tokens import count_tokens
@@ -25,19 +24,6 @@ _ENTRIES = 60
 _ABSTRACT_CHARS = 120
 _LEVELS = 3
 _CHARS_PER_TOKEN = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What one action, or the system, showed.
-
-    ``key`` tells equal actions. ``uri`` and ``sha256`` name the file and its text where it was shown whole.
-    """
-
-    text: str
-    key: str = ""
-    uri: str = ""
-    sha256: str | None = None
 
 
 def run(
@@ -87,7 +73,7 @@ def show(view: StoreView, uris: Sequence[str], budget_tokens: int) -> list[Readi
         cost = count_tokens(shown.text)
         if cost > left:
             break
-        readings.append(Reading(shown.text, "", shown.uri, shown.sha256))
+        readings.append(shown)
         left -= cost
     return readings
 
@@ -110,9 +96,9 @@ def _read(view: StoreView, key: str, action: ReadAction, room: int) -> Reading:
     known = canonical(uri)
     if known is not None and known.endswith(".md") and not offset and action.params.limit is None:
         view.browser.read(known, 0, 1)  # refuses what is absent or out of sight
-        shown = view.show(known, room)
+        shown = view.show(known, room, key)
         if shown is not None:
-            return Reading(shown.text, key, shown.uri, shown.sha256)
+            return shown
     limit = action.params.limit if action.params.limit and action.params.limit > 0 else -1
     chars = max(1, room * _CHARS_PER_TOKEN)
     found = view.browser.read(uri, offset, limit, chars)

@@ -36,12 +36,16 @@ _LEAST_TOKENS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One text in a prompt; ``sha256`` identifies the file's text, None where it is not shown whole."""
+class Reading:
+    """One text in a prompt.
 
-    uri: str
+    ``key`` tells equal actions of the model. ``uri`` names the file, and ``sha256`` its text where it is shown whole.
+    """
+
     text: str
-    sha256: str | None
+    key: str = ""
+    uri: str = ""
+    sha256: str | None = None
 
 
 class StoreView:
@@ -105,7 +109,7 @@ class StoreView:
             return None
         return parse(MemoryUri.parse(place), self.text(place) or "", self.registry).type
 
-    def show(self, uri: str, budget_tokens: int) -> Shown | None:
+    def show(self, uri: str, budget_tokens: int, key: str = "") -> Reading | None:
         """The memory with heading and fields, cut where the budget ends; None if there is no such file."""
         memory = self.memory(uri)
         if memory is None:
@@ -116,12 +120,12 @@ class StoreView:
             heading, body = _heading(memory), _fields(memory, memory.type)
         whole = f"{heading}\n{body}"
         if fits(whole, budget_tokens):
-            return Shown(name, whole, text_sha256(memory.text))
+            return Reading(whole, key, name, text_sha256(memory.text))
         said = memory.body or memory.text
         frame = count_tokens(f"{heading} {_CUT}") + count_tokens(fenced(said)) - count_tokens(said)
         if budget_tokens - frame < _LEAST_TOKENS:
-            return Shown(name, f"### {name} (no room to show it)", None)
-        return Shown(name, f"{heading} {_CUT}\n{fenced(cut_end(said, budget_tokens - frame))}", None)
+            return Reading(f"### {name} (no room to show it)", key, name)
+        return Reading(f"{heading} {_CUT}\n{fenced(cut_end(said, budget_tokens - frame))}", key, name)
 
     def newest_in(self, directory: str, limit: int) -> tuple[tuple[str, ...], int]:
         """The names of the newest memories directly in a directory, and how many there are in all.

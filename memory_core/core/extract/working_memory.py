@@ -10,15 +10,16 @@ from typing import Any, TypeAlias
 
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
-from memory_core.core.memory.memory import parse
+from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryTypeRegistry
-from memory_core.core.memory.message import Message, parse_lines
+from memory_core.core.memory.message import Message, language_of, parse_lines
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.files import Entry
 from memory_core.core.store.local import Store
 from memory_core.core.tally import tallied
-from memory_core.core.text.language import in_language, language_of, sentences, spoken
+from memory_core.core.text.language import in_language, sentences, spoken
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_pattern, word_table
 
@@ -247,6 +248,8 @@ class Compactor:
         self._store = store
         self._registry = registry
         self._context = context
+        #: Tasks by their files as they looked; replaced as a whole, never changed.
+        self._read: dict[Entry, Memory | None] = {}
 
     def completed(self, receipt: CommitReceipt) -> CommitReceipt:
         """The receipt of a conversation with what its context must keep; a model's summary comes first."""
@@ -270,22 +273,26 @@ class Compactor:
         directory = self._context.directory(memory_type)
         if not self._store.files.is_dir(directory):
             return
-        entries = [entry for entry in self._store.files.entries(directory) if not entry.is_dir]
+        entries = [
+            entry
+            for entry in self._store.files.entries(directory)
+            if not entry.is_dir and not entry.uri.name.startswith(".") and entry.uri.name.endswith(".md")
+        ]
         newest = sorted(entries, key=lambda entry: -entry.stat.mtime_ns)[:_TASKS_READ]
-        for entry in newest:
-            if entry.uri.name.startswith(".") or not entry.uri.name.endswith(".md"):
-                continue
-            try:
-                text = self._store.text(entry.uri)
-            except RunebookError:
-                continue
-            if text is None:
-                continue
-            memory = parse(entry.uri, text, self._registry)
-            if memory.project not in (None, project):
+        read = {entry: self._read.get(entry) or self._memory(entry.uri) for entry in newest}
+        self._read = read
+        for entry, memory in read.items():
+            if memory is None or memory.project not in (None, project):
                 continue
             fields = memory.fields
             due = fields.get("due_date")
             title = str(fields.get("title") or entry.uri.name.removesuffix(".md"))
             state = str(fields.get("state") or "open")
             yield str(entry.uri), title, state.strip().casefold(), str(due) if due else None
+
+    def _memory(self, uri: MemoryUri) -> Memory | None:
+        try:
+            text = self._store.text(uri)
+        except RunebookError:
+            return None
+        return None if text is None else parse(uri, text, self._registry)

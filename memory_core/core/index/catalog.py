@@ -12,10 +12,10 @@ import secrets
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, embedding_queue, page_rows
 from memory_core.core.index.catalog_file import WORDS_DDL, CatalogFile
 from memory_core.core.index.documents import NEIGHBOURS, Document, SessionGrowth
@@ -27,7 +27,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.analysis import filler_texts, index_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Position:
     """How far the catalog has followed which ledger.
 
@@ -37,12 +37,14 @@ class Position:
         filling: While the files of before are still being indexed: the last one that is, as a mark of ``following``;
             None when all are.
         filling_id: Names the filling that numbered the documents; their ids mean nothing after another.
+        kinds: The features that say what is searched of files that are no memories; None where nobody noted it.
     """
 
     ledger_id: str
     seq: int
     filling: str | None = None
     filling_id: str = ""
+    kinds: str | None = None
 
 
 class Entry(NamedTuple):
@@ -117,9 +119,8 @@ class Catalog:
     def position(self) -> Position:
         """How far this catalog has come; ``seq`` 0 of no ledger when it is new."""
         found = dict(self.connection().execute("SELECT name, value FROM meta"))
-        return Position(
-            found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), found.get("filling_id", "")
-        )
+        filling_id, kinds = found.get("filling_id", ""), found.get("kinds")
+        return Position(found.get("ledger_id", ""), int(found.get("seq", 0)), found.get("filling"), filling_id, kinds)
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         """Rows of everyday words, so that idf means something in a store of one memory."""
@@ -136,6 +137,10 @@ class Catalog:
         else:
             rows.append(("filling", position.filling))
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    def note_kinds(self, connection: sqlite3.Connection, kinds: str) -> None:
+        """Note the features that the documents were made with; see ``Position``."""
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('kinds', ?)", (kinds,))
 
     def clear(self, connection: sqlite3.Connection) -> None:
         """Forget all documents; vectors stay, as the cache of what was embedded."""

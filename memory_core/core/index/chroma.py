@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from memory_core.core.config import IndexConfig
 from memory_core.core.errors import StorageFailed, StoreBusy
+from memory_core.core.frozen import frozen
 from memory_core.core.index import vectors
 from memory_core.core.index.vectors import IndexStatus, Nearest, VectorIndex
 from memory_core.core.store.locks import StoreLock
@@ -85,7 +86,7 @@ class RowsLost(ServerFailed):
     """The server answers, but does not hold what it was sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sent:
     """How far one space and model have come on one server.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 from memory_core.core.feature import Features
+from memory_core.core.frozen import frozen
 from memory_core.core.index.encoder import passages
 from memory_core.core.index.tokenizer import date_words
 from memory_core.core.memory.evidence import support_of
@@ -38,7 +38,7 @@ EVENT_TIME = "event_time"
 _DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """One searchable unit.
 
@@ -176,7 +176,7 @@ def abstract_of(memory: Memory, name: str, limit_chars: int = ABSTRACT_LIMIT_CHA
     return summary_line(given if given is not None and given.strip() else memory.body, limit_chars) or name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionGrowth:
     """What new messages add to the index: their documents, and new passages of the turns just before."""
 

@@ -21,11 +21,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_core.core.errors import EmbeddingFailed, StoreBusy
+from memory_core.core.frozen import frozen
 from memory_core.core.index.vectors import VectorRow, append
 from memory_core.core.store import atomic
 from memory_core.core.store.locks import StoreLock
@@ -75,7 +75,7 @@ _REUSED = "vectors_reused"
 _MODEL = "(SELECT id FROM models WHERE fingerprint = ?)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passage:
     """A text to embed; ``space``, ``uri``, ``part`` and ``content_sha256`` name its vector."""
 

@@ -11,12 +11,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from memory_core.core.config import EmbeddingConfig, SearchConfig
 from memory_core.core.errors import ConfigInvalid, EmbeddingFailed
+from memory_core.core.frozen import frozen
 from memory_core.core.progress import waited
 from memory_core.core.search.fusion import Calibration
 
@@ -41,7 +41,7 @@ _RETRY_SECONDS = 300.0
 _NEAR_SHARE = 0.7
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """What this model's cosines mean.
 

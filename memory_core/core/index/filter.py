@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from memory_core.core.errors import InvalidFilter
+from memory_core.core.frozen import frozen
 
 #: Filter field → column of ``documents``.
 FIELDS: Mapping[str, str] = {
@@ -49,7 +49,7 @@ _EXAMPLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Condition:
     """An SQL condition over ``documents d`` and its parameters."""
 

@@ -14,13 +14,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
+from memory_core.core.background import await_quiet
 from memory_core.core.errors import EmbeddingFailed, RunebookError, StorageFailed, StoreBusy
 from memory_core.core.feature import NO_FEATURES, Features
+from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
@@ -38,7 +39,7 @@ from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
 from memory_core.core.store.ledger import ChangeRow, Ledger, Touched
-from memory_core.core.store.locks import StoreLock, await_quiet
+from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.sqlite import DatabaseDamaged
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ _BEGINNING = ""
 _LOCK_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Behind:
     """How much of a ledger is indexed.
 
@@ -104,6 +105,7 @@ class Follower:
         features: Features = NO_FEATURES,
     ) -> None:
         self._features = features
+        self._kinds = " ".join(sorted(each.name for each in features.slices if "record_kinds" in each.adds))
         self._ledger = ledger
         self._ledger_id = ledger.ledger_id
         self._catalog = catalog
@@ -190,11 +192,15 @@ class Follower:
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
-        if position.ledger_id != self._ledger_id:
+        if position.ledger_id != self._ledger_id or self._has_other_kinds(position):
             return "files"
         if position.seq != self._ledger.newest_seq():
             return "commits"
         return None if position.filling is None else "files"
+
+    def _has_other_kinds(self, position: Position) -> bool:
+        """Whether the documents were made with other features, which search other files."""
+        return position.kinds is not None and position.kinds != self._kinds
 
     def _wait_of(self, missing: Literal["commits", "files"], wait_seconds: float | None) -> float:
         if wait_seconds is None:
@@ -215,13 +221,14 @@ class Follower:
             position = self._catalog.position()
             # Read before the rows: what is committed in between is then not skipped, only seen the next time.
             newest = self._ledger.newest_seq()
-            if position.ledger_id != self._ledger_id or position.seq > newest:
+            if position.ledger_id != self._ledger_id or position.seq > newest or self._has_other_kinds(position):
                 self._catalog.clear(connection)
                 self._catalog.advance(connection, Position(self._ledger_id, newest, _BEGINNING))
             elif position.seq < newest:
                 self._follow(connection, position, newest)
             elif position.filling is not None:
                 self._catalog.advance(connection, self._fill(connection, position, position.filling))
+            self._catalog.note_kinds(connection, self._kinds)
 
     def _follow(self, connection: sqlite3.Connection, position: Position, newest: int) -> None:
         reached = self._ledger.feed.reach(position.seq, _SLICE_CHANGES) or newest

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.uri import MemoryUri, Scope
 
@@ -39,7 +39,7 @@ ROOT_DEPTH = 3
 _IMPORTANT = 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stale:
     """A page that is out of date: the last of its notes, and the memories whose lines may have changed."""
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import ANYTHING, Condition
 from memory_core.core.index.tokenizer import word_share
 from memory_core.core.search.fusion import COLUMN_WEIGHTS, Question, idf, weigh_question
@@ -39,7 +40,7 @@ _COUNTED = 2_000
 _COMMON_SHARE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LexicalHits:
     """BM25 by document id, what the store knows of the query's terms, and who holds one that hardly any other does."""
 
@@ -240,7 +241,7 @@ _MEASURED = 500
 _SCORED = 5_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Table:
     """Rows of the FTS table, and tokens of a row on average."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import date
 
+from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import (
     CHINESE_FUNCTION_CHARS,
     CHINESE_PARTICLES,
@@ -63,7 +63,7 @@ _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Term:
     """One operand: folded ``text``, whether it is mere grammar, and how specific it looks."""
 

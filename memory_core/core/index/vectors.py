@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from memory_core.core.config import IndexConfig
 from memory_core.core.errors import StorageFailed, StoreBusy
+from memory_core.core.frozen import frozen
 from memory_core.core.store import atomic
 from memory_core.core.store.locks import StoreLock
 
@@ -188,7 +189,7 @@ class Nearest(NamedTuple):
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexStatus:
     """How one space and model are searched by this process.
 

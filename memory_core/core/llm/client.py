@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from memory_core.core.errors import ModelFailed, ModelUnavailable
+from memory_core.core.frozen import frozen
 
 if TYPE_CHECKING:
     from memory_core.core.config import LLMConfig
@@ -28,7 +29,7 @@ PROVIDERS: Mapping[str, tuple[str, str]] = {
 Structure = Literal["json_schema", "json_object", "text"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """One message of the exchange with the model."""
 
@@ -36,7 +37,7 @@ class Turn:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LLMRequest:
     """One request.
 
@@ -67,7 +68,7 @@ class StopReason(StrEnum):
     REFUSAL = "refusal"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenUsage:
     """Tokens that requests cost, as the provider counted them; 0 where it did not say.
 
@@ -90,7 +91,7 @@ class TokenUsage:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Completion:
     """One answer, as text; ``usage.requests`` is 1."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.names import fold, short_hash, summary_line
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
 
@@ -31,7 +31,7 @@ _ENTRY = re.compile(r"- (?P<strong>\*\*)?(?P<name>[^:*/]+\.md)(?(strong)\*\*)(?:
 _PRIVATE = re.compile(r"^- … and (\d{1,9}) private to a project[ \t]*\r?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """A memory on its directory's page: file name, one line about it, and whether it matters most."""
 
@@ -40,7 +40,7 @@ class Listed:
     important: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contents:
     """What is in a directory: how many memories, those listed (newest first), and folders of other memories.
 
@@ -54,7 +54,7 @@ class Contents:
     private: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """An L1 in its parts; ``listed`` is None where there is no generated part, ``private`` how many it only counts."""
 

@@ -8,18 +8,21 @@ body that no longer is what was rendered is a hand edit, which stays. Keys that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType
 from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
 from memory_core.core.memory.project import project_key, stored_project
+from memory_core.core.memory.results import FileProblem
 from memory_core.core.memory.template import behind, render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 
 _RENDERED = "rendered_sha256"
+_NAME_CHARS = 60
 
 
 class Types(Protocol):
@@ -30,7 +33,7 @@ class Types(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """One memory.
 
@@ -196,3 +199,37 @@ def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
         return replace(memory, fields=fields)
     body = render(memory.type, fields)
     return replace(memory, fields=fields, body=body, metadata=memory.metadata.changed({_RENDERED: body_digest(body)}))
+
+
+def identify(types: Types, uri: MemoryUri, text: str) -> tuple[str, str]:
+    """Memory type and normalised key of a file that appeared on disk; empty for files of no type."""
+    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+        return "", ""
+    memory = parse(uri, text, types)
+    return memory.type_name, memory.key
+
+
+def file_problems(types: Types, uri: MemoryUri, text: str) -> tuple[FileProblem, ...]:
+    """The problems of one file, none for most.
+
+    Args:
+        types: The memory types that are known.
+        uri: Where the file is.
+        text: All of it.
+    """
+    found: list[FileProblem] = []
+    if "\x00" in text:
+        found.append(FileProblem(str(uri), "it holds NUL characters", "Save it as plain UTF-8 text."))
+    if uri.scope is Scope.SESSION or not uri.name.endswith(".md") or uri.name.startswith("."):
+        return tuple(found)
+    file = split(text)
+    if file.damage is not None:
+        hint = "Mend the block at the end of the file, or remove it; until then all of the file is its text."
+        # without a parser's words, which may quote the file
+        found.append(FileProblem(str(uri), file.damage.partition(": ")[0], hint))
+    named = file.type_name if uri.parts[2:3] == ("memories",) else None
+    if named is not None and types.type_at(MemoryUri(), named) is None:
+        shown = "".join(character for character in named if character.isprintable())[:_NAME_CHARS]
+        hint = "Correct memory_type, or add a YAML file for that type to one of schema_dirs; see runebook types."
+        found.append(FileProblem(str(uri), f"its memory_type {shown!r} is not known", hint))
+    return tuple(found)

@@ -11,20 +11,24 @@ where text is declared, tags cannot build objects, and deep nesting is refused b
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from typing import Annotated, Any, TypeAlias
 
 from memory_core.core.errors import InvalidUri, NotFound, SchemaInvalid
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.metadata import RESERVED_KEYS
+from memory_core.core.memory.results import as_json
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.record import Fault, Record, RecordInvalid, Shaped, Within
 from memory_core.core.text.word_table import word_table
 
 
@@ -74,59 +78,52 @@ class OperationMode(StrEnum):
     ADD_ONLY = "add_only"
 
 
-class Average(BaseModel):
+class Average(Record):
     """A derived mean: ``scale * fields[sum] / fields[count]``; never stored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sum: str
     count: str
     scale: float = 1.0
 
 
-class MemoryField(BaseModel):
+class MemoryField(Record):
     """One declared field of a memory type."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    name: Annotated[str, Shaped(r"^[A-Za-z_][A-Za-z0-9_]*$")]
     type: FieldType = FieldType.STRING
     description: str = ""
     merge_op: MergeOp = MergeOp.PATCH
     avg: Average | None = None
     format: str | None = None
 
-    @field_validator("format")
-    @classmethod
-    def _format_is_numeric(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None:
-            return None
+    def problem(self) -> tuple[str, str] | None:
+        """A format that fits no number, a reserved name, or a merge operation that does not fit the type."""
+        if self.format is not None and (wrong := self._format_problem(self.format)) is not None:
+            return "format", wrong
+        numeric = self.type in (FieldType.INT64, FieldType.FLOAT32)
+        if self.name in RESERVED_KEYS:
+            return "", f"field name '{self.name}' is reserved for metadata; choose another"
+        if (self.merge_op is MergeOp.AVG) != (self.avg is not None):
+            return "", f"field '{self.name}': merge_op avg and an avg block {{sum, count}} go together"
+        if self.merge_op in (MergeOp.SUM, MergeOp.AVG) and not numeric:
+            return "", f"field '{self.name}': merge_op {self.merge_op} needs type int64 or float32"
+        return None
+
+    def _format_problem(self, value: str) -> str | None:
         match = FORMAT.fullmatch(value)
         if match is None:
-            raise ValueError(
+            return (
                 f"format {value!r} must hold exactly one of {{:.1f}} (0 to 9 decimals), {{:d}}, "
                 "each also with a comma for thousands, and may have text around it"
             )
-        declared = info.data.get("type")
-        if declared in (FieldType.STRING, FieldType.BOOL):
-            raise ValueError(f"a format needs type int64 or float32, not {declared}")
-        if declared is FieldType.FLOAT32 and match["kind"] == "d":
-            raise ValueError(f"format {value!r} is for int64; a float32 needs decimals, such as {{:.0f}}")
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.name in RESERVED_KEYS:
-            raise ValueError(f"field name '{self.name}' is reserved for metadata; choose another")
-        if (self.merge_op is MergeOp.AVG) != (self.avg is not None):
-            raise ValueError(f"field '{self.name}': merge_op avg and an avg block {{sum, count}} go together")
-        numeric = self.type in (FieldType.INT64, FieldType.FLOAT32)
-        if self.merge_op in (MergeOp.SUM, MergeOp.AVG) and not numeric:
-            raise ValueError(f"field '{self.name}': merge_op {self.merge_op} needs type int64 or float32")
-        return self
+        if self.type in (FieldType.STRING, FieldType.BOOL):
+            return f"a format needs type int64 or float32, not {self.type}"
+        if self.type is FieldType.FLOAT32 and match["kind"] == "d":
+            return f"format {value!r} is for int64; a float32 needs decimals, such as {{:.0f}}"
+        return None
 
 
-class MemoryType(BaseModel):
+class MemoryType(Record):
     """One kind of memory, as its YAML declares it.
 
     ``directory`` and ``filename_template`` decide where a memory lives; the fields named by
@@ -134,43 +131,36 @@ class MemoryType(BaseModel):
     file's body is the ``content`` field. With it, in *template mode*: the body is rendered.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+    name: Annotated[str, Shaped(r"^[a-z][a-z0-9_]*$", 64)]
     description: str
-    directory: Annotated[str, Field(pattern=r"^viking://")]
-    filename_template: Annotated[str, Field(pattern=r"\.md$")]
+    directory: Annotated[str, Shaped(r"^viking://")]
+    filename_template: Annotated[str, Shaped(r"\.md$")]
     content_template: str | None = None
     fields: tuple[MemoryField, ...]
     enabled: bool = True
     operation_mode: OperationMode = OperationMode.UPSERT
     project: ProjectMode = ProjectMode.NAMED
-    salience: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
-    expires_after_days: Annotated[float, Field(gt=0.0, le=36_500.0)] | None = None
-    half_life_days: Annotated[float, Field(gt=0.0)] | None = None
+    salience: Annotated[float, Within(0, 1)] = 0.5
+    expires_after_days: Annotated[float, Within(above=0, most=36_500)] | None = None
+    half_life_days: Annotated[float, Within(above=0)] | None = None
     overview_template: str | None = None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def problem(self) -> tuple[str, str] | None:
+        """A field that is named and not declared, or declared twice."""
         names = [field.name for field in self.fields]
         if len(set(names)) != len(names):
-            raise ValueError(f"type '{self.name}' declares a field twice")
-        unknown = [key for key in PLACEHOLDER.findall(self.filename_template) if key not in names]
-        if unknown:
-            raise ValueError(f"filename_template names unknown fields: {', '.join(unknown)}")
-        if self.content_template is None:
-            if "content" not in names:
-                raise ValueError("a type without content_template needs a field named 'content'")
-        else:
-            unknown = [key for key in PLACEHOLDER.findall(self.content_template) if key not in names]
-            if unknown:
-                raise ValueError(f"content_template names unknown fields: {', '.join(unknown)}")
+            return "", f"type '{self.name}' declares a field twice"
+        templates = {"filename_template": self.filename_template, "content_template": self.content_template}
+        for which, template in templates.items():
+            if unknown := [key for key in PLACEHOLDER.findall(template or "") if key not in names]:
+                return "", f"{which} names unknown fields: {', '.join(unknown)}"
+        if self.content_template is None and CONTENT not in names:
+            return "", "a type without content_template needs a field named 'content'"
         for declared in self.fields:
-            if declared.avg is not None:
-                for operand in (declared.avg.sum, declared.avg.count):
-                    if operand not in names:
-                        raise ValueError(f"field '{declared.name}': avg refers to unknown field '{operand}'")
-        return self
+            operands = () if declared.avg is None else (declared.avg.sum, declared.avg.count)
+            if strange := [operand for operand in operands if operand not in names]:
+                return "", f"field '{declared.name}': avg refers to unknown field '{strange[0]}'"
+        return None
 
     @cached_property
     def key_fields(self) -> tuple[str, ...]:
@@ -224,17 +214,31 @@ def resolve_category(name: str) -> str | None:
 class MemoryTypeRegistry:
     """The memory types of one store.
 
-    Load the built-in folder first and the user's after it: a later type replaces an earlier one of its name.
+    Args:
+        folders: Loaded when a type is first asked for: the built-in one first and the user's after it, since a later
+            type replaces an earlier one of its name.
     """
 
-    def __init__(self) -> None:
-        self._types: dict[str, MemoryType] = {}
+    def __init__(self, *folders: Path) -> None:
+        self._unread = folders
+        self._guard = threading.RLock()
+        self._loaded: dict[str, MemoryType] = {}
         self._places: dict[tuple[str, ...], list[MemoryType]] = {}
         self._problems: dict[Path, list[SchemaInvalid]] = {}
 
     @property
+    def _types(self) -> dict[str, MemoryType]:
+        if self._unread:
+            with self._guard:
+                for folder in self._unread:
+                    self.load_from_dir(folder)
+                self._unread = ()
+        return self._loaded
+
+    @property
     def problems(self) -> tuple[SchemaInvalid, ...]:
         """What could not be loaded, folder by folder; loading a folder again replaces its part."""
+        _ = self._types
         return tuple(problem for problems in self._problems.values() for problem in problems)
 
     def register(self, memory_type: MemoryType) -> None:
@@ -303,10 +307,13 @@ class MemoryTypeRegistry:
             hint = "Create the folder, or take it out of the setting schema_dirs."
             problems.append(SchemaInvalid(f"{path} cannot be listed: {error.strerror}.", hint=hint))
             return problems
+        entries = [each for each in entries if not each.name.startswith(".") and each.suffix.lower() in _SUFFIXES]
+        if (compiled := _compiled(path, entries)) is not None:
+            for known in compiled:
+                self._add(known)
+            return problems
         declared: dict[str, Path] = {}
         for entry in entries:
-            if entry.name.startswith(".") or entry.suffix.lower() not in _SUFFIXES:
-                continue
             try:
                 document = _parse(entry, _read(entry))
             except SchemaInvalid as unreadable:
@@ -325,9 +332,9 @@ class MemoryTypeRegistry:
         return problems
 
     def _add(self, memory_type: MemoryType) -> None:
-        self._types[memory_type.name] = memory_type
+        self._loaded[memory_type.name] = memory_type
         self._places = {}
-        for known in self._types.values():
+        for known in self._loaded.values():
             scope, _, *below = MemoryUri.parse(PLACEHOLDER.sub("x", known.directory)).parts
             self._places.setdefault((scope, *below), []).append(known)
 
@@ -342,7 +349,32 @@ class MemoryTypeRegistry:
         return (f"Did you mean '{close[0]}'? " if close else "") + f"Known types: {', '.join(known)}."
 
 
-@dataclass(frozen=True, slots=True)
+def compiled_types(path: Path) -> str:
+    """The text of ``types.json`` for a folder of sound files: their types, and the digest of what they were read from.
+
+    Importing a YAML parser and reading the built-in types takes longer than a commit.
+    """
+    types = MemoryTypeRegistry(path).list_all()
+    facts = {"sha256": _digest(sorted(path.glob("*.yaml"))), "types": as_json(types)}
+    return json.dumps(facts, ensure_ascii=False, indent=1) + "\n"
+
+
+def _compiled(path: Path, files: Sequence[Path]) -> list[MemoryType] | None:
+    """The types of a folder as they were compiled; None where they were not, or a file changed since then."""
+    try:
+        facts = json.loads((path / "types.json").read_bytes())
+        if facts["sha256"] != _digest(files):
+            return None
+        return [MemoryType.model_validate(each) for each in facts["types"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(files: Sequence[Path]) -> str:
+    return hashlib.sha256(b"\0".join(file.name.encode() + b"\0" + file.read_bytes() for file in files)).hexdigest()
+
+
+@frozen
 class _Document:
     """One file's values (str, None, dict, list) and the 1-based line on which each location begins."""
 
@@ -475,8 +507,8 @@ class _EventReader:
 def _validate(document: _Document) -> tuple[MemoryType | None, list[SchemaInvalid]]:
     try:
         memory_type = MemoryType.model_validate(document.value)
-    except ValidationError as error:
-        return None, [_fault_of(document, dict(fault)) for fault in error.errors(include_url=False)[:10]]
+    except RecordInvalid as error:
+        return None, [_fault_of(document, fault) for fault in error.faults[:10]]
     faults = [
         _broken(document.path, document.line_of((key,)), f"{key}: {problem}")
         for key, problem in _misplacements(memory_type)
@@ -484,18 +516,18 @@ def _validate(document: _Document) -> tuple[MemoryType | None, list[SchemaInvali
     return (None if faults else memory_type), faults
 
 
-def _fault_of(document: _Document, fault: dict[str, Any]) -> SchemaInvalid:
-    """Say a pydantic error in the file's own terms."""
-    location: _Location = fault["loc"]
+def _fault_of(document: _Document, fault: Fault) -> SchemaInvalid:
+    """Say a fault in the file's own terms."""
+    location = fault.location
     key = str(location[-1]) if location else ""
-    if fault["type"] in ("missing", "extra_forbidden"):
-        allowed = ", ".join(_model_at(location).model_fields)
-        problem = f"the key '{key}' is {'missing' if fault['type'] == 'missing' else 'unknown'}"
+    if fault.kind in ("missing", "extra_forbidden"):
+        allowed = ", ".join(_record_at(location).names())
+        problem = f"the key '{key}' is {'missing' if fault.kind == 'missing' else 'unknown'}"
         return _broken(document.path, document.line_of(location), problem, f"Keys allowed here: {allowed}.")
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    if fault["type"] == "value_error":
+    message = fault.message.removeprefix("Value error, ")
+    if fault.kind == "value_error":
         return _broken(document.path, document.line_of(location or _cause(document, message)), message)
-    shown = f" (it is {fault['input'][:40]!r})" if isinstance(fault["input"], str) else ""
+    shown = f" (it is {fault.given[:40]!r})" if isinstance(fault.given, str) else ""
     return _broken(document.path, document.line_of(location), f"{_dotted(location)}: {message}{shown}")
 
 
@@ -511,7 +543,7 @@ def _cause(document: _Document, message: str) -> _Location:
     return ("fields",)
 
 
-def _model_at(location: _Location) -> type[BaseModel]:
+def _record_at(location: _Location) -> type[Record]:
     if len(location) > 3:
         return Average
     return MemoryField if len(location) > 1 else MemoryType

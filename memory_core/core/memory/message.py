@@ -13,12 +13,15 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, NoReturn
 
 from memory_core.core.errors import ContentRejected, InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.project import folder_name
+from memory_core.core.tally import tallied
+from memory_core.core.text.language import UNDECIDED, LanguageCounts
 
 DEPTH_LIMIT = 64
 _INTEGER_LIMIT_BITS = 4096
@@ -145,7 +148,7 @@ _COUNTS = ("duration_ms", "prompt_tokens", "completion_tokens")
 _KEYS = frozenset({"role", "name", "time", "id", "content", "tool_calls", "tool_results", "extra"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCall:
     """A request to run a tool.
 
@@ -162,7 +165,7 @@ class ToolCall:
     skill_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolResult:
     """What a tool answered.
 
@@ -185,7 +188,7 @@ class ToolResult:
     completion_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Message:
     """One message.
 
@@ -420,6 +423,35 @@ def _whole_number(record: Mapping[str, Any], key: str) -> int | None:
 
 _ARGUMENTS_LIMIT_CHARS = 200
 _PROMPT_ROLES = ("system", "developer")
+
+
+class _Languages:
+    """What the messages of a conversation say of its language."""
+
+    def __init__(self) -> None:
+        self.by_users, self.by_anybody = LanguageCounts(), LanguageCounts()
+
+    def add(self, message: Message) -> None:
+        if message.role not in ("system", "developer", "tool", "function"):
+            self.by_anybody.add(message.text)
+        if message.role == "user":
+            self.by_users.add(message.text)
+
+    def copy(self) -> _Languages:
+        twin = _Languages()
+        twin.by_users, twin.by_anybody = self.by_users.copy(), self.by_anybody.copy()
+        return twin
+
+
+def language_of(messages: Sequence[Message]) -> str:
+    """The language of the users' messages, in English.
+
+    Returns:
+        For example ``English``, ``Chinese (Simplified)``, ``Chinese`` where both ways of writing are possible, or
+        ``UNDECIDED``. Where the users' messages do not tell, all messages but prompts and tools' answers decide.
+    """
+    told = tallied(_Languages, messages)
+    return told.by_users.language or told.by_anybody.language or UNDECIDED
 
 
 def transcript_line(message: Message, limit: int | None) -> str:

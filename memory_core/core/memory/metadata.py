@@ -8,12 +8,12 @@ trailer states, whatever a hand edit left there. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
 
 from memory_core.core.errors import InvalidInput
+from memory_core.core.frozen import frozen
 
 
 class Kind(StrEnum):
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     SYSTEM = "system"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MetadataField:
     """One key.
 
@@ -126,7 +126,7 @@ USUAL_STRENGTH = 0.5
 _NO = frozenset({"", "false", "no", "n", "off", "0", "none", "null", "~", "否", "不"})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Link:
     """How a memory relates to another.
 

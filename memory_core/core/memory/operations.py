@@ -23,7 +23,7 @@ Scalar = str | int | float | bool
 class LenientModel(BaseModel):
     """Keeps keys it does not know, so that they can be reported."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", defer_build=True)
 
     def extras(self) -> list[str]:
         """Keys that were given but mean nothing here."""

@@ -10,12 +10,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.config import ProjectConfig
 from memory_core.core.errors import ContentRejected, FieldRejected, InvalidInput
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import ProjectMode
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _ADDRESS = re.compile(r"(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)+)/(?P<path>[^:]+)", 
 _HINT = f"Give a name of at most {NAME_LIMIT_CHARS} characters on one line, such as github.com/acme/backend."
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProjectScope:
     """The project that a search is about.
 
@@ -59,7 +59,7 @@ class ProjectScope:
         return self.sees(project, private=private) and (not self.only or project == self.current)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Belonging:
     """Which project the memories of a commit belong to.
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from memory_core.core.command import NOWHERE, Arg, Command
+from memory_core.core.frozen import frozen
 
 RANKS = ("relevance", "balanced", "decay", "weighted")
 OUTPUTS = ("agent", "original")
@@ -138,7 +139,7 @@ class CommitRequest:
         return (*self.alone, *others, *self.metadata)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindRequest:
     """Search memories and past conversations by meaning and by words."""
 
@@ -171,7 +172,7 @@ class FindRequest:
     now: Now = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadRequest:
     """Read a memory file, or a page of history or metrics, by lines."""
 
@@ -182,7 +183,7 @@ class ReadRequest:
     here: Here = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListRequest:
     """List a memory directory with one-line abstracts."""
 
@@ -197,7 +198,7 @@ class ListRequest:
     here: Here = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TreeRequest(ListRequest):
     """List all memory directories and files below a URI."""
 
@@ -205,7 +206,7 @@ class TreeRequest(ListRequest):
     level_limit: Annotated[int, Arg(help="Depth.", cli="depth (default 3)", least=1, most=16)] = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RetrieveRequest:
     """Context for an agent's next step, packed into a token budget."""
 

@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.uri import MemoryUri
 
 
@@ -133,7 +134,7 @@ class Status(StrEnum):
     DRY_RUN = "dry_run"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileChange:
     """One file's step from ``before`` to ``after``; None means the file is absent.
 
@@ -161,7 +162,7 @@ class FileChange:
         return None if self.after is None else text_sha256(self.after)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OperationResult:
     """One line of a receipt.
 
@@ -178,7 +179,7 @@ class OperationResult:
     conflict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionProgress:
     """How far one session has come, recorded in the transaction of the commit that brought it there.
 
@@ -201,7 +202,7 @@ class SessionProgress:
     left: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeSet:
     """The planner's answer: files to change and one result per operation, in the caller's order.
 
@@ -215,7 +216,7 @@ class ChangeSet:
     progress: SessionProgress | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Similar:
     """A stored memory near a new one; named, never merged."""
 
@@ -223,7 +224,7 @@ class Similar:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitReceipt:
     """What a commit did, operation by operation.
 
@@ -310,7 +311,7 @@ class FileProblem:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rival:
     """A newer memory that says otherwise, as it is shown beside the one that it contests.
 
@@ -336,7 +337,7 @@ class Rival:
         return "replaced by" if self.relation == "replaced_by" else "contradicted by"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """One found item.
 
@@ -371,7 +372,7 @@ class Hit:
         return tuple(rival.uri for rival in self.rivals)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindResult:
     """Hits, best first within each group.
 
@@ -399,7 +400,7 @@ class FindResult:
         return tuple(sorted((*self.memories, *self.resources, *self.skills), key=lambda hit: hit.score, reverse=True))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """One entry of ``ls`` or ``tree``; ``size`` in bytes, ``abstract`` only in agent output."""
 
@@ -411,7 +412,7 @@ class Listing:
     abstract: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listings:
     """Entries of a directory or tree; ``left_out`` counts those beyond the limit."""
 
@@ -419,7 +420,7 @@ class Listings:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkedMemory:
     """Another memory that the one that is read relates to.
 
@@ -439,7 +440,7 @@ class LinkedMemory:
     at: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadResult:
     """Lines of a file; ``first_line`` is 0-based, ``next_offset`` names where to go on when lines were left.
 
@@ -456,7 +457,7 @@ class ReadResult:
     links: tuple[LinkedMemory, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextItem:
     """What went into a context part; ``cut`` says that only a piece of it did."""
 
@@ -465,7 +466,7 @@ class ContextItem:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextPart:
     """One part of a context.
 
@@ -478,7 +479,7 @@ class ContextPart:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextPack:
     """Everything ``retrieve`` hands an agent.
 

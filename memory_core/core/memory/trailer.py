@@ -16,8 +16,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+#: A value of another kind than the one that is wanted.
+_WRONG: Any = object()
+_DIGITS_LIMIT = 18
 
 _OPEN = "<!-- MEMORY_FIELDS\n"
 
@@ -135,3 +143,67 @@ def join(body: str, trailer: Mapping[str, Any] | None) -> str:
 def body_digest(body: str) -> str:
     """Sixteen hexadecimal digits that tell whether a rendered body was touched."""
     return hashlib.sha256(body.encode("utf-8")).hexdigest()[:16]
+
+
+def read_members(kind: type[T], given: object) -> T | None:
+    """A value of a dataclass from JSON that a hand edit may have changed.
+
+    Args:
+        kind: The dataclass, of texts, numbers, further dataclasses, and tuples and maps of these.
+        given: Its members by name; further ones are passed over, and one of a wrong kind counts as missing.
+
+    Returns:
+        None where a member that has no default is missing.
+    """
+    if isinstance(given, kind):
+        return given
+    members, sound = given if isinstance(given, Mapping) else {}, {}
+    for name, read, required in _members(cast("Any", kind)):
+        value = read(members[name]) if name in members else _WRONG
+        if value is not _WRONG:
+            sound[name] = value
+        elif required:
+            return None
+    return kind(**sound)
+
+
+@cache
+def _members(kind: Any) -> list[tuple[str, Callable[[Any], Any], bool]]:
+    """The members of a dataclass: name, what reads a value of it, and whether it must be given."""
+    hints = get_type_hints(kind)
+    needed = {each.name: each.default is MISSING and each.default_factory is MISSING for each in fields(kind)}
+    return [(name, _reader(hints[name]), required) for name, required in needed.items()]
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """What gives a value as an annotation wants it, or ``_WRONG``; wrong items of a list or map are left out."""
+    origin, readers = get_origin(hint), [_reader(each) for each in get_args(hint) if each is not Ellipsis]
+    if origin is UnionType:
+        return lambda value: next((found for read in readers if (found := read(value)) is not _WRONG), _WRONG)
+    if origin is tuple:
+        return lambda value: tuple(_sound(map(readers[0], value))) if isinstance(value, list | tuple) else _WRONG
+    if origin is Mapping:
+        key = _line_number if get_args(hint)[0] is int else str
+
+        def read_map(value: Any) -> Any:
+            pairs = ((key(name), readers[1](item)) for name, item in value.items())
+            return {name: item for name, item in pairs if name is not _WRONG and item is not _WRONG}
+
+        return lambda value: read_map(value) if isinstance(value, Mapping) else _WRONG
+    if is_dataclass(hint):
+        return lambda value: _WRONG if (found := read_members(cast("Any", hint), value)) is None else found
+    if hint is Any:
+        return lambda value: value
+    kinds = (int, float) if hint is float else hint
+    others = () if hint is bool else bool  # a kind of number in Python alone
+    return lambda value: value if isinstance(value, kinds) and not isinstance(value, others) else _WRONG
+
+
+def _sound(values: Iterable[Any]) -> Iterator[Any]:
+    return (value for value in values if value is not _WRONG)
+
+
+def _line_number(name: object) -> Any:
+    """The number that the name of a member writes."""
+    text = str(name)
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS_LIMIT else _WRONG

@@ -5,23 +5,26 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from memory_core.core.errors import InvalidInput, InvalidUri, NotFound
-from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index import filter
-from memory_core.core.index.catalog import Catalog
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.metadata import Link
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import LinkedMemory, Listing, Listings, ReadResult
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope
-from memory_core.core.store.files import Entry, FileStore
+
+if TYPE_CHECKING:
+    from memory_core.core.feature import Features
+    from memory_core.core.index.catalog import Catalog
+    from memory_core.core.memory.metadata import Link
+    from memory_core.core.store.files import Entry, FileStore
 
 
 def private_elsewhere(catalog: Catalog, uris: Sequence[str], project: str | None, features: Features) -> frozenset[str]:
@@ -67,10 +70,6 @@ _LINKED_LINE_CHARS = 160
 #: A file that is in no catalog is opened for its abstract up to this size.
 _ABSTRACT_BYTES = 1024 * 1024
 
-#: Abstracts of files by URI, from the catalog.
-Abstracts = Callable[[Sequence[str]], Mapping[str, str]]
-#: Those of some files that are private to a project other than the given one.
-PrivateElsewhere = Callable[[Sequence[str], str | None], Collection[str]]
 PRIVATE_LINE = "private to another project"
 
 
@@ -79,25 +78,16 @@ class Browser:
 
     Args:
         files: The files.
-        abstracts: Looks up one-line abstracts.
+        catalog: Knows one-line abstracts, and what is private to other projects.
         spaces: ``scope/space`` names that may be seen.
-        private_elsewhere: Tells what is private to other projects; listings do not say what that is about.
         features: Their kinds of records are read in ways of their own.
     """
 
-    def __init__(
-        self,
-        files: FileStore,
-        abstracts: Abstracts,
-        spaces: Sequence[str],
-        private_elsewhere: PrivateElsewhere = lambda _uris, _project: (),
-        features: Features = NO_FEATURES,
-    ) -> None:
+    def __init__(self, files: FileStore, catalog: Catalog, spaces: Sequence[str], features: Features) -> None:
         self.features = features
         self._files = files
-        self._abstracts = abstracts
+        self._catalog = catalog
         self._spaces = frozenset(spaces)
-        self._private_elsewhere = private_elsewhere
         self._project: str | None = None
         self._strict = False
 
@@ -216,7 +206,7 @@ class Browser:
             return None
         memory = parse(uri, text, None)
         state = "archived" if uri.scope is Scope.ARCHIVE else "in use" if memory.metadata.is_active else "at rest"
-        line = summary_line(self._abstracts([str(uri)]).get(str(uri)) or memory.line, _LINKED_LINE_CHARS)
+        line = summary_line(self._catalog.abstracts([str(uri)]).get(str(uri)) or memory.line, _LINKED_LINE_CHARS)
         return LinkedMemory(str(uri), link.relation, link.strength, line, state, link.at)
 
     def ls(
@@ -296,7 +286,7 @@ class Browser:
                 yield from self._below(entry.uri, hidden, levels - 1)
 
     def _lines(self, entries: Sequence[Entry], limit: int) -> dict[MemoryUri, str]:
-        found = self._abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
+        found = self._catalog.abstracts([str(entry.uri) for entry in entries if not entry.is_dir])
         private = self._private(entries, self._project)
         lines: dict[MemoryUri, str] = {}
         for entry in entries:
@@ -315,7 +305,11 @@ class Browser:
     def _private(self, entries: Sequence[Entry], project: str | None) -> frozenset[MemoryUri]:
         """Which files are private to another project: by the catalog, archived ones by what they say."""
         files = {str(entry.uri): entry for entry in entries if not entry.is_dir}
-        found = {files[uri].uri for uri in self._private_elsewhere(list(files), project) if uri in files}
+        found = {
+            files[uri].uri
+            for uri in private_elsewhere(self._catalog, list(files), project, self.features)
+            if uri in files
+        }
         shelved = (entry.uri for entry in files.values() if entry.uri.scope is Scope.ARCHIVE)
         text = self._files.text
         hidden = (uri for uri in shelved if is_elsewhere(uri, text(uri) or "", project, self.features))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from heapq import nlargest
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from memory_core.core.frozen import frozen
 from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Position, Saying
 from memory_core.core.index.filter import Condition
@@ -76,7 +76,7 @@ _DAY_CHARS = len("YYYY-MM-DD")
 _UNSAID = Saying(None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sought:
     """What is looked for.
 
@@ -114,7 +114,7 @@ class Evidence(NamedTuple):
     rare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gathered:
     """Candidates, what the store knows of the query's terms, and whether a cache answered."""
 

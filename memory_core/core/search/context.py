@@ -10,17 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
-from memory_core.core.memory.memory_type import MemoryTypeRegistry
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.message_shapes import parse_messages
-from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import CONTEXT_FORMATS, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextItem, ContextPack, ContextPart, FindResult
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.browse import Browser
 from memory_core.core.search.context_formats import (
     Blocks,
     Format,
@@ -32,11 +29,17 @@ from memory_core.core.search.context_formats import (
     pack,
 )
 from memory_core.core.search.context_sources import Find, PieceReader, Spaces, procedural, recall, tools, tools_named
-from memory_core.core.search.find import Retriever
-from memory_core.core.search.recalls import Recalls
-from memory_core.core.store.ledger import Ledger
 from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.tokens import count_tokens
+
+if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.memory.memory_type import MemoryTypeRegistry
+    from memory_core.core.memory.project import ProjectScope
+    from memory_core.core.search.browse import Browser
+    from memory_core.core.search.find import Retriever
+    from memory_core.core.search.recalls import Recalls
+    from memory_core.core.store.ledger import Ledger
 
 LEAST_TOKENS, MOST_TOKENS = 200, 10_000
 _TOOLS_LIMIT = 100
@@ -56,7 +59,7 @@ _INPUT_SHARE = 0.05
 _CHARS_PER_TOKEN = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContextRequest:
     """What context is for.
 

@@ -12,11 +12,12 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from itertools import groupby
 from typing import Any, Literal
 
+from memory_core.core.frozen import frozen
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_table
 
@@ -28,7 +29,7 @@ _LEAST_CUT_TOKENS = 24
 _WORD_CHARS = 24
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Something that may go into a context.
 
@@ -55,7 +56,7 @@ class Piece:
     within: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """How a part is packed.
 
@@ -90,7 +91,7 @@ READING_ORDER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packing:
     """What goes in, in reading order, and the URIs of what does not, best first within each part."""
 
@@ -394,7 +395,7 @@ _CALL_TOKENS = 64
 _PREFIX: dict[Provider, str] = {"anthropic": "toolu_", "openai": "call_"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     tool: str
     arguments: dict[str, Any]

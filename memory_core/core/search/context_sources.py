@@ -11,31 +11,34 @@ import sqlite3
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from html import escape
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT, MemoryTypeRegistry
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
-from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.names import key_of, summary_line
 from memory_core.core.memory.project import ProjectScope, project_key
-from memory_core.core.memory.results import FindResult, Hit
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri, Scope, file_of
-from memory_core.core.search.browse import Browser
 from memory_core.core.search.context_formats import Piece
 from memory_core.core.search.memory_list import rivals_of, with_rivals
-from memory_core.core.store.ledger import Ledger
 from memory_core.core.text.analysis import distinct_words
+
+if TYPE_CHECKING:
+    from memory_core.core.memory.metadata import Metadata
+    from memory_core.core.memory.results import FindResult, Hit
+    from memory_core.core.search.browse import Browser
+    from memory_core.core.store.ledger import Ledger
 
 _LINES = 6
 #: A line that has less of the memory's weight than this share of the best line's is left out.
@@ -68,7 +71,7 @@ _FOUND_CHARS = 2_000
 _OTHER_CHARS = 400
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page:
     """One exchange.
 
@@ -197,7 +200,7 @@ class Find(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """Hits, best first: memories, logs, tools and skills; and turns of conversations."""
 
@@ -298,7 +301,7 @@ _JOINTS = re.compile(r"[\s_-]+")
 _COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spaces:
     """Whose memories are read: the user's and the agent's space."""
 

@@ -13,28 +13,28 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index import search_rows
-from memory_core.core.index.catalog import Entry
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
-from memory_core.core.index.indexer import Indexer
 from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sought
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
-from memory_core.core.store.ledger import Ledger
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.language import other_person
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.time_expressions import TimeSpan, time_spans
 
 if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.index.catalog import Entry
     from memory_core.core.index.encoder import Embedder, Reranker, Scale, Vectors
+    from memory_core.core.index.indexer import Indexer
+    from memory_core.core.memory.requests import FindRequest
+    from memory_core.core.store.ledger import Ledger
 
 
 _LIMIT = 100

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import FILLER_ROWS
 
 #: ``bm25()`` weights of the columns ``own`` and ``previous``.
@@ -34,7 +34,7 @@ AFTER_SHARE = 0.75
 _LEAST_IDF = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     """Shares of the evidence; the score is divided by those that apply.
 
@@ -55,7 +55,7 @@ class Weights:
             raise ValueError("weights are >= 0, the lexical one > 0")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Calibration:
     """Maps a model's cosines onto the scale that weights and floors were measured on.
 
@@ -85,7 +85,7 @@ class Calibration:
 _UNRELATED_COSINE = 0.15
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Floor:
     """When the best hit is too weak for an answer; see ``is_relevant``.
 
@@ -116,7 +116,7 @@ class Floor:
 _TYPICAL_WORDS, _TYPICAL_DOCUMENTS, _MOST_DOCUMENTS = 3.0, 100, 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """What a store knows of a question's terms.
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.index.catalog import Catalog
-from memory_core.core.index.documents import Document
+from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, private_elsewhere, utc
-from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.results import Rival
 from memory_core.core.memory.uri import SCHEME
 from memory_core.core.search.browse import PRIVATE_LINE
 from memory_core.core.search.ranking import RATE_PER_DAY, decay
-from memory_core.core.store.usage import Usage, UsageTable
+
+if TYPE_CHECKING:
+    from memory_core.core.index.catalog import Catalog
+    from memory_core.core.index.documents import Document
+    from memory_core.core.memory.memory import Memory
+    from memory_core.core.store.usage import Usage, UsageTable
 
 _LINE_CHARS = 160
 _SHOWN = 2
@@ -82,7 +84,7 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryFilter:
     """Which memories are listed, and in which order.
 
@@ -115,7 +117,7 @@ class EntryFilter:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntrySummary:
     """One memory in a list.
 
@@ -157,7 +159,7 @@ class EntrySummary:
         return self.uri.removeprefix(SCHEME)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EntryPage:
     """Some of the memories that meet a filter; ``total`` counts all of them."""
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Literal, cast, get_args
 
+from memory_core.core.frozen import frozen
 from memory_core.core.index.catalog import Entry, Voice
 from memory_core.core.index.encoder import Scale
 from memory_core.core.memory.evidence import USUAL_CONTEST, contest, contested_share, trusted_share
@@ -143,7 +144,7 @@ _LEAST_RANKED, _RANKED_TIMES = 40, 3
 _JUDGED_SHARE = 0.7
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranking:
     """What ``find`` was asked for.
 
@@ -166,7 +167,7 @@ class Ranking:
     rate_per_day: float = RATE_PER_DAY
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Judge:
     """A second opinion on the best few.
 
@@ -179,7 +180,7 @@ class Judge:
     candidates: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lookup:
     """What ranking asks the store.
 

@@ -9,26 +9,28 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from memory_core.core.config import Config
-from memory_core.core.feature import Cleaner
-from memory_core.core.index.catalog import Position
+from memory_core.core.frozen import frozen
 from memory_core.core.index.filter import in_use
-from memory_core.core.index.indexer import Indexer
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.search.context_sources import standing
-from memory_core.core.store.local import Store
 from memory_core.core.store.usage import Recall, Usage, UsageTable
+
+if TYPE_CHECKING:
+    from memory_core.core.config import Config
+    from memory_core.core.feature import Cleaner, Features
+    from memory_core.core.index.catalog import Position
+    from memory_core.core.index.indexer import Indexer
+    from memory_core.core.store.local import Store
 
 #: Memories kept for each that is given, so that a project whose own are few still gets its number.
 _SPARE = 5
 _ANY_PROJECT = ProjectScope()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HotMemory:
     """One memory that is used often.
 
@@ -147,7 +149,7 @@ class Recalls:
         store: Counts and the trail.
         indexer: What is stored.
         spaces: ``scope/space`` names that may be seen.
-        cleaner: Takes out of a question what must not be kept.
+        features: Their cleaner takes out of a question what must not be kept.
         traces: Whether retrievals are counted and remembered.
     """
 
@@ -157,7 +159,7 @@ class Recalls:
         store: Store,
         indexer: Indexer,
         spaces: Sequence[str],
-        cleaner: Cleaner,
+        features: Features,
         *,
         traces: bool = True,
     ) -> None:
@@ -166,10 +168,14 @@ class Recalls:
         self._store = store
         self._indexer = indexer
         self._spaces = tuple(spaces)
-        self._cleaner = cleaner
+        self._features = features
         self._hot = HotMemories(
             store.ledger.usage_table, indexer, spaces, config.search.hot_limit, config.search.hot_seconds
         )
+
+    @cached_property
+    def _cleaner(self) -> Cleaner:
+        return self._features.cleaner(self._config)
 
     def note(
         self,
@@ -231,6 +237,8 @@ class Recalls:
 
     def standing(self, limit: int, project: ProjectScope, now: datetime | None = None) -> list[str]:
         """What holds whatever is asked; see ``context_sources.standing``."""
+        from memory_core.core.search.context_sources import standing
+
         self._indexer.follow()
         return standing(self._indexer.catalog.connection(), self._spaces, limit, project, now or datetime.now(UTC))
 

@@ -10,9 +10,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from memory_core.core.errors import InvalidInput, MemoryChanged, RunebookError, StorageFailed
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.directory_page import recorded, with_own_words
 from memory_core.core.memory.results import CommitReceipt, FileChange, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
@@ -29,7 +30,7 @@ DELAYED = "stored in the ledger; the file itself follows once the disk allows it
 Step = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     """What became of a commit's files.
 
@@ -42,7 +43,7 @@ class Delivered:
     by_hand: tuple[MemoryUri, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pending:
     seq: int
     stats: Mapping[MemoryUri, FileStat | None]
@@ -240,7 +241,7 @@ class Delivery:
 
 def _torn(found: str, wanted: str | None) -> bool:
     """Whether ``found`` is what a power loss can leave of ``wanted``: a prefix, or zeros, or one before the other."""
-    if wanted is None or len(found) > len(wanted):
+    if wanted is None:
         return False
     written = found.rstrip("\x00")
     return len(written) < len(wanted) and wanted.startswith(written)

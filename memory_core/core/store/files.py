@@ -11,17 +11,17 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from memory_core.core.errors import InvalidInput, InvalidUri, MemoryChanged, NotFound, StorageFailed, TooLarge
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri, Scope
 from memory_core.core.store import atomic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileStat:
     """What a cheap look tells of a file; equal stats mean an unchanged file."""
 
@@ -29,7 +29,7 @@ class FileStat:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seen:
     """A file as it was when its text was read.
 
@@ -113,7 +113,7 @@ _LEFT_BY_EDITORS = ("~", ".bak", ".orig", ".rej", ".swp", ".swx", ".tmp", "#")
 _NAMELESS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One directory entry."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from memory_core.core.errors import StoreBusy
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.sqlite import Database
@@ -33,7 +33,7 @@ CREATE TABLE progress (
 _COMMITS = "seq, commit_id, at, kind, receipt, author, undoes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastCommit:
     """One commit as the ledger keeps it; ``settled`` once its files are known to be on disk."""
 
@@ -46,7 +46,7 @@ class PastCommit:
     undoes: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastProgress:
     """How a commit moved its session in the queue; None where there was no row, or the number stayed.
 
@@ -62,7 +62,7 @@ class PastProgress:
     uncounted: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Erasure:
     """Texts to erase: every version of a file (``tombstone`` then takes its name), or those of some commits.
 

@@ -13,12 +13,13 @@ import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memory_core.core.errors import StoreBusy
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.directory_page import own_words
 from memory_core.core.memory.names import fold, refold
 from memory_core.core.memory.results import FileChange, SessionProgress, text_sha256
@@ -108,7 +109,7 @@ _NEWEST = 2**63 - 1
 COLUMNS = "seq, uri, memory_type, appended, before, after, before_sha256, after_sha256, moved_from"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChangeRow:
     """One stored file change; for an append, ``after`` is the tail and ``before`` is None."""
 
@@ -486,7 +487,7 @@ class Overtaken(StoreBusy):
     """Another writer committed although the lock was held."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommitRow:
     """One commit of the history: when (ISO 8601, UTC), what kind, by whom, and the commit that it takes back."""
 
@@ -499,7 +500,7 @@ class CommitRow:
     undoes: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileRow:
     """What the last commit left at a URI; ``stat`` is None until it settled."""
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from memory_core.core.background import await_quiet
 from memory_core.core.caller import current_author
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.directory_page import recorded
@@ -37,7 +38,7 @@ from memory_core.core.store.delivery import DELAYED, Delivered, Delivery, Step
 from memory_core.core.store.files import LEDGER_NAME, STATE_NAME, FileStore, Seen
 from memory_core.core.store.hand_edits import Adoption, Examine, Identify
 from memory_core.core.store.ledger import Ledger, Overtaken, new_commit_id
-from memory_core.core.store.locks import await_quiet, store_lock
+from memory_core.core.store.locks import store_lock
 from memory_core.core.store.read_only import private_state
 from memory_core.core.store.usage import Recall, UsageLog
 from memory_core.core.store.watcher import Watcher

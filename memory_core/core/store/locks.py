@@ -1,17 +1,19 @@
-"""Background work keeps out of the way: it begins when requests pause, or after a bounded time."""
+"""Locks shared by threads and processes; a lock dies with the process that holds it."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from memory_core.core.errors import StorageFailed, StoreBusy
 from memory_core.core.progress import waited
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 _POLL_SECONDS = 0.002
 _OCCUPIED = "waiting for another writer of the store"
@@ -27,8 +29,14 @@ class StoreLock:
 
     def __init__(self, path: Path, *, timeout_seconds: float = 30.0) -> None:
         self._threads = threading.Lock()
-        self._processes = FileLock(path, mode=0o600, thread_local=False)
+        self._path = path
         self._timeout_seconds = timeout_seconds
+
+    @cached_property
+    def _processes(self) -> FileLock:
+        from filelock import FileLock  # whoever only reads takes no lock
+
+        return FileLock(self._path, mode=0o600, thread_local=False)
 
     @contextmanager
     def held(self, timeout_seconds: float | None = None) -> Iterator[None]:
@@ -62,6 +70,8 @@ class StoreLock:
 
     def _acquired(self, timeout_seconds: float) -> bool:
         """Whether no other process holds the lock any more, after so long a wait at most."""
+        from filelock import Timeout
+
         try:
             self._processes.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
         except Timeout:
@@ -74,16 +84,3 @@ def _busy(waited_seconds: float) -> StoreBusy:
         f"another writer has held the store for {waited_seconds:g} s.",
         hint="Send the same request again; give it a request_id so that it is applied once.",
     )
-
-
-def await_quiet(wake: threading.Event, closing: threading.Event, *, pause_seconds: float, limit_seconds: float) -> None:
-    """Return once ``wake`` was not set for ``pause_seconds``, after ``limit_seconds``, or when closing.
-
-    ``wake`` is clear on return, so that what is asked for from now on is not overlooked.
-    """
-    until = time.monotonic() + limit_seconds
-    while True:
-        wake.clear()
-        if closing.wait(pause_seconds) or not wake.is_set() or time.monotonic() >= until:
-            wake.clear()
-            return

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import SessionProgress
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.sqlite import Database
@@ -37,7 +38,7 @@ NEVER = "9999-12-31T00:00:00+00:00"
 _COLUMNS = "log, stored, extracted, briefed, seen, since, attempts, retry_at, reason"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extraction:
     """Where one session stands.
 

@@ -17,10 +17,11 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.uri import is_device_name
 from memory_core.core.store.sqlite import Database
 
@@ -51,7 +52,7 @@ _NO_DIGEST = bytes(32)
 _LONGEST_DAYS = 36_500
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenRow:
     """One token, without its secret. Times are ISO 8601 in UTC.
 

@@ -12,11 +12,12 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Literal
 
 from memory_core.core.errors import RunebookError
+from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import Similar
 from memory_core.core.store.sqlite import Database
 
@@ -57,7 +58,7 @@ _COUNT = (
 _COLUMNS = "at, query, kind, hits, milliseconds, cached, rank, session_id, project, space"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Usage:
     """How often and when a memory was last used."""
 
@@ -65,7 +66,7 @@ class Usage:
     last_accessed_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recall:
     """One retrieval.
 
@@ -104,7 +105,7 @@ class Recall:
         return tuple(Similar(uri, score) for uri, score in self.hits)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Latencies:
     """Of the retrievals in the trail.
 
@@ -466,7 +467,7 @@ _ADD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelCalls:
     """Calls of one model for one purpose.
 

@@ -18,14 +18,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memory_core.core.tally import tallied
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import compiled, word_pattern, word_table, words
-
-if TYPE_CHECKING:
-    from memory_core.core.memory.message import Message
 
 UNDECIDED = "the language the user writes in"
 CHINESE = "Chinese"
@@ -73,17 +69,6 @@ def sentences(text: str) -> list[str]:
     return [found for match in _SENTENCE.finditer(text) if (found := match.group().strip())]
 
 
-def language_of(messages: Sequence[Message]) -> str:
-    """The language of the users' messages, in English.
-
-    Returns:
-        For example ``English``, ``Chinese (Simplified)``, ``Chinese`` where both ways of writing are possible, or
-        ``UNDECIDED``. Where the users' messages do not tell, all messages but prompts and tools' answers decide.
-    """
-    told = tallied(_Told, messages)
-    return told.by_users.language or told.by_anybody.language or UNDECIDED
-
-
 def in_language(texts: Mapping[str, Any], language: str) -> Any:
     """Of texts in Chinese (``zh``) and English (``en``) those for a conversation whose language is ``language``."""
     return texts["zh" if language.startswith(CHINESE) else "en"]
@@ -124,24 +109,6 @@ class LanguageCounts:
         if language == CHINESE and self.traditional > 4 * self.simplified:
             return f"{CHINESE} (Traditional)"
         return language
-
-
-class _Told:
-    """What the messages of a conversation say of its language."""
-
-    def __init__(self) -> None:
-        self.by_users, self.by_anybody = LanguageCounts(), LanguageCounts()
-
-    def add(self, message: Message) -> None:
-        if message.role not in ("system", "developer", "tool", "function"):
-            self.by_anybody.add(message.text)
-        if message.role == "user":
-            self.by_users.add(message.text)
-
-    def copy(self) -> _Told:
-        twin = _Told()
-        twin.by_users, twin.by_anybody = self.by_users.copy(), self.by_anybody.copy()
-        return twin
 
 
 @lru_cache(maxsize=256)

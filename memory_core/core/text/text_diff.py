@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import ClassVar, Literal
 
+from memory_core.core.frozen import frozen
 from memory_core.core.text.word_table import compiled
 
 CONTEXT_LINES = 3
@@ -40,7 +40,7 @@ _PAIRED_CHARS = 20_000
 _ALIKE = 0.35
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Edit:
     """Lines ``start`` to ``end`` (not included) of a text are replaced by ``lines``, which keep their ends."""
 
@@ -49,7 +49,7 @@ class Edit:
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One line of one of two texts.
 
@@ -66,7 +66,7 @@ class Side:
     parts: tuple[tuple[str, bool], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One row of two texts side by side.
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cache, partial
 
+from memory_core.core.frozen import frozen
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_set, word_table
 
@@ -37,7 +37,7 @@ _NEAR_CHARS = 40
 _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)} | {0xFF0F: "/", 0xFF0D: "-", 0xFF0E: "."}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimeSpan:
     """A stretch of days that a text names.
 
@@ -105,7 +105,7 @@ def _number_of(text: str) -> int:
     return 10 * digits.get(tens, 1) + digits.get(ones, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Found:
     start: int
     end: int

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from memory_core.core.frozen import frozen
 
 _PART = re.compile("<([A-Z_]+)>")
 
@@ -55,7 +56,7 @@ def words(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(word for line in lines for word in line.split())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CuedPattern:
     """A pattern for texts that hold one of its cues: on all others it is neither tried nor compiled.
 

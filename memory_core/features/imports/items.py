@@ -10,9 +10,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from memory_core.core.frozen import frozen
 
 if TYPE_CHECKING:
     from memory_core.features.imports.sources import Entry, Source
@@ -32,7 +34,7 @@ MIGRATED = ".migrated"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,98}[A-Za-z0-9_]|[A-Za-z0-9_]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryItem:
     """One memory.
 
@@ -76,7 +78,7 @@ class MemoryItem:
         return digest_of([self.memory_type, self.name, self.content, dict(self.fields)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogItem:
     """One entry of a day's log; ``moment`` has the offset of the clock on the wall."""
 
@@ -93,7 +95,7 @@ class LogItem:
         return digest_of([self.moment.isoformat(), self.text])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SummaryItem:
     """The rolling summary that a source keeps of its user."""
 
@@ -107,7 +109,7 @@ class SummaryItem:
         return digest_of(self.text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LinkItem:
     """That one memory is related to another of the same import; ``word`` is what the relation says there."""
 
@@ -123,7 +125,7 @@ class LinkItem:
         return digest_of("")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConversationItem:
     """One conversation.
 
@@ -142,7 +144,7 @@ class ConversationItem:
     folder: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeftOut:
     """What could not be taken, where it stands and why; shown, never used."""
 
@@ -150,7 +152,7 @@ class LeftOut:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passed:
     """What is not meant to come along, counted by what it is."""
 
@@ -162,7 +164,7 @@ Stored: TypeAlias = MemoryItem | LogItem | SummaryItem | LinkItem
 Item: TypeAlias = Stored | ConversationItem | LeftOut | Passed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Format:
     """One foreign format.
 

@@ -104,7 +104,7 @@ class Source:
             StorageFailed: If it cannot be opened.
             InvalidInput: If it is damaged.
         """
-        with _told(entry.name):
+        with _readable_errors(entry.name):
             return self._open(entry)
 
     def read(self, entry: Entry) -> bytes:
@@ -114,7 +114,7 @@ class Source:
             InvalidInput: If there are more than ``WHOLE_LIMIT_BYTES``, or they are damaged.
             StorageFailed: If they cannot be read.
         """
-        with _told(entry.name), self._open(entry) as stream:
+        with _readable_errors(entry.name), self._open(entry) as stream:
             content = stream.read(WHOLE_LIMIT_BYTES + 1)
         if len(content) > WHOLE_LIMIT_BYTES:
             raise InvalidInput(
@@ -158,7 +158,7 @@ def open_source(path: Path) -> Iterator[Source]:
     if not path.exists():
         raise NotFound(f"there is no file or folder {str(path)!r}.", hint="Check the path.")
     with ExitStack() as opened:
-        with _told(path.name):
+        with _readable_errors(path.name):
             source = _opened(path, opened)
         yield source
 
@@ -226,7 +226,7 @@ def _modified(found: os.stat_result) -> datetime | None:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _readable_errors(name: str) -> Iterator[None]:
     """Errors of the system and of unpacking, as ours."""
     try:
         yield

@@ -9,6 +9,7 @@ maintenance.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,9 @@ class Overflow:
         self._memory = memory
         self._likeness = TextLikeness(lambda: memory.indexer.embedder)
         self._left: dict[MemoryUri, int] = {}
+        self._guard = threading.Lock()
+        #: Logs to be sorted soon: the moment, and whether older segments are mended, too.
+        self._waiting: dict[MemoryUri, tuple[datetime, bool]] = {}
         #: How long a log was when it was last looked at.
         self._looked: dict[MemoryUri, int] = {}
 
@@ -126,16 +130,26 @@ class Overflow:
         return MemoryUri((Scope.SESSION.value, self._memory.config.user_space))
 
     def after(self, receipt: CommitReceipt, now: datetime) -> None:
-        """After a commit of messages, or of what changed some: sort what overflows, and mend what no longer is so."""
+        """After a commit of messages: sort what overflows, soon. After one that changed some: mend segments at once."""
         if not receipt.commit_id:
             return
         mend = not any(result.op == "messages" for result in receipt.results)
-        for log in dict.fromkeys(_logs(receipt)):
+        with self._guard:
+            for log in _logs(receipt):
+                self._waiting[log] = (now, mend or self._waiting.get(log, (now, False))[1])
+        if mend:  # what was forgotten must not stay in a segment
+            self._sort_waiting()
+        else:
+            self._memory.opened.background.later(self._sort_waiting)
+
+    def _sort_waiting(self) -> None:
+        with self._guard:
+            waiting, self._waiting = self._waiting, {}
+        for log, (now, mend) in waiting.items():
             try:
-                if not mend and not self._is_due(log):
-                    continue
-                for _ in self.settled(log, now, mend=mend):
-                    continue
+                if mend or self._is_due(log):
+                    for _ in self.settled(log, now, mend=mend):
+                        continue
             except RunebookError as error:
                 _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
 

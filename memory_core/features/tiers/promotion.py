@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_core.core.commit.commits import Span
 from memory_core.core.commit.receipts import EXTRACTION, still_waits
-from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import InvalidInput, InvalidUri, RunebookError, TooLarge
 from memory_core.core.extract.extractor import PROMOTION, Part, SessionReader
 from memory_core.core.extract.intake import FollowUp
@@ -38,11 +37,9 @@ from memory_core.features.tiers.segment import (
     MODEL,
     Segment,
     SegmentPage,
-    Segments,
     SessionLog,
     dump_segment,
     parse_segment,
-    turn_groups,
 )
 from memory_core.features.tiers.segmenting import SUMMARY_CHARS
 from memory_core.features.tiers.stored import (
@@ -54,9 +51,8 @@ from memory_core.features.tiers.stored import (
     segments_in,
     warmth,
 )
-from memory_core.features.upkeep.archive import put_away
-from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit
-from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Summary, SummaryRequest, SummaryWriter
+from memory_core.features.upkeep.passes import Pass, archive_due, brought_back
+from memory_core.features.upkeep.summaries import ITEMS_LIMIT, Improvement, Summary, SummaryRequest, improve
 
 if TYPE_CHECKING:
     from memory_core.runebook import Runebook
@@ -339,27 +335,21 @@ def _promote(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Comm
 
 def _summarise(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
     """Have a model write better summaries of segments, in one call; a person's are never touched."""
-    due = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
-    due = sorted(due, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
-    asked = [(each, texts) for each in due if (texts := _texts(memory, each))]
-    if dry_run or not asked:
-        return
-    writer = SummaryWriter(memory.config, memory.model)
-    written = writer.write([SummaryRequest(texts, SUMMARY_CHARS) for _, texts in asked])
-    better = {each.uri: item for (each, _), item in zip(asked, written.items, strict=True) if item is not None}
-    read = {each.uri: each for each, _ in asked}
+    outdated = [each for each in all_segments(memory.store, memory.part(Overflow).sessions) if _is_outdated(each)]
+    newest = sorted(outdated, key=lambda each: each.segment.updated_at, reverse=True)[:ITEMS_LIMIT]
+    at = memory.plan_context(now).now
 
-    def planned(snapshot: Snapshot) -> ChangeSet:
-        draft = WorkingCopy(snapshot, memory.plan_context(now))
-        results = [
-            changed(uri, created=False, note="summarised by the model")
-            for uri, item in better.items()
-            if _put(draft, read[uri], item)
-        ]
-        return ChangeSet(draft.changes(), tuple(results), written.notes)
+    def improvement(shown: StoredSegment, texts: tuple[str, ...]) -> Improvement:
+        def written(text: str | None, item: Summary) -> str | None:
+            if parse_segment(text or "") != shown.segment:
+                return None
+            return dump_segment(replace(shown.segment.summed_up(item.text, MODEL), updated_at=at))
 
-    done = commit(memory, _SUMMARIES, planned, now, dry_run=False) if better else ()
-    yield from done or written.without_effect()
+        request = SummaryRequest(texts, SUMMARY_CHARS)
+        return Improvement(shown.uri, request, written, SEGMENT, "summarised by the model")
+
+    due = [improvement(each, texts) for each in newest if not dry_run and (texts := _texts(memory, each))]
+    return improve(memory, _SUMMARIES, due, now)
 
 
 def _texts(memory: Runebook, stored: StoredSegment) -> tuple[str, ...]:
@@ -384,41 +374,25 @@ def _evict(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Commit
     free = [each for each in stored if not Metadata(each.segment.more).is_pinned and str(each.uri) not in held]
     visits = [warm.visits_in_all for warm in warmth(store, tiers, free, now)]
     worth = sorted(zip(free, visits, strict=True), key=lambda pair: (pair[1], pair[0].segment.updated_at, pair[0].uri))
-    leaving = [(each.uri, count) for each, count in worth[:beyond]]
-    context = memory.plan_context(now)
-    for start in range(0, len(leaving), BATCH_FILES):
-        batch = leaving[start : start + BATCH_FILES]
-
-        def planned(snapshot: Snapshot, batch: Sequence[tuple[MemoryUri, int]] = batch) -> ChangeSet:
-            draft = WorkingCopy(snapshot, context)
-            results = [_left(draft, uri, count) for uri, count in batch if draft.text(uri) is not None]
-            return ChangeSet(draft.changes(), tuple(results))
-
-        yield from commit(memory, _EVICTION, planned, now, dry_run=dry_run)
-
-
-def _left(draft: WorkingCopy, uri: MemoryUri, visits: int) -> OperationResult:
-    why = f"used least of the segments beyond their capacity ({visits} visits)"
-    try:
-        target = put_away(draft, uri, why)
-    except RunebookError as error:
-        return OperationResult(SEGMENT, str(uri), Action.REJECTED, error.message, error.hint)
-    return OperationResult(SEGMENT, str(uri), Action.DELETED, note=f"{why}; now {target}")
+    leaving = {
+        each.uri: f"used least of the segments beyond their capacity ({count} visits)" for each, count in worth[:beyond]
+    }
+    yield from archive_due(
+        memory,
+        _EVICTION,
+        list(leaving),
+        lambda found: leaving.get(found.uri),
+        now,
+        dry_run=dry_run,
+        op=SEGMENT,
+        typed=False,
+    )
 
 
 def _is_outdated(stored: StoredSegment) -> bool:
     """Whether a model may do better: sentences of its own, or a summary that lags behind the pages."""
     segment = stored.segment
     return segment.summary_by == EXTRACT or (segment.summary_by == MODEL and segment.summarised < len(segment.pages))
-
-
-def _put(draft: WorkingCopy, read: StoredSegment, summary: Summary) -> bool:
-    """Write a summary, unless somebody changed the segment meanwhile."""
-    now = parse_segment(draft.text(read.uri) or "")
-    if now is None or now != read.segment:
-        return False
-    draft.put(read.uri, dump_segment(replace(now.summed_up(summary.text, MODEL), updated_at=draft.context.now)))
-    return True
 
 
 def _follow_up(memory: Runebook) -> FollowUp:
@@ -428,6 +402,7 @@ def _follow_up(memory: Runebook) -> FollowUp:
     def promoted(
         own: MemoryUri | None, scope: ProjectScope, now: datetime
     ) -> Generator[LLMRequest, Completion, CommitReceipt | None]:
+        memory.opened.background.finish()
         hot = (
             each
             for each in promoter.after(own, now)
@@ -444,8 +419,6 @@ def _after_commit(memory: Runebook, receipt: CommitReceipt, now: datetime) -> No
 
 
 FEATURE = Feature(
-    record_kinds=(Segments(),),
-    turn_groups=turn_groups,
     extracted_lines=analysed_lines,
     after_commit=_after_commit,
     follow_up=_follow_up,

@@ -16,48 +16,27 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.commit.forgotten import is_forgotten
-from memory_core.core.feature import RecordKind
+from memory_core.core.config import TiersConfig
+from memory_core.core.feature import Feature, RecordKind
 from memory_core.core.memory.exchange import exchanges, opener_of, speaker_of
 from memory_core.core.memory.message import Message, parse_lines, search_text, transcript_line
 from memory_core.core.memory.names import render, summary_line
 from memory_core.core.memory.results import text_sha256
-from memory_core.core.memory.trailer import join, split
+from memory_core.core.memory.trailer import join, read_members, split
 from memory_core.core.memory.uri import MemoryUri, Scope
-from memory_core.core.search.context_sources import PieceReader
 from memory_core.core.search.fusion import jaccard
-from memory_core.core.text.extractive_summary import keywords
 from memory_core.core.text.language import spoken
 
-
-@dataclass(frozen=True, slots=True)
-class HeatWeights:
-    """Weights of the three sources of heat.
-
-    Attributes:
-        alpha: Heat of one visit, >= 0.
-        beta: Heat of one interaction, >= 0.
-        gamma: Heat of a visit at this very moment, >= 0.
-        tau_hours: Hours in which that fades to 1/e, > 0.
-    """
-
-    alpha: float = 1.0
-    beta: float = 1.0
-    gamma: float = 1.0
-    tau_hours: float = 24.0
-
-    def __post_init__(self) -> None:
-        if not all(math.isfinite(weight) and weight >= 0.0 for weight in (self.alpha, self.beta, self.gamma)):
-            raise ValueError("alpha, beta and gamma must be finite and >= 0")
-        if not (math.isfinite(self.tau_hours) and self.tau_hours > 0.0):
-            raise ValueError(f"tau_hours must be finite and > 0, not {self.tau_hours}")
+if TYPE_CHECKING:
+    from memory_core.core.search.context_sources import PieceReader
 
 
-def heat(visits: int, interactions: int, hours: float, weights: HeatWeights = HeatWeights()) -> float:
+def heat(visits: int, interactions: int, hours: float, tiers: TiersConfig) -> float:
     """Heat of a segment: alpha * visits + beta * interactions + gamma * exp(-hours / tau).
 
     3 visits, 5 interactions and 24 hours are 8.368 with all weights 1 and tau 24.
@@ -66,17 +45,10 @@ def heat(visits: int, interactions: int, hours: float, weights: HeatWeights = He
         visits: Retrievals from the segment since it was last cooled, >= 0.
         interactions: Exchanges that joined it since then, >= 0.
         hours: Since the last visit, else since it began; less than 0 (clocks differ) counts as 0.
-        weights: Of the three.
-
-    Raises:
-        ValueError: If a count is negative or the age is not finite.
+        tiers: The settings ``heat_alpha``, ``heat_beta``, ``heat_gamma`` and ``heat_tau_hours``.
     """
-    if visits < 0 or interactions < 0:
-        raise ValueError(f"visits and interactions must be >= 0, not {visits} and {interactions}")
-    if not math.isfinite(hours):
-        raise ValueError(f"hours must be finite, not {hours}")
-    recency = math.exp(-max(0.0, hours) / weights.tau_hours)
-    return weights.alpha * visits + weights.beta * interactions + weights.gamma * recency
+    recency = math.exp(-max(0.0, hours) / tiers.heat_tau_hours)
+    return tiers.heat_alpha * visits + tiers.heat_beta * interactions + tiers.heat_gamma * recency
 
 
 def segment_similarity(
@@ -91,14 +63,7 @@ def segment_similarity(
         keywords: Of the exchange.
         others: Of the segment.
         keyword_weight: >= 0.
-
-    Raises:
-        ValueError: If a bound is broken.
     """
-    if not -1.000001 <= cosine <= 1.000001:
-        raise ValueError(f"cosine must lie in [-1, 1], not {cosine}")
-    if not (math.isfinite(keyword_weight) and keyword_weight >= 0.0):
-        raise ValueError(f"keyword_weight must be finite and >= 0, not {keyword_weight}")
     return cosine + keyword_weight * jaccard(keywords, others)
 
 
@@ -112,11 +77,14 @@ _PAGE_LINE = re.compile(r"^- `messages\.jsonl#(\d{1,10})(?:[–-](\d{1,10}))?`",
 _PAGE_OBJECT = re.compile(r"\{[^{}]*\}")
 #: What no conversation reaches: a number beyond it is a slip.
 _LINE_LIMIT, _PAGE_LINES_LIMIT, _COUNT_LIMIT = 1_000_000_000, 100_000, 1_000_000_000
-_REMEMBERED_SEGMENTS, _REMEMBERED_CHARS = 2_048, 65_536
-#: Members of the trailer that are read and written here.
-_OWN = frozenset(("memory_type", "title", "summary", "summary_by", "summarised", "keywords", "pages", "chains")) | {
-    "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at", "source", "project", "private"
-}  # fmt: skip
+_REMEMBERED_SEGMENTS, _REMEMBERED_LONG, _LONG_CHARS = 2_048, 8, 65_536
+_COUNTS = ("summarised", "interactions", "visits_counted")
+#: Members of a segment that stand in the trailer under the same name, in their order there.
+_MEMBERS = (
+    *("title", "summary", "summary_by", "summarised", "keywords", "pages", "chains", "interactions", "visits_counted"),
+    *("last_visit_at", "created_at", "updated_at", "project", "private"),
+)
+_OWN = frozenset((*_MEMBERS, "memory_type", "source"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +112,6 @@ class SegmentPage:
     previous: int | None = None
     next: int | None = None
     analysed: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form without empty members."""
-        members = {**asdict(self), "keywords": list(self.keywords), "analysed": self.analysed or None}
-        return {name: value for name, value in members.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +198,7 @@ def file_name(title: str) -> str:
 
 def parse_segment(text: str) -> Segment | None:
     """Read a segment; None where the file is none, or its trailer cannot be read."""
-    return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _parsed(text)
+    return _remembered(text) if len(text) < _LONG_CHARS else _remembered_long(text)
 
 
 def readable_pages(text: str) -> tuple[SegmentPage, ...]:
@@ -276,58 +239,52 @@ def _parsed(text: str) -> Segment | None:
     if file.trailer is None or file.damage is not None or file.type_name != MEMORY_TYPE:
         return None
     meta = file.trailer
-    pages = [page for item in _items(meta.get("pages")) if (page := _page(item)) is not None]
-    stored = Segment(
-        title=_text(meta.get("title")) or "",
-        session_id=_text(_mapping(meta.get("source")).get("session_id")) or "",
-        summary=_text(meta.get("summary")) or "",
-        summary_by=_text(meta.get("summary_by")) or EXTRACT,
-        summarised=_count(meta.get("summarised")),
-        keywords=_words(meta.get("keywords")),
-        pages=tuple(sorted(pages, key=lambda page: page.first)),
-        chains=_chains(meta.get("chains")),
-        interactions=_count(meta.get("interactions")),
-        visits_counted=_count(meta.get("visits_counted")),
-        last_visit_at=_text(meta.get("last_visit_at")),
-        created_at=_text(meta.get("created_at")) or "",
-        updated_at=_text(meta.get("updated_at")) or "",
-        project=_text(meta.get("project")),
-        private=meta.get("private") is True,
-        more={name: value for name, value in meta.items() if name not in _OWN},
-    )
+    source, listed = meta.get("source"), meta.get("pages")
+    pages = [page for each in (listed if isinstance(listed, list) else []) if (page := _page(each)) is not None]
+    given = {name: meta.get(name) for name in _MEMBERS}
+    given |= {
+        "title": meta.get("title") or "",
+        "session_id": (source.get("session_id") if isinstance(source, dict) else None) or "",
+        "pages": sorted(pages, key=lambda page: page.first),
+        "more": {name: value for name, value in meta.items() if name not in _OWN},
+    }
+    found = read_members(Segment, given)
+    if found is None:  # a title that is no text
+        return None
+    counts = {name: max(0, min(getattr(found, name), _COUNT_LIMIT)) for name in _COUNTS}
+    stored = replace(found, chains={at: told for at, told in found.chains.items() if at <= _LINE_LIMIT}, **counts)
     return _as_edited(stored, file.body)
 
 
 #: Segments are read far more often than they change.
 _remembered = lru_cache(maxsize=_REMEMBERED_SEGMENTS)(_parsed)
+_remembered_long = lru_cache(maxsize=_REMEMBERED_LONG)(_parsed)
 
 
 def dump_segment(segment: Segment) -> str:
     """The file of a segment."""
-    members: dict[str, Any] = {
-        "memory_type": MEMORY_TYPE,
-        **_members(segment, "title", "summary", "summary_by", "summarised"),
+    members = {name: getattr(segment, name) for name in _MEMBERS}
+    members |= {
         "keywords": list(segment.keywords),
-        "pages": [page.as_dict() for page in segment.pages],
+        "pages": [_stored(page) for page in segment.pages],
         "chains": {str(chain): told for chain, told in sorted(segment.chains.items())},
-        **_members(segment, "interactions", "visits_counted", "last_visit_at", "created_at", "updated_at"),
         "source": {"kind": "auto_reflection", "session_id": segment.session_id},
-        "project": segment.project,
         "private": True if segment.private and segment.project is not None else None,
     }
-    trailer = {name: value for name, value in members.items() if value is not None} | dict(segment.more)
+    ordered = {name: members[name] for name in (*_MEMBERS[:-2], "source", *_MEMBERS[-2:])}
+    trailer = {"memory_type": MEMORY_TYPE, **{name: value for name, value in ordered.items() if value is not None}}
     heading = _HEADINGS[1 if _HAN.search(f"{segment.title} {segment.summary}") else 0]
     pages = [_shown(page) for page in segment.pages]
-    body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *_below(segment.notes)])
-    return join(body, trailer)
+    below = ["", *segment.notes] if segment.notes else []
+    body = "\n".join([f"# {segment.title}", "", segment.summary, "", heading, "", *pages, *below])
+    return join(body, trailer | dict(segment.more))
 
 
-def _members(segment: Segment, *names: str) -> dict[str, Any]:
-    return {name: getattr(segment, name) for name in names}
-
-
-def _below(notes: Sequence[str]) -> list[str]:
-    return ["", *notes] if notes else []
+def _stored(page: SegmentPage) -> dict[str, Any]:
+    """JSON form without empty members."""
+    members = {each.name: getattr(page, each.name) for each in fields(page)}
+    members |= {"keywords": list(page.keywords), "analysed": page.analysed or None}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _shown(page: SegmentPage) -> str:
@@ -343,73 +300,31 @@ def _as_edited(stored: Segment, body: str) -> Segment:
     """The segment with what a person made of its body."""
     lines = body.replace("\r\n", "\n").split("\n")
     at = next((at for at in reversed(range(len(lines))) if lines[at].strip() in _HEADINGS), len(lines))
-    head, below = lines[:at], lines[at + 1 :]
+    head, below = "\n".join(lines[:at]).strip(), lines[at + 1 :]
     title = stored.title
-    first = next((number for number, line in enumerate(head) if line.strip()), None)
-    if first is not None and head[first].startswith("# "):
-        title = head[first][2:].strip() or title
-        head = head[first + 1 :]
-    summary = "\n".join(head).strip()
-    by, summarised = stored.summary_by, stored.summarised
-    if summary != stored.summary.strip():
-        by, summarised = PERSON, len(stored.pages)
+    if head.startswith("# "):
+        heading, _, head = head.partition("\n")
+        title, head = heading[2:].strip() or title, head.strip()
     notes = "\n".join(line for line in below if not _PAGE_LINE.match(line)).strip()
-    return replace(
-        stored,
-        title=title,
-        summary=summary,
-        summary_by=by,
-        summarised=summarised,
-        notes=tuple(notes.split("\n")) if notes else (),
-    )
+    edited = replace(stored, title=title, notes=tuple(notes.split("\n")) if notes else ())
+    if head == stored.summary.strip():
+        return edited
+    return replace(edited, summary=head, summary_by=PERSON, summarised=len(stored.pages))
 
 
-def _page(item: Any) -> SegmentPage | None:
-    facts = _mapping(item)
-    first, last = _line(facts.get("first")), _line(facts.get("last"))
-    if first is None or last is None or not first <= last < first + _PAGE_LINES_LIMIT:
+def _page(stored: object) -> SegmentPage | None:
+    """A page as a trailer has it; None where its lines cannot be right."""
+    if not isinstance(stored, Mapping):
         return None
-    chain = _line(facts.get("chain"))
-    return SegmentPage(
-        first=first,
-        last=last,
-        keywords=_words(facts.get("keywords")),
-        digest=_text(facts.get("digest")) or "",
-        date=_text(facts.get("date")),
-        chain=first if chain is None else chain,
-        previous=_line(facts.get("previous")),
-        next=_line(facts.get("next")),
-        analysed=facts.get("analysed") is True,
-    )
+    page = read_members(SegmentPage, {"chain": stored.get("first"), **stored})
+    if page is None or not 0 <= page.first <= page.last < min(page.first + _PAGE_LINES_LIMIT, _LINE_LIMIT):
+        return None
+    chain = page.first if _line(page.chain) is None else page.chain
+    return replace(page, chain=chain, previous=_line(page.previous), next=_line(page.next))
 
 
-def _line(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LINE_LIMIT else None
-
-
-def _count(value: Any) -> int:
-    return max(0, min(value, _COUNT_LIMIT)) if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _chains(value: Any) -> Mapping[int, str]:
-    lines = ((str(key), told) for key, told in _mapping(value).items())
-    return {int(key): str(told) for key, told in lines if key.isdecimal() and len(key) <= len(str(_LINE_LIMIT))}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    return tuple(word for word in _items(value) if isinstance(word, str))
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _line(line: int | None) -> int | None:
+    return line if line is not None and 0 <= line < _LINE_LIMIT else None
 
 
 PAGE_KEYWORDS = 8
@@ -488,6 +403,8 @@ class SessionLog:
 
 
 def _session_page(first: int, last: int, messages: Sequence[Message]) -> SessionPage:
+    from memory_core.core.text.extractive_summary import keywords  # whoever only tells what a file is needs none
+
     shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
     text = "\n".join(said for message in shown if (said := spoken(search_text(message)).strip()))
     private = next((message for message in messages if message.private), None)
@@ -546,3 +463,6 @@ def turn_groups(reader: PieceReader) -> Callable[[str, int], tuple[str, str] | N
         return None
 
     return group_of
+
+
+FEATURE = Feature(record_kinds=(Segments(),), turn_groups=turn_groups)

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 
 from memory_core.core.memory.names import first_words, summary_line
 from memory_core.core.text import extractive_summary
@@ -82,7 +82,8 @@ class _Topic:
         return bool(self.segment.pages) and (self.segment.project, self.segment.private) == (page.project, page.private)
 
     def becomes(self, segment: Segment) -> None:
-        self.segment, self.touched, self._compared = segment, True, None
+        if segment != self.segment:
+            self.segment, self.touched, self._compared = segment, True, None
 
 
 @dataclass(slots=True)
@@ -105,8 +106,10 @@ class Sorting:
     now: str
     analysed: frozenset[int] = frozenset()
     _topics: list[_Topic] = field(default_factory=list)
+    #: By place, the one that a page joined last at the end.
     _newest: dict[int, _Topic] = field(default_factory=dict)
-    _holder: dict[int, _Topic] = field(default_factory=dict)
+    #: Chain of each page, by its first line; and the segments that a chain passes through, by place.
+    _chain_of: dict[int, int] = field(default_factory=dict)
     _chains: dict[int, dict[int, _Topic]] = field(default_factory=dict)
     _grown: set[int] = field(default_factory=set)
 
@@ -120,9 +123,9 @@ class Sorting:
     def settle(self) -> None:
         """Bring stored segments up to the log: pages whose messages changed or are gone, and what was said of them."""
         for topic in self._topics:
-            pages = [found for page in topic.segment.pages if (found := self._current(page)) is not None]
-            if pages != list(topic.segment.pages):
-                topic.becomes(self._told(replace(topic.segment, pages=tuple(pages)), changed=True))
+            pages = tuple(found for page in topic.segment.pages if (found := self._current(page)) is not None)
+            if pages != topic.segment.pages:
+                topic.becomes(self._told(replace(topic.segment, pages=pages), changed=True))
 
     def add(self, page: SessionPage, before: SessionPage | None) -> None:
         """Sort one page in.
@@ -131,48 +134,41 @@ class Sorting:
             page: A page that overflows.
             before: The page before it in the conversation, if there is one.
         """
-        link = None if before is None or not self._goes_on(before, page) else self._stored(before.first)
-        chain = page.first if link is None else link[1].chain
-        after = self._follower(chain, page.first) or (None if link is None else link[1].next)
+        previous = None
+        if before is not None and before.first in self._chain_of and self._goes_on(before, page):
+            previous = before.first
         added = SegmentPage(
             first=page.first,
             last=page.last,
             keywords=page.keywords,
             digest=page.digest,
             date=page.date,
-            chain=chain,
-            previous=None if link is None else link[1].first,
-            next=after if after is not None and after > page.first else None,
+            chain=page.first if previous is None else self._chain_of[previous],
+            previous=previous,
             analysed=bool(self.analysed) and self.analysed.issuperset(range(page.first, page.last + 1)),
         )
-        if link is not None:
-            self._replace(link[0], replace(link[1], next=page.first))
-        following = None if added.next is None else self._stored(added.next)
-        if following is not None:
-            self._replace(following[0], replace(following[1], previous=page.first))
-        topic = self._best(page, link) or self._begun(page)
-        joined_by = 0 if added.analysed else 1
+        topic = self._best(page, added.chain) or self._begun(page)
         segment = replace(
             topic.segment,
             pages=tuple(sorted((*topic.segment.pages, added), key=lambda each: each.first)),
-            interactions=topic.segment.interactions + joined_by,
+            interactions=topic.segment.interactions + (0 if added.analysed else 1),
         )
         topic.becomes(self._told(segment, changed=False))
         self._newest[topic.place] = self._newest.pop(topic.place, topic)
         self._note(topic, added)
-        self._grown.add(chain)
+        self._grown.add(added.chain)
 
     def result(self) -> list[tuple[str | None, Segment | None]]:
         """Segments that changed, with the name they are stored under or None for a new one; None is one left empty."""
         for chain in self._grown:
-            self._keep_in_step(chain)
+            self._link(chain)
         return [
             (topic.name, replace(topic.segment, updated_at=self.now) if topic.segment.pages else None)
             for topic in self._topics
             if topic.touched
         ]
 
-    def _best(self, page: SessionPage, link: tuple[_Topic, SegmentPage] | None) -> _Topic | None:
+    def _best(self, page: SessionPage, chain: int) -> _Topic | None:
         """The segment that the page fits best, if well enough; of several as good ones the oldest.
 
         Compared are the newest ones, and those that the page's chain passes through.
@@ -181,8 +177,7 @@ class Sorting:
             topic.place: topic
             for topic in islice((topic for topic in reversed(self._newest.values()) if topic.takes(page)), COMPARED)
         }
-        if link is not None:
-            candidates |= self._chains.get(link[1].chain, {})
+        candidates |= self._chains.get(chain, {})
         own = comparable(page.keywords)
         best, most = None, self.rules.threshold
         for _, topic in sorted(candidates.items()):
@@ -221,24 +216,8 @@ class Sorting:
         return segment_similarity(likeness, words, comparable(others), self.rules.keyword_weight)
 
     def _note(self, topic: _Topic, page: SegmentPage) -> None:
-        self._holder[page.first] = topic
+        self._chain_of[page.first] = page.chain
         self._chains.setdefault(page.chain, {})[topic.place] = topic
-
-    def _stored(self, first: int) -> tuple[_Topic, SegmentPage] | None:
-        """A page in its segment, by its first line."""
-        topic = self._holder.get(first)
-        found = () if topic is None else (page for page in topic.segment.pages if page.first == first)
-        page = next(iter(found), None)
-        return None if topic is None or page is None else (topic, page)
-
-    def _follower(self, chain: int, first: int) -> int | None:
-        """The page of a chain that followed a page which comes back."""
-        within = (page for topic in self._chains.get(chain, {}).values() for page in topic.segment.pages)
-        return next((page.first for page in within if page.chain == chain and page.previous == first), None)
-
-    def _replace(self, topic: _Topic, page: SegmentPage) -> None:
-        pages = tuple(page if each.first == page.first else each for each in topic.segment.pages)
-        topic.becomes(replace(topic.segment, pages=pages))
 
     def _current(self, page: SegmentPage) -> SegmentPage | None:
         """A stored page as its messages are now; None where they are gone."""
@@ -268,20 +247,22 @@ class Sorting:
             return segment.summed_up(extract(texts, segment.keywords), EXTRACT)
         return segment
 
-    def _keep_in_step(self, chain: int) -> None:
-        """Say what a chain is about in every segment that it passes through."""
-        within = self._chains.get(chain, {}).values()
+    def _link(self, chain: int) -> None:
+        """Link the pages of a chain both ways, and say what it is about in every segment that it passes through."""
+        within = self._chains[chain].values()
         pages = sorted(
             (page for topic in within for page in topic.segment.pages if page.chain == chain),
             key=lambda each: each.first,
         )
-        if len(pages) < 2:
-            return
+        links = {page.first: page for page in pages}
+        for before, page in pairwise(pages):
+            links[before.first] = replace(links[before.first], next=page.first)
+            links[page.first] = replace(page, previous=before.first)
         words = ", ".join(common_keywords([page.keywords for page in pages], _CHAIN_KEYWORDS))
-        told = f"{words} (#{pages[0].first}–{pages[-1].last})"
+        told = {chain: f"{words} (#{pages[0].first}–{pages[-1].last})"} if len(pages) > 1 else {}
         for topic in within:
-            if topic.segment.chains.get(chain) != told:
-                topic.becomes(replace(topic.segment, chains={**topic.segment.chains, chain: told}))
+            own = tuple(links.get(page.first, page) for page in topic.segment.pages)
+            topic.becomes(replace(topic.segment, pages=own, chains={**topic.segment.chains, **told}))
 
 
 def compared_text(segment: Segment) -> str:

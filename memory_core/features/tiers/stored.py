@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -24,9 +23,7 @@ from memory_core.core.memory.results import Action, OperationResult
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.files import looks_of
 from memory_core.core.store.local import Store
-from memory_core.core.store.usage import Usage
 from memory_core.features.tiers.segment import (
-    HeatWeights,
     Segment,
     SegmentPage,
     SessionLog,
@@ -67,23 +64,22 @@ def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], n
         now: Aware.
     """
     used = store.ledger.usage_table.usage(turn for each in stored for turn in each.turns())
-    return [_warmth(config, each, used, now) for each in stored]
 
+    def warm(each: StoredSegment) -> Warmth:
+        counted = [usage for turn in each.turns() if (usage := used.get(turn)) is not None]
+        visits = sum(usage.access_count for usage in counted)
+        last = max((usage.last_accessed_at for usage in counted), default=None)
+        since = last or read_moment(each.segment.created_at) or now
+        fresh = max(0, visits - each.segment.visits_counted)
+        hours = (now - since).total_seconds() / 3_600.0
+        return Warmth(fresh, visits, last, heat(fresh, each.segment.interactions, hours, config))
 
-def _warmth(config: TiersConfig, stored: StoredSegment, used: Mapping[str, Usage], now: datetime) -> Warmth:
-    counted = [usage for turn in stored.turns() if (usage := used.get(turn)) is not None]
-    visits = sum(usage.access_count for usage in counted)
-    last = max((usage.last_accessed_at for usage in counted), default=None)
-    since = last or read_moment(stored.segment.created_at) or now
-    weights = HeatWeights(config.heat_alpha, config.heat_beta, config.heat_gamma, config.heat_tau_hours)
-    fresh = max(0, visits - stored.segment.visits_counted)
-    hours = (now - since).total_seconds() / 3_600.0
-    return Warmth(fresh, visits, last, heat(fresh, stored.segment.interactions, hours, weights))
+    return [warm(each) for each in stored]
 
 
 _NAMES = 100_000
 SEGMENT = "segment"
-#: Segments that one process remembers, over all sessions; one session is always remembered whole.
+#: Files that one process remembers, over all sessions, before it begins anew.
 _REMEMBERED = 4_000
 #: Versions of a damaged or deleted file, the newest, among which one that can be read is looked for.
 _VERSIONS = 20
@@ -171,61 +167,61 @@ class SessionSegments:
         return frozenset(_lines(page for page in self.gone if _is_said(log, page)))
 
 
-@dataclass(slots=True)
-class _Directory:
-    """What was read of a directory: how each file looked, and what it held; None where it is no segment at all."""
-
-    names: tuple[str, ...] = ()
-    looks: Mapping[str, _Looks] = field(default_factory=dict)
-    held: Mapping[str, StoredSegment | DamagedSegment | None] = field(default_factory=dict)
-
-    def present(self) -> frozenset[str]:
-        """Names of the segments that are there."""
-        return frozenset(name for name, held in self.held.items() if held is not None)
+_Held = StoredSegment | DamagedSegment | None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Session:
-    used: _Directory
-    archived: _Directory
+    """What was found in the directories of a session, by name, and what it comes to."""
+
+    used: Mapping[str, _Held]
+    archived: Mapping[str, _Held]
     found: SessionSegments
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for held in (self.used, self.archived) for name, each in held.items() if each is not None)
 
 
 class _SegmentReader:
     """Reads the segments of one store's sessions, and remembers them; does not keep the store alive."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[MemoryUri, _Session] = OrderedDict()
+        self._files: dict[MemoryUri, tuple[_Looks | None, _Held]] = {}
+        self._sessions: dict[MemoryUri, _Session] = {}
 
     def session(self, store: Store, log: MemoryUri) -> SessionSegments:
         """See ``segments_in``."""
-        known = self._sessions.get(log) or _Session(_Directory(), _Directory(), SessionSegments())
+        if len(self._files) > _REMEMBERED:
+            self._files, self._sessions = {}, {}
+        known = self._sessions.get(log, _Session({}, {}, SessionSegments()))
         # What the disk does not show yet, or not for sure, is asked for again.
         unsettled = store.ledger.unsettled_uris()
-        used = _directory(store, segments_of(log), known.used, unsettled)
-        archived = _directory(store, archived_uri(segments_of(log)), known.archived, unsettled)
-        if used is known.used and archived is known.archived:
+        used = self._held(store, segments_of(log), unsettled)
+        archived = self._held(store, archived_uri(segments_of(log)), unsettled)
+        if (used, archived) == (known.used, known.archived):
             return known.found
-        held = [*used.held.values(), *archived.held.values()]
-        there = used.present() | archived.present()
-        same_names = there == known.used.present() | known.archived.present()
-        found = SessionSegments(
-            _in_order(used),
-            _in_order(archived),
-            tuple(each for each in held if isinstance(each, DamagedSegment)),
-            known.found.gone if same_names else _gone(store, log, there),
-        )
-        found = known.found if found == known.found else found
-        self._remember(log, _Session(used, archived, found))
-        return found
+        held = [*used.values(), *archived.values()]
+        damaged = tuple(each for each in held if isinstance(each, DamagedSegment))
+        session = _Session(used, archived, SessionSegments(_in_order(used), _in_order(archived), damaged))
+        gone = known.found.gone if session.names == known.names else _gone(store, log, session.names)
+        self._sessions[log] = session = replace(session, found=replace(session.found, gone=gone))
+        return session.found
 
-    def _remember(self, log: MemoryUri, session: _Session) -> None:
-        sessions = self._sessions.copy()  # other threads may be reading: they are given old or new
-        sessions[log] = session
-        sessions.move_to_end(log)
-        while len(sessions) > 1 and sum(1 + len(each.used.names) for each in sessions.values()) > _REMEMBERED:
-            sessions.popitem(last=False)
-        self._sessions = sessions
+    def _held(self, store: Store, directory: MemoryUri, unsettled: frozenset[str]) -> dict[str, _Held]:
+        """What the files of a directory hold, by name; those that look as they did are not read again."""
+        names = store.ledger.directories.newest(directory, _NAMES)
+        seen = _looks(os.fspath(store.files.path_for(directory))) if names else {}
+        now = time.time_ns()
+        held: dict[str, _Held] = {}
+        for name in names:
+            uri, look = directory.child(name), seen.get(name)
+            before = self._files.get(uri)
+            if before is None or look is None or before[0] != look or str(uri) in unsettled:
+                settled = look is not None and abs(now - look[2]) > _TICK_NS
+                before = self._files[uri] = (look if settled else None, _read(store, uri))
+            held[name] = before[1]
+        return held
 
 
 _readers: WeakKeyDictionary[Store, _SegmentReader] = WeakKeyDictionary()
@@ -272,8 +268,8 @@ def changed(uri: MemoryUri, *, created: bool, note: str) -> OperationResult:
     return OperationResult(SEGMENT, str(uri), Action.CREATED if created else Action.UPDATED, note=note)
 
 
-def _in_order(directory: _Directory) -> tuple[StoredSegment, ...]:
-    found = [each for each in directory.held.values() if isinstance(each, StoredSegment)]
+def _in_order(held: Mapping[str, _Held]) -> tuple[StoredSegment, ...]:
+    found = [each for each in held.values() if isinstance(each, StoredSegment)]
     return tuple(sorted(found, key=lambda each: (each.segment.pages[0].first if each.segment.pages else 0, each.uri)))
 
 
@@ -300,33 +296,7 @@ def _looks(directory: str) -> dict[str, _Looks]:
     return found
 
 
-def _directory(store: Store, directory: MemoryUri, known: _Directory, unsettled: frozenset[str]) -> _Directory:
-    """The directory as it is now; the same object where nothing changed."""
-    names = tuple(store.ledger.directories.newest(directory, _NAMES))
-    if not names:
-        return known if not known.names else _Directory()
-    seen = _looks(os.fspath(store.files.path_for(directory)))
-    now, prefix = time.time_ns(), f"{directory}/"
-    looks, held, changed = dict(known.looks), dict(known.held), names != known.names
-    for name in names:
-        look = seen.get(name)
-        if look is not None and looks.get(name) == look and prefix + name not in unsettled:
-            continue
-        read = _read(store, directory.child(name))
-        changed = changed or name not in held or read != held[name]
-        held[name] = read
-        looks.pop(name, None)
-        if look is not None and abs(now - look[2]) > _TICK_NS:
-            looks[name] = look
-    if not changed:
-        known.looks = looks
-        return known
-    return _Directory(
-        names, {name: looks[name] for name in names if name in looks}, {name: held[name] for name in names}
-    )
-
-
-def _read(store: Store, uri: MemoryUri) -> StoredSegment | DamagedSegment | None:
+def _read(store: Store, uri: MemoryUri) -> _Held:
     try:
         text = store.text(uri)
     except RunebookError:

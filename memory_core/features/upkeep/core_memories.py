@@ -1,36 +1,27 @@
 """Compression: memories that nobody used for long give way to a few core memories; the originals are archived.
 
-Only memories that a core can hold whole are taken, so that no word of them is lost to searches; the others stay.
-The plan is made of the files as they are under the store's lock. A model, where there is one, has written before that:
-a group of which a file changed meanwhile is left for the next time.
+A core is a list of whole memories, word for word, so that no word of them is lost to searches; what it has no room for
+stays as it is. The plan is made of the files as they are under the store's lock: a core of which a file changed since
+it was read is left for the next time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from memory_core.core.feature import Feature
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import heapq
+import logging
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.commit.links import LINKS_LIMIT
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import EmbeddingFailed, RunebookError, TooLarge
+from memory_core.core.feature import Feature
 from memory_core.core.index.filter import utc
-from memory_core.core.llm.client import TokenUsage
 from memory_core.core.memory import names
 from memory_core.core.memory.evidence import merged_confidence
 from memory_core.core.memory.memory import Memory, new_memory
@@ -38,15 +29,18 @@ from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryType
 from memory_core.core.memory.metadata import CONTESTING, EXPIRES_AT, LINKS, SIMILAR
 from memory_core.core.memory.names import first_words, numbered
 from memory_core.core.memory.project import project_key
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, as_json, text_sha256
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.analysis import distinct_words
 from memory_core.features.upkeep.archive import archived_uri, put_away
 from memory_core.features.upkeep.passes import BATCH_FILES, Pass, brought_back, commit, rows, stored, usage
-from memory_core.features.upkeep.summaries import Summaries, Summary, SummaryRequest, SummaryWriter
 
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+_log = logging.getLogger(__name__)
 #: ``source.kind`` of a core, and why its originals are archived.
 COMPRESSION, REASON = "compression", "condensed"
 #: How a core is linked to its originals.
@@ -70,7 +64,12 @@ class Original:
     """A memory that is to be condensed."""
 
     memory: Memory
-    memory_type: MemoryType
+
+    @property
+    def memory_type(self) -> MemoryType:
+        """Its type; a memory without one is never condensed."""
+        assert self.memory.type is not None  # as ``stored`` found
+        return self.memory.type
 
     @property
     def uri(self) -> MemoryUri:
@@ -81,11 +80,6 @@ class Original:
     def is_core(self) -> bool:
         """Whether it is itself a core."""
         return bool(self._source)
-
-    @property
-    def salience(self) -> float:
-        """Its own, or its type's."""
-        return self.memory.salience
 
     @property
     def name(self) -> str:
@@ -126,19 +120,22 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class CorePlan:
-    """A core and what it replaces.
-
-    Attributes:
-        originals: In the order of their URIs; all of one type, directory and project.
-        name: What it is called.
-        content: What it says.
-        author: ``extract`` or ``model``.
-    """
+    """A core: the originals that it replaces, in the order of their URIs, all of one type, directory and project."""
 
     originals: tuple[Original, ...]
-    name: str
-    content: str
-    author: str = _EXTRACT
+
+    @property
+    def name(self) -> str:
+        """The weightiest original's name and how many more there are."""
+        weightiest = max(self.originals, key=lambda each: (not each.is_core, each.memory.salience))
+        name = first_words(weightiest.name, _NAME_CHARS) or weightiest.name[:_NAME_CHARS]
+        more = len(self.originals) - 1
+        return f"{name}等{more + 1}条" if _is_wide(name) else f"{name} and {more} more"
+
+    @property
+    def content(self) -> str:
+        """Each original whole, under its name; what is equal in name and text stands there once."""
+        return "\n".join(dict.fromkeys(_listed(item) for original in self.originals for item in original.items))
 
 
 def is_condensable(original: Original) -> bool:
@@ -155,19 +152,13 @@ def is_condensable(original: Original) -> bool:
     if metadata.is_pinned or metadata.get(EXPIRES_AT) is not None or not metadata.is_active:
         return False
     contested = any(link.relation in CONTESTING for link in metadata.links)
-    return not contested and original.salience < CRITICAL_SALIENCE and bool(original.said)
+    return not contested and original.memory.salience < CRITICAL_SALIENCE and bool(original.said)
 
 
 def kinship(original: Original) -> tuple[str, str, str, bool]:
     """What must be equal for two memories to share a core: type, directory, project and privacy."""
     memory = original.memory
     return memory.type_name, str(memory.uri.parent), memory.project or "", memory.is_private
-
-
-def extracted(originals: Sequence[Original]) -> CorePlan:
-    """The core of these originals: each whole, under its name; what is equal in name and text stands there once."""
-    listed = dict.fromkeys(_listed(item) for original in originals for item in original.items)
-    return CorePlan(tuple(originals), _common_name(originals), "\n".join(listed))
 
 
 def archived_originals(memory: Memory) -> list[str]:
@@ -185,22 +176,12 @@ def put(draft: WorkingCopy, core: CorePlan) -> MemoryUri:
         Where the core is.
 
     Raises:
-        TooLarge: If the core has no room in a memory.
-        RunebookError: If an original cannot be moved.
+        RunebookError: If an original cannot be moved, or the core has no name.
     """
     uri, fields = _free(draft, core)
-    places = [archived_uri(original.uri) for original in core.originals]
-    if len(_memory(draft, core, uri, fields, places).text.encode("utf-8")) > draft.context.content_bytes:
-        raise TooLarge(f"the core of {len(core.originals)} memories is too large.", hint="Raise limits.content_bytes.")
     places = [put_away(draft, original.uri, REASON, replaced_by=str(uri)) for original in core.originals]
-    draft.store(_memory(draft, core, uri, fields, places))
+    draft.store(new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places)))
     return uri
-
-
-def _memory(
-    draft: WorkingCopy, core: CorePlan, uri: MemoryUri, fields: dict[str, Any], places: Sequence[MemoryUri]
-) -> Memory:
-    return new_memory(uri, core.originals[0].memory_type, fields, _metadata(draft, core, places))
 
 
 def _free(draft: WorkingCopy, core: CorePlan) -> tuple[MemoryUri, dict[str, Any]]:
@@ -241,9 +222,9 @@ def _metadata(draft: WorkingCopy, core: CorePlan, places: Sequence[MemoryUri]) -
         "category": categories.pop() or None if len(categories) == 1 else None,
         "created_at": now,
         "updated_at": now,
-        "salience": max(original.salience for original in core.originals),
+        "salience": max(original.memory.salience for original in core.originals),
         "confidence": round(merged_confidence([metadata.confidence for metadata in every]), _DIGITS),
-        "source": {"kind": COMPRESSION, "author": core.author},
+        "source": {"kind": COMPRESSION, "author": _EXTRACT},
         "project": project or None,
         "private": True if private else None,
         LINKS: list(_links(core, places, now))[:LINKS_LIMIT],
@@ -278,299 +259,146 @@ def _listed(item: str) -> str:
     return "\n".join([_ITEM + first, *(_INDENT + line if line.strip() else line for line in more)])
 
 
-def _common_name(originals: Sequence[Original]) -> str:
-    """The weightiest original's name and how many more there are."""
-    weightiest = max(originals, key=lambda each: (not each.is_core, each.salience))
-    name, more = first_words(weightiest.name, _NAME_CHARS) or weightiest.name[:_NAME_CHARS], len(originals) - 1
-    return f"{name}等{more + 1}条" if _is_wide(name) else f"{name} and {more} more"
-
-
 def _is_wide(text: str) -> bool:
     return any(unicodedata.east_asian_width(char) in "WF" for char in text)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 #: How alike one text is to each of some others, by their places.
 Similarity = Callable[[int, Sequence[int]], Sequence[float]]
 
-
-def batches(lengths: Sequence[int], similarity: Similarity, size: int, room: int, least: int) -> list[list[int]]:
-    """Cut many texts into batches of bounded size, near ones together.
-
-    Args:
-        lengths: Of each text, in characters.
-        similarity: Of one of them to others, the higher the nearer.
-        size: Texts of a batch; the last may have up to ``least - 1`` more, so that none is left alone.
-        room: Characters of a batch; a single longer text is a batch of its own.
-        least: Fewest of a batch, where there are as many.
-
-    Returns:
-        Places of the texts, ascending in each batch.
-    """
-    left = list(range(len(lengths)))
-    found: list[list[int]] = []
-    while len(left) >= size + least or sum(lengths[place] for place in left) > room:
-        first, others = left[0], left[1:]
-        near = zip(similarity(first, others), others, strict=True)
-        batch, free = [first], room - lengths[first]
-        for _, place in heapq.nsmallest(size - 1, near, key=lambda each: (-each[0], each[1])):
-            if lengths[place] <= free:
-                batch.append(place)
-                free -= lengths[place]
-        found.append(sorted(batch))
-        taken = set(batch)
-        left = [place for place in left if place not in taken]
-    return [*found, left] if left else found
-
-
-def topics(places: Sequence[int], similarity: Similarity, alike: float, most: int, least: int) -> list[list[int]]:
-    """Group the texts of a batch.
-
-    Args:
-        places: Of the texts.
-        similarity: As for ``batches``.
-        alike: From this similarity to a group's first text on, a text joins it.
-        most: Groups at most.
-        least: Fewest texts of a group, where there are as many.
-
-    Returns:
-        Places of each group, ascending, in the order of their first texts.
-    """
-    table = {place: dict(zip(places, similarity(place, places), strict=True)) for place in places}
-    groups: list[list[int]] = []
-    for place in places:
-        near = max(groups, key=lambda group: table[group[0]][place], default=None)
-        if near is not None and table[near[0]][place] >= alike:
-            near.append(place)
-        else:
-            groups.append([place])
-    while len(groups) > 1:
-        small = min(groups, key=lambda group: (len(group), -group[0]))
-        if len(groups) <= most and len(small) >= least:
-            break
-        groups.remove(small)
-        _nearest(groups, small, table).extend(small)
-    return sorted((sorted(group) for group in groups), key=lambda group: group[0])
-
-
-def packed(places: Sequence[int], lengths: Sequence[int], size: int, room: int) -> list[list[int]]:
-    """The texts of a group in parcels that have room for them, each in the first that has.
-
-    Args:
-        places: Of the texts, in order.
-        lengths: As for ``batches``.
-        size: Texts of a parcel at most.
-        room: Characters of a parcel at most.
-    """
-    parcels: list[list[int]] = []
-    used: list[int] = []
-    for place in places:
-        fitting = (at for at, parcel in enumerate(parcels) if used[at] + lengths[place] <= room and len(parcel) < size)
-        at = next(fitting, None)
-        if at is None:
-            parcels.append([place])
-            used.append(lengths[place])
-        else:
-            parcels[at].append(place)
-            used[at] += lengths[place]
-    return parcels
-
-
-def _nearest(groups: Sequence[list[int]], small: Sequence[int], table: Mapping[int, Mapping[int, float]]) -> list[int]:
-    def mean(group: Sequence[int]) -> float:
-        return sum(table[one][other] for one in group for other in small) / (len(group) * len(small))
-
-    return max(groups, key=mean)
-
-
-OPERATION = "condense"
-#: Originals that are condensed together; a memory has room for fifty links.
-BATCH_ORIGINALS = 40
-#: Core memories that a batch becomes, at most.
-CORES = 3
+#: Originals of a core; a memory has room for fifty links. So many memories that are due become this many cores at most,
+#: where there is room.
+ORIGINALS, CORES = 40, 3
 #: Characters of a core. A memory longer than the share of one original is not condensed.
 CORE_CHARS = 6_000
 _BYTES_PER_CHAR = 8
-#: Of the room of its cores, what a batch fills at most: topics are not cut to measure.
-_FILLED = 0.7
 #: From these on two texts are of one topic: cosine, or share of common words.
 _ALIKE_BY_VECTOR, _ALIKE_BY_WORDS = 0.45, 0.15
 #: The beginning of a text tells its topic.
 _TOPIC_CHARS = 1_000
 #: Loading a model takes about a second; maintenance is in no hurry.
 _MODEL_SECONDS = 30.0
-#: URIs of one question to the index.
-_QUERIED = 500
 
 
-@dataclass(slots=True)
-class _Choice:
-    """What is condensed of what is due, and how many stay for which reason."""
+def parcels(lengths: Sequence[int], similarity: Similarity, alike: float, room: int, least: int) -> list[list[int]]:
+    """Group many texts into parcels of bounded size, near ones together.
 
-    cores: list[CorePlan] = field(default_factory=list)
-    due: int = 0
-    long: int = 0
-    longest: int = 0
+    The first text that is left takes the nearest ones: all that are alike, and others while it has too few, or while
+    too few would be left for another parcel.
 
-    @property
-    def note(self) -> str:
-        """For the receipt."""
-        taken = sum(len(core.originals) for core in self.cores)
-        few = self.due - taken - self.long
-        why = (
-            [f"{self.long} longer than {self.longest} characters, which a core cannot hold whole"] if self.long else []
-        )
-        why += [f"{few} with too few beside them that fit into one core"] if few else []
-        stay = f"; {self.due - taken} stay as they are: {', '.join(why)}" if why else ""
-        into = f"{len(self.cores)} cores" if len(self.cores) > 1 else "one core"
-        return f"{taken} of {self.due} memories that are due are condensed, into {into}{stay}"
+    Args:
+        lengths: Of each text, in characters.
+        similarity: Of one of them to others, the higher the nearer.
+        alike: From this similarity on two texts are of one topic.
+        room: Characters of a parcel at most.
+        least: Texts of a parcel at least.
+
+    Returns:
+        Places of the texts of each parcel, ascending; the texts that found too few others are in none.
+    """
+    left, found = list(range(len(lengths))), []
+    fewest = max(least, min(len(left), ORIGINALS) // CORES)
+    while len(left) >= least:
+        first, others = left[0], left[1:]
+        near = zip(similarity(first, others), others, strict=True)
+        parcel, free = [first], room - lengths[first]
+        for score, place in heapq.nsmallest(ORIGINALS + least, near, key=lambda each: (-each[0], each[1])):
+            is_full = len(parcel) >= ORIGINALS or (score < alike and len(parcel) >= fewest)
+            if is_full and len(left) - len(parcel) >= least:
+                break
+            if lengths[place] <= free:
+                parcel.append(place)
+                free -= lengths[place]
+        if len(parcel) >= least:
+            found.append(sorted(parcel))
+        left = [place for place in left if place not in parcel]
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Compression:
-    """Condenses what was not used for long, by the settings ``maintenance.compression*``."""
+def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Condense what was not used for long, by the settings ``maintenance.compression*``."""
+    if not memory.config.maintenance.compression:
+        return
+    cores, note = _chosen(memory, now)
+    notes: tuple[str, ...] = (note,)
+    context = memory.plan_context(now)
+    for part in _commits(cores):
 
-    memory: Runebook
-    writer: SummaryWriter
-
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Condense what is due; see ``Pass.run``. A dry run asks no model: it shows what becomes of what."""
-        if not self.memory.config.maintenance.compression:
-            return
-        choice = _Choice()
-        for group in self._groups(now):
-            self._choose(group, choice)
-        cores = choice.cores
-        if not cores:
-            return
-        written = None if dry_run else self._written(cores)
-        if written is not None:
-            cores = [_authored(core, summary) for core, summary in zip(cores, written.items, strict=True)]
-        notes, usage = ((), TokenUsage()) if written is None else (written.notes, written.usage)
-        notes = (choice.note, *notes)
-        for part in _commits(cores):
-            yield from commit(self.memory, _NAME, self._plan(part, now, notes, usage), now, dry_run=dry_run)
-            notes, usage = (), TokenUsage()
-
-    def _groups(self, now: datetime) -> Iterator[list[Original]]:
-        """Memories that are due, of one type, directory and project each."""
-        settings = self.memory.config.maintenance
-        before = now - timedelta(days=settings.compression_days)
-        old = rows(
-            self.memory,
-            "NOT d.pinned AND d.active AND d.expires_at IS NULL AND d.salience < ? "
-            "AND coalesce(d.updated_at, d.created_at) <= ?",
-            CRITICAL_SALIENCE,
-            utc(before.isoformat()),
-        )
-        used = usage(self.memory, old)
-        found: dict[tuple[str, str, str, bool], list[Original]] = defaultdict(list)
-        for uri in old:
-            own = used.get(str(uri))
-            if own is not None and (own.access_count >= settings.compression_accesses or own.last_accessed_at > before):
-                continue
-            original = self._original(uri, self.memory.store.text(uri))
-            if original is not None and _is_older(original, before) and is_condensable(original):
-                found[kinship(original)].append(original)
-        held = brought_back(self.memory, now)
-        for alike in found.values():
-            group = [each for each in alike if str(each.uri) not in held]
-            # A core alone, or cores among themselves, have nothing new to take in.
-            if len(group) >= settings.compression_group and not all(original.is_core for original in group):
-                yield group
-
-    def _original(self, uri: MemoryUri, text: str | None) -> Original | None:
-        found = stored(self.memory, uri, text)
-        return None if found is None or found.type is None else Original(found, found.type)
-
-    def _choose(self, group: Sequence[Original], choice: _Choice) -> None:
-        """What becomes of a group: cores, each of as many originals as have room in it whole."""
-        least = self.memory.config.maintenance.compression_group
-        room = min(CORE_CHARS, self.memory.config.limits.content_bytes // _BYTES_PER_CHAR)
-        lengths = [len(each.listed) + 1 for each in group]
-        longest = room // least
-        fitting = [each for each, length in zip(group, lengths, strict=True) if length <= longest]
-        choice.due += len(group)
-        choice.long += len(group) - len(fitting)
-        choice.longest = longest
-        if len(fitting) < least:
-            return
-        similarity, alike = self._similarity(fitting)
-        places = list(range(len(fitting)))
-        lengths = [length for length in lengths if length <= longest]
-        while len(places) >= least:
-            parcels = list(_parcels(places, lengths, similarity, alike, room, least))
-            fresh = [[fitting[place] for place in parcel] for parcel in parcels]
-            choice.cores += [extracted(each) for each in fresh if not all(one.is_core for one in each)]
-            taken = {place for parcel in parcels for place in parcel}
-            if not taken:
-                return
-            places = [place for place in places if place not in taken]
-
-    def _similarity(self, originals: Sequence[Original]) -> tuple[Similarity, float]:
-        """By meaning where there is a model, else by words."""
-        try:
-            vectors = self._vectors(originals)
-        except EmbeddingFailed:
-            vectors = None
-        if vectors is not None:
-            table = vectors
-            return lambda one, others: (table[list(others)] @ table[one]).tolist(), _ALIKE_BY_VECTOR
-        words = [distinct_words(_topic(each)) for each in originals]
-        return lambda one, others: [jaccard(words[one], words[other]) for other in others], _ALIKE_BY_WORDS
-
-    def _vectors(self, originals: Sequence[Original]) -> NDArray[np.float32] | None:
-        """float32 (n, dim): those of the index, else made now; None where there is no model.
-
-        Raises:
-            EmbeddingFailed: If the model cannot be used.
-        """
-        embedder = self.memory.indexer.embedder
-        if embedder is None or not embedder.ready(_MODEL_SECONDS):
-            return None
-        known = self._indexed([str(each.uri) for each in originals], embedder.fingerprint)
-        missing = [each for each in originals if str(each.uri) not in known]
-        if missing:
-            made = embedder.embed([_topic(each) for each in missing])
-            known |= {str(each.uri): vector for each, vector in zip(missing, made, strict=True)}
-        return np.stack([known[str(each.uri)] for each in originals])
-
-    def _indexed(self, uris: Sequence[str], fingerprint: str) -> dict[str, NDArray[np.float32]]:
-        """float32 (dim,) by URI: what the index has of the memories' beginnings, as this model sees them."""
-        found: dict[str, NDArray[np.float32]] = {}
-        connection = self.memory.indexer.catalog.connection()
-        for start in range(0, len(uris), _QUERIED):
-            part = uris[start : start + _QUERIED]
-            rows = connection.execute(
-                "SELECT p.uri, v.vector FROM passages p JOIN vectors v ON v.space = p.space AND v.uri = p.uri "
-                "AND v.part = p.part AND v.content_sha256 = p.content_sha256 AND v.fingerprint = ? "
-                f"WHERE p.part = 0 AND p.uri IN ({','.join('?' * len(part))})",
-                (fingerprint, *part),
-            )
-            found |= {uri: np.frombuffer(blob, dtype="<f4") for uri, blob in rows.fetchall()}
-        sizes = Counter(len(vector) for vector in found.values())
-        usual = max(sizes, key=lambda size: sizes[size], default=0)
-        return {uri: vector for uri, vector in found.items() if len(vector) == usual}
-
-    def _written(self, cores: Sequence[CorePlan]) -> Summaries:
-        """What the model makes of all cores, by one call."""
-        texts = [tuple(item for each in core.originals for item in each.items) for core in cores]
-        return self.writer.write([SummaryRequest(each, CORE_CHARS, replaces=True) for each in texts])
-
-    def _plan(
-        self, cores: Sequence[CorePlan], now: datetime, notes: tuple[str, ...], usage: TokenUsage
-    ) -> Callable[[Snapshot], ChangeSet]:
-        context = self.memory.plan_context(now)
-
-        def planned(snapshot: Snapshot) -> ChangeSet:
+        def planned(snapshot: Snapshot, part: Sequence[CorePlan] = part, notes: tuple[str, ...] = notes) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
-            results = [result for core in cores for result in _condensed(draft, core)]
-            return ChangeSet(draft.changes(), tuple(results), notes, as_json(usage) if usage.requests else None)
+            results = [result for core in part for result in _condensed(draft, core)]
+            return ChangeSet(draft.changes(), tuple(results), notes)
 
-        return planned
+        yield from commit(memory, COMPRESSION, planned, now, dry_run=dry_run)
+        notes = ()
+
+
+def _chosen(memory: Runebook, now: datetime) -> tuple[list[CorePlan], str]:
+    """The cores to be made of what is due, and how many of it stay for which reason."""
+    least = memory.config.maintenance.compression_group
+    room = min(CORE_CHARS, memory.config.limits.content_bytes // _BYTES_PER_CHAR)
+    cores: list[CorePlan] = []
+    due = long = 0
+    for group in _groups(memory, now):
+        short = [each for each in group if len(each.listed) < room // least]
+        due, long = due + len(group), long + len(group) - len(short)
+        if len(short) < least:
+            continue
+        similarity, alike = _likeness(memory, short)
+        for parcel in parcels([len(each.listed) + 1 for each in short], similarity, alike, room, least):
+            core = CorePlan(tuple(short[place] for place in parcel))
+            if not all(each.is_core for each in core.originals):
+                cores.append(core)
+    taken = sum(len(core.originals) for core in cores)
+    why = [f"{long} longer than {room // least} characters, which a core cannot hold whole"] if long else []
+    why += [f"{few} with too few beside them that fit into one core"] if (few := due - taken - long) else []
+    stay = f"; {due - taken} stay as they are: {', '.join(why)}" if why else ""
+    into = f"{len(cores)} cores" if len(cores) > 1 else "one core"
+    return cores, f"{taken} of {due} memories that are due are condensed, into {into}{stay}"
+
+
+def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
+    """Memories that are due, of one type, directory and project each."""
+    settings = memory.config.maintenance
+    before = now - timedelta(days=settings.compression_days)
+    old = rows(
+        memory,
+        "NOT d.pinned AND d.active AND d.expires_at IS NULL AND d.salience < ? "
+        "AND coalesce(d.updated_at, d.created_at) <= ?",
+        CRITICAL_SALIENCE,
+        utc(before.isoformat()),
+    )
+    used, held = usage(memory, old), brought_back(memory, now)
+    found: dict[tuple[str, str, str, bool], list[Original]] = defaultdict(list)
+    for uri in old:
+        own = used.get(str(uri))
+        if own is not None and (own.access_count >= settings.compression_accesses or own.last_accessed_at > before):
+            continue
+        read = stored(memory, uri, memory.store.text(uri))
+        if read is None or str(uri) in held:
+            continue
+        original, changed = Original(read), read.metadata.changed_at
+        # The file itself has to say that it was last changed before.
+        if changed is not None and changed <= before and is_condensable(original):
+            found[kinship(original)].append(original)
+    for group in found.values():
+        # A core alone, or cores among themselves, have nothing new to take in.
+        if len(group) >= settings.compression_group and not all(original.is_core for original in group):
+            yield group
+
+
+def _likeness(memory: Runebook, originals: Sequence[Original]) -> tuple[Similarity, float]:
+    """By meaning where there is a model, else by words; and from which similarity on two are of one topic."""
+    topics = [f"{each.name}\n{each.said}"[:_TOPIC_CHARS] for each in originals]
+    embedder = memory.indexer.embedder
+    try:
+        if embedder is not None and embedder.ready(_MODEL_SECONDS):
+            vectors = embedder.embed(topics)
+            return lambda one, others: (vectors[list(others)] @ vectors[one]).tolist(), _ALIKE_BY_VECTOR
+    except EmbeddingFailed as error:
+        _log.warning("memories are compared by their words: %s", error.message)
+    words = list(map(distinct_words, topics))
+    return lambda one, others: [jaccard(words[one], words[other]) for other in others], _ALIKE_BY_WORDS
 
 
 def _condensed(draft: WorkingCopy, core: CorePlan) -> Iterator[OperationResult]:
@@ -579,52 +407,18 @@ def _condensed(draft: WorkingCopy, core: CorePlan) -> Iterator[OperationResult]:
     changed = [each.uri for each in core.originals if draft.before(each.uri) != each.memory.text]
     if changed:
         note = "changed meanwhile: its group is left for the next time"
-        yield OperationResult(OPERATION, str(changed[0]), Action.UNCHANGED, note=note)
+        yield OperationResult("condense", str(changed[0]), Action.UNCHANGED, note=note)
         return
     try:
         uri = put(draft, core)
     except RunebookError as error:
-        yield OperationResult(OPERATION, str(first.uri), Action.REJECTED, error.message, error.hint)
+        yield OperationResult("condense", str(first.uri), Action.REJECTED, error.message, error.hint)
         return
-    author = "written by the model" if core.author == "model" else "whole and word for word"
-    note = f"the core of {len(core.originals)} {first.memory_type.name}, {author}"
-    yield OperationResult(OPERATION, str(uri), Action.CREATED, note=note)
+    note = f"the core of {len(core.originals)} {first.memory_type.name}, whole and word for word"
+    yield OperationResult("condense", str(uri), Action.CREATED, note=note)
     for original in core.originals:
         note = f"condensed into {uri}; now {archived_uri(original.uri)}"
         yield OperationResult("archive", str(original.uri), Action.DELETED, note=note)
-
-
-def _parcels(
-    places: Sequence[int], lengths: Sequence[int], similarity: Similarity, alike: float, room: int, least: int
-) -> Iterator[list[int]]:
-    """Places of originals that share a core: near ones, and as many of them as fit."""
-    own = [lengths[place] for place in places]
-
-    def among(one: int, others: Sequence[int]) -> Sequence[float]:
-        return similarity(places[one], [places[other] for other in others])
-
-    for batch in batches(own, among, BATCH_ORIGINALS, int(room * CORES * _FILLED), least):
-        for topic in topics(batch, among, alike, CORES, least):
-            for parcel in packed(topic, own, BATCH_ORIGINALS + least, room):
-                if len(parcel) >= least:
-                    yield [places[at] for at in parcel]
-
-
-def _topic(original: Original) -> str:
-    """What tells the topic of a memory: its name and its beginning."""
-    return f"{original.name}\n{original.said}"[:_TOPIC_CHARS]
-
-
-def _sha256(draft: WorkingCopy, uri: MemoryUri) -> str | None:
-    text = draft.text(uri)
-    return None if text is None else text_sha256(text)
-
-
-def _authored(core: CorePlan, summary: Summary | None) -> CorePlan:
-    """The core in the model's words, where it gave some that can be used."""
-    if summary is None:
-        return core
-    return replace(core, name=summary.title or core.name, content=summary.text, author="model")
 
 
 def _commits(cores: Sequence[CorePlan]) -> Iterator[list[CorePlan]]:
@@ -639,15 +433,4 @@ def _commits(cores: Sequence[CorePlan]) -> Iterator[list[CorePlan]]:
         yield part
 
 
-def _is_older(original: Original, moment: datetime) -> bool:
-    """Whether the file itself says that it was last changed before; one that does not say stays."""
-    changed = original.memory.metadata.changed_at
-    return changed is not None and changed <= moment
-
-
-def _run(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-    return Compression(memory, SummaryWriter(memory.config, memory.model)).run(now, dry_run=dry_run)
-
-
-_NAME = "compression"
-FEATURE = Feature(passes=(Pass(_NAME, _run, light=False),))
+FEATURE = Feature(passes=(Pass(COMPRESSION, _run, light=False),))

@@ -6,37 +6,33 @@ to the process, so a killed one keeps nobody from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from memory_core.core.caller import Access
-from memory_core.core.command import NOWHERE, Arg, Command
-from memory_core.core.config import is_space
-from memory_core.core.feature import Feature
-from memory_core.core.memory.requests import Now
-from memory_core.core.memory.uri import Scope
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
+from memory_core.core.caller import Access
+from memory_core.core.command import NOWHERE, Arg, Command
 from memory_core.core.commit.working_copy import WorkingCopy
+from memory_core.core.config import is_space
 from memory_core.core.errors import InvalidInput, RunebookError, StoreBusy
+from memory_core.core.feature import Feature
 from memory_core.core.index.filter import utc
 from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, OperationResult, as_json
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store import atomic
 from memory_core.core.store.local import Snapshot
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import Usage
 from memory_core.features.upkeep.archive import put_away
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 #: Kinds of the commits that bring something back.
 _RETURNS = ("undo", "restore")
@@ -84,7 +80,15 @@ def brought_back(memory: Runebook, now: datetime) -> frozenset[str]:
 
 
 def archive_due(
-    memory: Runebook, kind: str, uris: Sequence[MemoryUri], due: Due, now: datetime, *, dry_run: bool
+    memory: Runebook,
+    kind: str,
+    uris: Sequence[MemoryUri],
+    due: Due,
+    now: datetime,
+    *,
+    dry_run: bool,
+    op: str = "archive",
+    typed: bool = True,
 ) -> Iterator[CommitReceipt]:
     """Move the memories that are due into the archive, in commits of bounded size.
 
@@ -95,19 +99,22 @@ def archive_due(
         due: Judges each under the lock.
         now: The moment.
         dry_run: Plan only.
+        op: Of the receipt's lines.
+        typed: Whether only sound memories of a type may be.
     """
     context = memory.plan_context(now)
 
     def archived(draft: WorkingCopy, uri: MemoryUri) -> OperationResult | None:
         try:
-            found = stored(memory, uri, draft.text(uri))
+            text = draft.text(uri)
+            found = stored(memory, uri, text) if typed or text is None else parse(uri, text, memory.registry)
             why = None if found is None else due(found)
             if why is None:
                 return None
             target = put_away(draft, uri, why)
         except RunebookError as error:
-            return OperationResult("archive", str(uri), Action.REJECTED, error.message, error.hint)
-        return OperationResult("archive", str(uri), Action.DELETED, note=f"{why}; now {target}")
+            return OperationResult(op, str(uri), Action.REJECTED, error.message, error.hint)
+        return OperationResult(op, str(uri), Action.DELETED, note=f"{why}; now {target}")
 
     for start in range(0, len(uris), BATCH_FILES):
         batch = uris[start : start + BATCH_FILES]
@@ -115,9 +122,8 @@ def archive_due(
         def planned(snapshot: Snapshot, batch: Sequence[MemoryUri] = batch) -> ChangeSet:
             draft = WorkingCopy(snapshot, context)
             held = brought_back(memory, now)
-            going = (archived(draft, uri) for uri in batch if str(uri) not in held)
-            results = [result for result in going if result is not None]
-            return ChangeSet(draft.changes(), tuple(results))
+            going = [archived(draft, uri) for uri in batch if str(uri) not in held]
+            return ChangeSet(draft.changes(), tuple(result for result in going if result is not None))
 
         yield from commit(memory, kind, planned, now, dry_run=dry_run)
 

@@ -1,33 +1,26 @@
 """The rolling summary made of what is stored, and what a model adds to it and to the summaries of logs.
 
 ``make_page`` makes the page word for word of the profile, preferences, the memories used most and the newest
-summaries of logs, all but what belongs to one project. ``SummaryImprovement`` asks the model, by one call, for the page
+summaries of logs, all but what belongs to one project. The pass ``overviews`` asks the model, by one call, for the page
 and for an overview of each month that is complete. What a person wrote is left alone by both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from memory_core.core.feature import Feature
-from memory_core.features.rolling_summary import removal
-from memory_core.features.upkeep.passes import Pass
-
-if TYPE_CHECKING:
-    from memory_core.runebook import Runebook
-
 import json
 import re
 from calendar import monthrange
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from memory_core.core.errors import NotFound
+from memory_core.core.feature import Feature
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.memory import Memory
 from memory_core.core.memory.memory_type import CONTENT
-from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, as_json
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import condense, joined
@@ -36,12 +29,13 @@ from memory_core.features.rolling_summary import (
     RollingSummary,
     dump_rolling_summary,
     read_rolling_summary,
+    removal,
     rolling_summary_uri,
     said_digests,
     sources_digest,
 )
-from memory_core.features.upkeep.core_memories import COMPRESSION
-from memory_core.features.upkeep.log_archive import (
+from memory_core.features.upkeep.core_memories import Original
+from memory_core.features.upkeep.log_summary import (
     OVERVIEW_CHARS,
     MonthSummary,
     dump_summary,
@@ -51,8 +45,11 @@ from memory_core.features.upkeep.log_archive import (
     summary_month,
     told,
 )
-from memory_core.features.upkeep.passes import commit, rows, stored
-from memory_core.features.upkeep.summaries import Summary, SummaryRequest, SummaryWriter
+from memory_core.features.upkeep.passes import Pass, commit, rows, stored
+from memory_core.features.upkeep.summaries import Improvement, Summary, SummaryRequest, improve
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 SOURCE = "maintenance"
 ROLLING_CHARS = 1_200
@@ -86,92 +83,63 @@ def make_page(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[Com
         if not text:
             return ChangeSet() if page is None else removal(uri, before or "", _UNMADE)
         made = RollingSummary(text, False, digest, None if page is None else page.created_at, lines)
-        return _change(uri, before, made, "extract", memory, now)
+        after = dump_rolling_summary(made, memory.plan_context(now).now, {"kind": SOURCE, "author": "extract"})
+        action = Action.CREATED if before is None else Action.UPDATED
+        note = "word for word from what is stored"
+        result = OperationResult("summary", str(uri), action, note=note)
+        return ChangeSet((FileChange(uri, before, after),), (result,))
 
     yield from commit(memory, _PAGE, planned, now, dry_run=dry_run)
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryImprovement:
-    """Asks the model for what was only extracted so far: overviews of months, and the rolling summary."""
+def _improve(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
+    """Ask the model for what was only extracted so far; see ``Pass.run``. A dry run asks nothing."""
+    due = [] if dry_run else [*_months(memory, now), *_page(memory, now)]
+    return improve(memory, _OVERVIEWS, due, now)
 
-    memory: Runebook
-    writer: SummaryWriter
 
-    def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-        """Ask once, and write what came of it in one commit; see ``Pass.run``. A dry run asks nothing."""
-        if dry_run:
-            return
-        months = list(self._months(now))
-        requests = [SummaryRequest(_told(summary), OVERVIEW_CHARS) for _, summary in months]
-        rolling = self._rolling(now)
-        if rolling:
-            requests.append(SummaryRequest(tuple(map(_part_text, rolling)), ROLLING_CHARS))
-        if not requests:
-            return
-        written = self.writer.write(requests)
-        if not any(written.items):
-            yield from written.without_effect()
-            return
-        changes = self._changes(months, rolling, written.items, now)
+def _months(memory: Runebook, now: datetime) -> Iterator[Improvement]:
+    """Summaries of months that are complete and have no overview of all their days."""
+    before = now.date() - timedelta(days=memory.config.maintenance.archive_days)
+    at = memory.plan_context(now).now
+    for uri, summary in _summaries(memory):
+        year, month = (int(part) for part in summary.month.split("-"))
+        complete = date(year, month, monthrange(year, month)[1]) < before
+        if not complete or summary.edited or not summary.blocks or summary.overview_of == summary.digest:
+            continue
 
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            decided = changes(snapshot)
-            return replace(decided, notes=written.notes, usage=as_json(written.usage))
+        def written(text: str | None, item: Summary, shown: MonthSummary = summary) -> str | None:
+            if read_summary(shown.month, shown.project, text) != shown:
+                return None
+            after = replace(shown, overview=item.text, overview_of=shown.digest)
+            return dump_summary(after.showing(shown.blocks), at)
 
-        yield from commit(self.memory, _OVERVIEWS, planned, now, dry_run=False)
+        # What a model is shown of a month.
+        texts = tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
+        yield Improvement(
+            uri, SummaryRequest(texts, OVERVIEW_CHARS), written, "summary", "overview written by the model"
+        )
 
-    def _months(self, now: datetime) -> Iterator[tuple[MemoryUri, MonthSummary]]:
-        """Summaries of months that are complete and have no overview of all their days."""
-        before = now.date() - timedelta(days=self.memory.config.maintenance.archive_days)
-        for uri, summary in _summaries(self.memory):
-            year, month = (int(part) for part in summary.month.split("-"))
-            complete = date(year, month, monthrange(year, month)[1]) < before
-            if complete and summary.body is None and summary.blocks and summary.overview_of != summary.digest:
-                yield uri, summary
 
-    def _rolling(self, now: datetime) -> Parts:
-        """What the page is made of, where it is an extract of just that; else nothing."""
-        uri = rolling_summary_uri(self.memory.config.user_space)
-        stored = read_rolling_summary(self.memory.store.text(uri))
-        parts = sources(self.memory, now)
-        extract = stored is not None and (stored.text, stored.sources) == (_text(parts), sources_digest(_all(parts)))
-        return parts if extract else ()
+def _page(memory: Runebook, now: datetime) -> Iterator[Improvement]:
+    """The rolling summary, where it is an extract of what it is made of."""
+    uri = rolling_summary_uri(memory.config.user_space)
+    parts = sources(memory, now)
+    lines = _all(parts)
+    stored = read_rolling_summary(memory.store.text(uri))
+    if not parts or stored is None or (stored.text, stored.sources) != (_text(parts), sources_digest(lines)):
+        return
+    at = memory.plan_context(now).now
 
-    def _changes(
-        self,
-        months: Sequence[tuple[MemoryUri, MonthSummary]],
-        rolling: Parts,
-        items: Sequence[Summary | None],
-        now: datetime,
-    ) -> Callable[[Snapshot], ChangeSet]:
-        """The plan: each text that is still what the model was shown gets what it wrote."""
-        context = self.memory.plan_context(now)
-        page = rolling_summary_uri(self.memory.config.user_space)
+    def written(text: str | None, item: Summary) -> str | None:
+        page = read_rolling_summary(text)
+        if page is None or page.authored or page.sources != sources_digest(lines):
+            return None
+        after = RollingSummary(item.text, False, page.sources, page.created_at, lines)
+        return dump_rolling_summary(after, at, {"kind": SOURCE, "author": "model"})
 
-        def planned(snapshot: Snapshot) -> ChangeSet:
-            decided = ChangeSet()
-            for (uri, shown), item in zip(months, items, strict=False):
-                before = snapshot.text(uri)
-                stored = read_summary(shown.month, shown.project, before)
-                if item is None or stored != shown:
-                    continue
-                after = replace(stored, overview=item.text, overview_of=stored.digest)
-                change = FileChange(uri, before, dump_summary(after, context.now))
-                result = OperationResult("summary", str(uri), Action.UPDATED, note="overview written by the model")
-                decided = replace(decided, changes=(*decided.changes, change), results=(*decided.results, result))
-            item = items[-1] if rolling else None
-            before = snapshot.text(page)
-            stored_page = read_rolling_summary(before)
-            lines = _all(rolling)
-            digest = sources_digest(lines)
-            if item is None or stored_page is None or stored_page.authored or stored_page.sources != digest:
-                return decided
-            summary = RollingSummary(item.text, False, digest, stored_page.created_at, lines)
-            own = _change(page, before, summary, "model", self.memory, now)
-            return replace(decided, changes=(*decided.changes, *own.changes), results=(*decided.results, *own.results))
-
-        return planned
+    request = SummaryRequest(tuple(map(_part_text, parts)), ROLLING_CHARS)
+    yield Improvement(uri, request, written, "summary", "written by the model")
 
 
 def sources(memory: Runebook, now: datetime) -> Parts:
@@ -225,11 +193,6 @@ def _summaries(memory: Runebook) -> Iterator[tuple[MemoryUri, MonthSummary]]:
             yield entry.uri, replace(summary, project=project if isinstance(project, str) else None)
 
 
-def _told(summary: MonthSummary) -> tuple[str, ...]:
-    """What a model is shown of a month."""
-    return tuple(filter(None, _condensed(told(summary.blocks.values()), _MONTH_CHARS)))
-
-
 def _memories(memory: Runebook, now: datetime, condition: str, *parameters: object) -> list[Memory]:
     """Memories in use that are nobody's project's, by the catalog and by their files as they are now."""
     used = in_use(now)
@@ -248,7 +211,8 @@ def _memories(memory: Runebook, now: datetime, condition: str, *parameters: obje
 def _lines(memories: Sequence[Memory]) -> Iterator[Line]:
     """A line of each memory, and of one condensed from several a line of each of its entries."""
     for memory in memories:
-        entries = _entries(memory)
+        core = Original(memory)
+        entries = core.items if core.is_core else ()
         for said in entries or (_said(memory),):
             own = _NAMED.match(said) if entries else None
             name = "" if entries else memory.uri.name.removesuffix(".md")
@@ -260,15 +224,6 @@ def _lines(memories: Sequence[Memory]) -> Iterator[Line]:
                 continue
             head = "" if line.casefold().startswith(name.casefold()) else f"{name}{mark}{'' if mark == '：' else ' '}"
             yield _line(memory, f"- {head}{line}")
-
-
-def _entries(memory: Memory) -> list[str]:
-    """What one condensed from several says, item by item; empty of another memory, or one that is no list."""
-    source, said = memory.metadata.get("source"), _said(memory).replace("\r\n", "\n").strip()
-    if not isinstance(source, Mapping) or source.get("kind") != COMPRESSION:
-        return []
-    listed = all(line.startswith(("- ", "  ")) or not line.strip() for line in said.split("\n"))
-    return f"\n{said}".split("\n- ")[1:] if listed else []
 
 
 def _line(memory: Memory, text: str) -> Line:
@@ -300,19 +255,6 @@ def _said(memory: Memory) -> str:
 
 def _is_own(memory: Runebook, uri: str) -> bool:
     return any(uri.startswith(f"viking://{space}/memories/") for space in memory.spaces[:2])
-
-
-def _change(
-    uri: MemoryUri, before: str | None, summary: RollingSummary, author: str, memory: Runebook, now: datetime
-) -> ChangeSet:
-    text = dump_rolling_summary(summary, memory.plan_context(now).now, {"kind": SOURCE, "author": author})
-    action = Action.CREATED if before is None else Action.UPDATED
-    note = "written by the model" if author == "model" else "word for word from what is stored"
-    return ChangeSet((FileChange(uri, before, text),), (OperationResult("summary", str(uri), action, note=note),))
-
-
-def _improve(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
-    return SummaryImprovement(memory, SummaryWriter(memory.config, memory.model)).run(now, dry_run=dry_run)
 
 
 FEATURE = Feature(passes=(Pass(_PAGE, make_page), Pass(_OVERVIEWS, _improve, light=False)))

@@ -1,15 +1,17 @@
-"""SummaryWriter: one call of a model for a whole batch of texts that are to be summarised.
+"""Summaries: one call of a model for a whole batch of texts that are to be summarised.
 
-Segments of conversations, months of logs, groups of old memories: whoever has an extract already asks here for
+Segments of conversations, months of logs, the rolling summary: whoever has an extract already asks here for
 something better, and keeps the extract where there is no model, no answer, or none that can be used. An answer is
-judged item by item. Writes nothing.
+judged item by item, and written unless the file changed meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
@@ -19,10 +21,23 @@ from memory_core.core.extract.prompts import PromptLibrary, fenced
 from memory_core.core.llm.client import LLMClient, TokenUsage, Turn
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.names import first_words, summary_line
-from memory_core.core.memory.results import CommitReceipt, Status, as_json
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    OperationResult,
+    Status,
+    as_json,
+)
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Snapshot
 from memory_core.core.text.extractive_summary import numbers
 from memory_core.core.text.tokens import count_tokens
-from memory_core.features.upkeep.fidelity import unsaid
+from memory_core.features.upkeep.passes import commit
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
 
 PHASE = "summaries"
 #: Items of one request: a model that is asked for more forgets some.
@@ -34,11 +49,6 @@ _TOLERANCE = 1.5
 _TITLE_CHARS = 80
 _ITEM_TOKENS = 40
 _NAMED = 3
-#: What is asked of a text that will stand in the place of others; ``fidelity`` checks it.
-_REPLACING = (
-    "Your text will stand in the place of these. Use their own words in their order: leave out repetitions and empty "
-    "words, put what belongs together side by side, keep the sentences of one text together; change no word."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +57,11 @@ class SummaryRequest:
 
     Attributes:
         texts: What is summarised, in order.
-        limit_chars: Of the summary.
-        replaces: Whether it will stand in the place of the texts: then ``fidelity.unsaid`` must find nothing. A number
-            that no text names is refused in any case.
+        limit_chars: Of the summary. A number that no text names is refused.
     """
 
     texts: tuple[str, ...]
     limit_chars: int
-    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +78,55 @@ class Summaries:
 
     Attributes:
         items: In the order of the requests; None where the extract is to be kept.
-        reasons: Why, likewise; empty where there is a summary, or no model.
         usage: What the call cost; ``requests`` is 0 or 1.
-        notes: What a receipt should say.
+        notes: What a receipt should say, with the reasons why extracts were kept.
     """
 
-    items: tuple[Summary | None, ...]
-    reasons: tuple[str, ...]
+    items: tuple[Summary | None, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
     notes: tuple[str, ...] = ()
 
-    def without_effect(self) -> Iterator[CommitReceipt]:
-        """The receipt of a call that changed nothing, where there is something to say of it, such as that it failed."""
-        if self.notes:
-            yield CommitReceipt("", Status.UNCHANGED, notes=self.notes, usage=as_json(self.usage))
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A text that a model may write better.
+
+    Attributes:
+        uri: Of the file.
+        request: What the model is asked.
+        written: The file with its summary, given its present text; None where it is no longer what the model was shown.
+        op: Of the receipt's line, with ``note``.
+    """
+
+    uri: MemoryUri
+    request: SummaryRequest
+    written: Callable[[str | None, Summary], str | None]
+    op: str
+    note: str
+
+
+def improve(memory: Runebook, kind: str, due: Sequence[Improvement], now: datetime) -> Iterator[CommitReceipt]:
+    """Ask the model once for all that is due, and write what came of it in one commit.
+
+    A call that changed nothing has a receipt where there is something to say of it, such as that it failed.
+    """
+    asked = write_summaries(memory.config, memory.model, [each.request for each in due])
+
+    def planned(snapshot: Snapshot) -> ChangeSet:
+        changes: list[FileChange] = []
+        results: list[OperationResult] = []
+        for each, item in zip(due, asked.items, strict=True):
+            before = snapshot.text(each.uri)
+            after = None if item is None else each.written(before, item)
+            if after is not None:
+                changes.append(FileChange(each.uri, before, after))
+                results.append(OperationResult(each.op, str(each.uri), Action.UPDATED, note=each.note))
+        return ChangeSet(tuple(changes), tuple(results), asked.notes, as_json(asked.usage))
+
+    done = commit(memory, kind, planned, now, dry_run=False) if any(asked.items) else ()
+    yield from done
+    if not done and asked.notes:
+        yield CommitReceipt("", Status.UNCHANGED, notes=asked.notes, usage=as_json(asked.usage))
 
 
 class SummaryItem(BaseModel):
@@ -101,71 +143,59 @@ class SummaryBatch(BaseModel):
     summaries: Annotated[list[SummaryItem], Field(description="One for each item.")]
 
 
-class SummaryWriter:
-    """Asks the configured model, if there is one.
+@cache
+def _adapter() -> JSONAdapter[SummaryBatch]:
+    return JSONAdapter(SummaryBatch, purpose="summaries")
+
+
+def write_summaries(
+    config: Config, model: Callable[[], LLMClient | None], requests: Sequence[SummaryRequest]
+) -> Summaries:
+    """Summaries of a batch, by at most one call; those that have no room in it keep their extracts.
+
+    Never raises for a model that fails: the reason is in the notes.
 
     Args:
         config: Bounds of prompt, answer and time.
-        llm: The model, or None; raises ``ModelFailed`` where the one that is configured cannot be used.
+        model: The model, or None; raises ``ModelFailed`` where the one that is configured cannot be used.
+        requests: The batch.
     """
-
-    def __init__(self, config: Config, llm: Callable[[], LLMClient | None]) -> None:
-        self._config = config
-        self._llm = llm
-        self._adapter = JSONAdapter(SummaryBatch, purpose="summaries")
-
-    def write(self, requests: Sequence[SummaryRequest]) -> Summaries:
-        """Summaries of a batch, by at most one call; those that have no room in it keep their extracts.
-
-        Never raises for a model that fails: the reason is in the notes.
-        """
-        nothing: tuple[Summary | None, ...] = (None,) * len(requests)
-        if not requests:
-            return Summaries((), ())
-        try:
-            client = self._llm()
-        except ModelFailed as error:
-            return self._failed(requests, error, TokenUsage())
-        if client is None:
-            return Summaries(nothing, ("",) * len(requests))
-        system = PromptLibrary(self._config.prompt_dirs).render(PHASE)
-        asked = list(self._fitting(requests, system))
-        if not asked:
-            return Summaries(nothing, ("too long for one request",) * len(requests))
+    nothing: tuple[Summary | None, ...] = (None,) * len(requests)
+    usage = TokenUsage()
+    try:
+        client = model() if requests else None
+        system = PromptLibrary(config.prompt_dirs).render(PHASE)
+        asked = list(_fitting(config, requests, system))
+        if client is None or not asked:
+            return Summaries(nothing)
         turn = Turn("user", "\n\n".join(_shown(number, requests[number - 1]) for number in asked))
         usage = TokenUsage(requests=1)
-        try:
-            request = self._adapter.format(system, [turn], self._config.llm.max_tokens)
-            answer = client.complete(request, self._config.llm.deadline_seconds)
-            usage = answer.usage
-            batch = self._adapter.parse(answer).value
-        except ModelFailed as error:
-            return self._failed(requests, error, usage)
-        return _judged(requests, asked, batch, usage)
-
-    def _fitting(self, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
-        """Numbers, from 1, of the items that prompt and answer have room for."""
-        prompt = int(self._config.extraction.prompt_tokens * _TEXT_SHARE) - count_tokens(system)
-        answer = self._config.llm.max_tokens
-        taken = 0
-        for number, request in enumerate(requests, start=1):
-            cost = count_tokens(_shown(number, request))
-            written = min(cost, request.limit_chars) + _ITEM_TOKENS
-            if taken < ITEMS_LIMIT and cost <= prompt and written <= answer:
-                taken += 1
-                prompt, answer = prompt - cost, answer - written
-                yield number
-
-    def _failed(self, requests: Sequence[SummaryRequest], error: ModelFailed, usage: TokenUsage) -> Summaries:
+        answer = client.complete(_adapter().format(system, [turn], config.llm.max_tokens), config.llm.deadline_seconds)
+        usage = answer.usage
+        return _judged(requests, asked, _adapter().parse(answer).value, usage)
+    except ModelFailed as error:
         note = f"the model wrote no summaries, extracts were kept: {error.message} {error.hint}"
-        return Summaries((None,) * len(requests), ("the model failed",) * len(requests), usage, (note,))
+        return Summaries(nothing, usage, (note,))
+
+
+def _fitting(config: Config, requests: Sequence[SummaryRequest], system: str) -> Iterator[int]:
+    """Numbers, from 1, of the items that prompt and answer have room for."""
+    prompt = int(config.extraction.prompt_tokens * _TEXT_SHARE) - count_tokens(system)
+    answer = config.llm.max_tokens
+    taken = 0
+    for number, request in enumerate(requests, start=1):
+        cost = count_tokens(_shown(number, request))
+        written = min(cost, request.limit_chars) + _ITEM_TOKENS
+        if taken < ITEMS_LIMIT and cost <= prompt and written <= answer:
+            taken += 1
+            prompt, answer = prompt - cost, answer - written
+            yield number
 
 
 def _shown(number: int, request: SummaryRequest) -> str:
     """An item as the model reads it."""
     texts = "\n".join(fenced(text) for text in request.texts)
-    asked = f"\n{_REPLACING}" if request.replaces else ""
-    return f"## Item {number} (at most {request.limit_chars} characters){asked}\n{texts}"
+    return f"## Item {number} (at most {request.limit_chars} characters)\n{texts}"
 
 
 def _judged(
@@ -184,7 +214,7 @@ def _judged(
         items.append(None if why or answer is None else _summary(answer))
     kept = sum(item is None for item in items)
     notes = (f"{kept} of {len(items)} summaries are extracts: {_told(reasons)}",) if kept else ()
-    return Summaries(tuple(items), tuple(reasons), usage, notes)
+    return Summaries(tuple(items), usage, notes)
 
 
 def _fault(request: SummaryRequest, entry: SummaryItem | None) -> str:
@@ -194,10 +224,6 @@ def _fault(request: SummaryRequest, entry: SummaryItem | None) -> str:
         return "the model gave none"
     if "\x00" in text or len(text) > request.limit_chars * _TOLERANCE:
         return f"the model's has {len(text)} characters, not {request.limit_chars}"
-    missing = unsaid(text, request.texts) if request.replaces else []
-    if missing:
-        named = ", ".join(summary_line(one, 40) for one in missing[:_NAMED])
-        return f"the model's leaves out or invents {named}"
     invented = sorted(numbers(text) - {number for given in request.texts for number in numbers(given)})
     return f"the model's invents {', '.join(invented[:_NAMED])}" if invented else ""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.errors import AnswerUnusable, ModelUnavailable
-from memory_core.core.extract.prompts import Conversation, Outcome
+from memory_core.core.extract.prompts import Conversation
 from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import Runebook
@@ -315,54 +315,6 @@ def test_a_file_that_changed_while_the_model_thought_is_shown_again(stage: Stage
     outcome = stage.extract(TALK, meanwhile, operations(edits=[edit(coffee, "Espresso with soy milk.")]))
     assert "Espresso, 不加奶。" in stage.said()
     assert stage.commit(outcome).status is Status.COMMITTED
-
-
-@pytest.mark.parametrize("op", ["edit", "write of the same key", "deletion"])
-def test_after_a_conflict_at_the_commit_the_operation_is_mended_with_the_new_text(
-    stage: Stage, coffee: str, op: str
-) -> None:
-    made = {
-        "edit": operations(write("profile", content="Nurse."), edits=[edit(coffee, SOY)]),
-        "write of the same key": operations(
-            write("profile", content="Nurse."), write("preferences", topic="coffee", content="Soy.")
-        ),
-        "deletion": operations(write("profile", content="Nurse."), deletes=[{"uri": coffee}]),
-    }
-    outcome = stage.extract(TALK, made[op])
-    stage.memory.commit(CommitRequest(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]}))
-    receipt = stage.commit(outcome)
-    assert [result.conflict for result in receipt.results] == [False, True]
-    loop = stage.loop.mend(TALK, outcome, receipt, stage.view)
-    mended = stage.drive(loop, operations(edits=[edit(coffee, "Espresso with soy milk.")]))
-    assert mended is not None
-    assert "Espresso, 不加奶。" in stage.said()
-    assert (mended.usage.requests, len(mended.operations)) == (1, 1)
-    assert stage.commit(mended).status is Status.COMMITTED
-    assert body(stage.memory, coffee) == "Espresso with soy milk."
-
-
-def conflicting(stage: Stage, outcome: Outcome, coffee: str) -> Any:
-    """The receipt of a commit whose second operation met a text that its author had not seen."""
-    stage.memory.commit(CommitRequest(operations={"edit_operations": [edit(coffee, "Espresso, 不加奶。")]}))
-    return stage.commit(outcome)
-
-
-def test_a_model_that_fails_while_mending_loses_nothing_that_was_committed(stage: Stage, coffee: str) -> None:
-    outcome = stage.extract(TALK, operations(write("profile", content="Nurse."), edits=[edit(coffee, SOY)]))
-    receipt = conflicting(stage, outcome, coffee)
-    mended = stage.drive(stage.loop.mend(TALK, outcome, receipt, stage.view), ModelUnavailable("503", hint="later"))
-    assert mended is not None
-    assert len(mended.operations) == 0
-    assert any("503" in note for note in mended.dropped)
-
-
-def test_there_is_nothing_to_mend_without_a_conflict_or_a_request(memory: Runebook, coffee: str) -> None:
-    stage = Stage(memory, max_iterations=0)
-    made = operations(write("profile", content="Nurse."), edits=[edit(coffee, SOY)])
-    outcome = stage.extract(TALK, made)
-    assert stage.drive(stage.loop.mend(TALK, outcome, stage.view.preview(outcome.operations), stage.view)) is None
-    spent = stage.extract(TALK, "{", made)
-    assert stage.drive(stage.loop.mend(TALK, spent, conflicting(stage, spent, coffee), stage.view)) is None
 
 
 def test_operations_on_foreign_places_are_refused_like_absent_ones_and_show_nothing(stage: Stage) -> None:

@@ -23,7 +23,8 @@ from memory_core.core.index.chroma_server import KEY_NAME, ChromaServer, Place, 
 from memory_core.core.index.vectors import VectorIndex, VectorRow
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import as_json
-from memory_core.features.doctor import Severity, examine
+from memory_core.features.doctor import examine
+from memory_core.features.doctor_checks import Severity
 from memory_core.features.metrics import STATS, StatsRequest, exposition, metrics_text
 from memory_core.open_store import load_registry
 from memory_core.runebook import open_memory

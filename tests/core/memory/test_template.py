@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from memory_core.core.memory.memory_type import (
     FieldType,
@@ -19,6 +18,7 @@ from memory_core.core.memory.memory_type import (
     builtin_schema_dir,
 )
 from memory_core.core.memory.template import render
+from memory_core.core.record import RecordInvalid
 
 
 def kind(template: str | None, *fields: dict[str, Any]) -> MemoryType:
@@ -129,7 +129,7 @@ def test_number_formats_are_allowed(format_: str) -> None:
     ["{}", "{0}", "{:>1000000}", "{:.99f}", "{0.__class__}", "{:.1f}{:.1f}", "{:s}", "{:.1f!r}", "", "x", "{{:d}}"],
 )
 def test_any_other_format_is_refused(format_: str) -> None:
-    with pytest.raises(ValidationError, match="format"):
+    with pytest.raises(RecordInvalid, match="format"):
         MemoryField(name="n", type=FieldType.FLOAT32, format=format_)
 
 

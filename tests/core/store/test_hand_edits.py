@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.commit.commits import identify
 from memory_core.core.config import Config
+from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.trailer import join
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
-from memory_core.features.migrate import file_problems
 from memory_core.open_store import load_registry
 from tests.core.store.test_store import set_text
 from tests.waiting import PATIENCE_SECONDS, soon

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.message import Message
-from memory_core.core.text.language import UNDECIDED, is_small_talk, language_of, other_person, prose, sentences, spoken
+from memory_core.core.memory.message import Message, language_of
+from memory_core.core.text.language import UNDECIDED, is_small_talk, other_person, prose, sentences, spoken
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "the/of/is.py", line 3, in to\nValueError: it is not the one to do'

@@ -5,44 +5,40 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, RetrieveConfig, TiersConfig
-from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.prompts import Conversation
-from memory_core.core.extract.store_view import StoreView
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, CommitReceipt
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.requests import FindRequest, ReadRequest, RetrieveRequest
+from memory_core.core.memory.results import Action
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.rebuild import REBUILD, RebuildRequest
 from memory_core.features.tiers import overflow
 from memory_core.features.tiers.promotion import Promoter
-from memory_core.features.tiers.stored import StoredSegment, segments_in, warmth
+from memory_core.features.tiers.stored import warmth
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
-from memory_core.features.upkeep.passes import MAINTAIN, Done, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.features.tiers.talks import (
+    NOTHING,
+    NOW,
+    PAYMENTS,
+    TEMPLES,
+    firsts,
+    log,
+    maintain,
+    say,
+    segments,
+    spoken,
+)
 
-NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
-LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
-TEMPLES = [
-    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
-    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
-    ("Are temple gardens in Kyoto open in winter?", "Kyoto temple gardens stay open, the temple closes early."),
-]
-PAYMENTS = [
-    ("支付系统的回调经常超时，怎么办？", "支付回调要做成幂等的，超时之后重试。"),
-    ("支付系统的回调重试几次比较好？", "支付回调重试五次，之后放进死信队列。"),
-]
-NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
+LOG = log()
 FACT = json.dumps(
     {
         "reasoning": "a plan",
@@ -88,50 +84,8 @@ def small(**more: Any) -> dict[str, Any]:
     return {"tiers": tiers, "extraction": ExtractionConfig(trigger="heat")}
 
 
-def say(memory: Runebook, *exchanges: tuple[str, str], now: datetime = NOW, **more: Any) -> CommitReceipt:
-    said = [
-        {"role": role, "content": text}
-        for pair in exchanges
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    return memory.commit(CommitRequest(messages=said, **{"session_id": "s1", "now": now, **more}))
-
-
-def segments(memory: Runebook, *, archived: bool = False) -> list[StoredSegment]:
-    found = segments_in(memory.store, LOG)
-    return list(found.archived if archived else found.used)
-
-
-def firsts(memory: Runebook) -> list[list[int]]:
-    return [[page.first for page in each.segment.pages] for each in segments(memory)]
-
-
 def kinds(memory: Runebook) -> list[str]:
     return [commit.kind for commit in memory.store.ledger.past.commits(["session/default"])]
-
-
-def maintain(memory: Runebook, name: str, now: datetime = NOW, *, dry_run: bool = False) -> Done:
-    (done,) = memory.run(MAINTAIN, MaintainRequest(only=[name], now=now, dry_run=dry_run))
-    assert done.failure is None
-    return done
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The text of every message that the update loop was given to extract from, in order."""
-    texts: list[str] = []
-    extract = MemoryReActOrchestrator.extract
-
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
-        texts.extend(message.text for message in conversation.messages)
-        return extract(self, conversation, view)
-
-    monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
-    return texts
-
-
-def spoken(*exchanges: tuple[str, str]) -> list[str]:
-    return [text for pair in exchanges for text in pair]
 
 
 def test_what_overflows_joins_segments_in_one_commit_and_nothing_happens_before(tmp_path: Path) -> None:
@@ -197,6 +151,7 @@ def test_a_segment_is_as_private_as_its_messages(tmp_path: Path) -> None:
         (stored,) = segments(memory)
         assert (stored.segment.project, stored.segment.private) == ("acme", True)
         directory = str(stored.uri.parent)
+        memory.indexer.follow()
         elsewhere = memory.browser.seen_from("other", strict=True)
         assert elsewhere.ls(directory).entries == ()
         assert [entry.uri for entry in memory.browser.seen_from("acme", strict=True).ls(directory).entries]
@@ -343,25 +298,6 @@ def test_the_least_used_segment_leaves_is_not_found_and_comes_back(tmp_path: Pat
         memory.run(RESTORE, ArchiveRequest([str(gone.uri)]))
         assert f"{LOG}#2" in [hit.uri for hit in memory.find(FindRequest("Ryoanji temple Kyoto")).hits]
         assert receipt.commit_id
-
-
-@pytest.mark.parametrize("step", ["planned", "acknowledged", "renamed"])
-def test_a_process_killed_while_it_evicts_leaves_the_segment_in_one_place(tmp_path: Path, step: str) -> None:
-    killer = Killer()
-    with opened(tmp_path, killer=killer, **small(mid_term_capacity=1)) as (memory, _):
-        say(memory, *TEMPLES, *PAYMENTS)
-        killer.step, killer.left = step, 1
-        with pytest.raises(Killed):
-            maintain(memory, "eviction")
-    with opened(tmp_path, **small(mid_term_capacity=1)) as (memory, _):
-        assert len(segments(memory)) + len(segments(memory, archived=True)) == 2
-        maintain(memory, "eviction")
-        assert [len(segments(memory)), len(segments(memory, archived=True))] == [1, 1]
-        say(memory, ("Bye!", "Bye!"))
-        pages = [
-            page for kind in (False, True) for each in segments(memory, archived=kind) for page in each.segment.pages
-        ]
-        assert sorted(page.first for page in pages) == [0, 2, 4, 6, 8]
 
 
 def test_pages_are_taken_from_the_best_segments(tmp_path: Path) -> None:

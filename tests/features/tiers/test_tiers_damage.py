@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, TiersConfig
-from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.prompts import Conversation
-from memory_core.core.extract.store_view import StoreView
 from memory_core.core.index import archived_rows
 from memory_core.core.llm.client import ScriptedLLM
-from memory_core.core.memory.requests import CommitRequest
-from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import FEATURES
 from memory_core.features.tiers import overflow, stored
@@ -29,19 +24,19 @@ from memory_core.features.tiers.stored import analysed_lines, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.features.tiers.talks import (
+    NOTHING,
+    NOW,
+    PAYMENTS,
+    TEMPLES,
+    firsts,
+    log,
+    maintain,
+    say,
+    spoken,
+)
 
-NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
-TEMPLES = [
-    ("Which temples should I visit in Kyoto? I love quiet temple gardens.", "Ryoanji has a quiet temple garden."),
-    ("How do I get from Kyoto station to the Ryoanji temple?", "Take bus 50 from Kyoto station to the temple."),
-    ("Are temple gardens in Kyoto open in winter?", "Kyoto temple gardens stay open, the temple closes early."),
-]
-PAYMENTS = [
-    ("支付系统的回调经常超时，怎么办？", "支付回调要做成幂等的，超时之后重试。"),
-    ("支付系统的回调重试几次比较好？", "支付回调重试五次，之后放进死信队列。"),
-]
 BYE = ("Bye!", "Bye!")
-NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
 
 
 @contextmanager
@@ -54,19 +49,6 @@ def opened(home: Path, answers: Sequence[str] | None = None, **tiers: Any) -> It
     )
     with open_memory(config, llm=None if answers is None else ScriptedLLM(answers)) as memory:
         yield memory
-
-
-def say(memory: Runebook, *exchanges: tuple[str, str], session: str = "s1", now: datetime = NOW) -> CommitReceipt:
-    said = [
-        {"role": role, "content": text}
-        for pair in exchanges
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    return memory.commit(CommitRequest(messages=said, session_id=session, now=now))
-
-
-def log(session: str = "s1") -> MemoryUri:
-    return MemoryUri.parse(f"viking://session/default/{session}/messages.jsonl")
 
 
 def file(memory: Runebook, at: int, session: str = "s1") -> Path:
@@ -83,34 +65,6 @@ def damage(path: Path) -> None:
     edit(path, r'"pages": \[', '"pages": [,')
 
 
-def firsts(memory: Runebook, session: str = "s1") -> list[list[int]]:
-    return [[page.first for page in each.segment.pages] for each in segments_in(memory.store, log(session)).used]
-
-
-def sort(memory: Runebook) -> list[CommitReceipt]:
-    (done,) = memory.run(MAINTAIN, MaintainRequest(only=["segments"], now=NOW))
-    assert done.failure is None
-    return list(done.receipts)
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The text of every message that the update loop was given to extract from, in order."""
-    texts: list[str] = []
-    extract = MemoryReActOrchestrator.extract
-
-    def noted(self: MemoryReActOrchestrator, conversation: Conversation, view: StoreView) -> Any:
-        texts.extend(message.text for message in conversation.messages)
-        return extract(self, conversation, view)
-
-    monkeypatch.setattr(MemoryReActOrchestrator, "extract", noted)
-    return texts
-
-
-def spoken(*exchanges: tuple[str, str]) -> list[str]:
-    return [text for pair in exchanges for text in pair]
-
-
 def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorted_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +78,7 @@ def test_a_damaged_segment_keeps_neither_its_session_nor_others_from_being_sorte
         before = damaged.read_text(encoding="utf-8")
         say(memory, BYE)
         assert firsts(memory) == [[6, 8]]  # nothing of the damaged one is sorted a second time
-        receipts = sort(memory)
+        receipts = list(maintain(memory, "segments").receipts)
         assert firsts(memory, "old") == [[0, 2, 4], [6]]
         named = [result for receipt in receipts for result in receipt.results if result.action is Action.REJECTED]
         assert [damaged.name in result.uri for result in named] == [True]
@@ -153,15 +107,15 @@ def test_what_an_undo_or_a_deletion_by_hand_opened_is_sorted_again(tmp_path: Pat
         newest = memory.store.ledger.past.of_kind("segment")[-1]
         memory.run(UNDO, UndoRequest(newest.commit_id, now=NOW))
         assert firsts(memory) == [[0, 2, 4], [6]]
-        sort(memory)
+        list(maintain(memory, "segments").receipts)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
         file(memory, 0).unlink()
         assert firsts(memory) == [[6, 8]]
-        sort(memory)
+        list(maintain(memory, "segments").receipts)
         assert firsts(memory) == [[0, 2, 4], [6, 8]]
         pages = segments_in(memory.store, log()).used[0].segment.pages
         assert [(page.previous, page.next) for page in pages] == [(None, 2), (0, 4), (2, None)]
-        assert sort(memory) == []
+        assert list(maintain(memory, "segments").receipts) == []
 
 
 def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path: Path, read: list[str]) -> None:
@@ -170,7 +124,7 @@ def test_promoted_pages_of_a_deleted_segment_are_never_extracted_again(tmp_path:
         assert read == spoken(*TEMPLES)
         file(memory, 0).unlink()
         assert analysed_lines(memory.store, log()) == frozenset(range(6))
-        sort(memory)
+        list(maintain(memory, "segments").receipts)
         temples = segments_in(memory.store, log()).used[0].segment
         assert [page.analysed for page in temples.pages] == [True] * 3
         assert temples.interactions == 0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from memory_core.core.config import Config
-from memory_core.core.index.encoder import BundledEmbedder
-from memory_core.core.llm.client import Completion, LLMRequest, ScriptedLLM, TokenUsage
 from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
@@ -22,12 +20,10 @@ from memory_core.core.store.usage import Recall
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import ARCHIVE_LIST, RESTORE, ArchiveListRequest, ArchiveRequest
-from memory_core.features.upkeep.core_memories import batches, packed, topics
-from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
+from memory_core.features.upkeep.core_memories import parcels
 from memory_core.runebook import Runebook, open_memory
+from tests.features.upkeep.maintained import NOW, away, kept, maintained, settings_of, text
 
-NOW = datetime(2027, 1, 15, 9, 0, tzinfo=UTC)
-USER = "viking://user/default/memories"
 OLD = 100
 TEXTS = (
     "Server A has 16 GB of memory.",
@@ -38,44 +34,16 @@ TEXTS = (
 )
 
 
-def settings_of(root: Path, **more: Any) -> Config:
-    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(settings_of(tmp_path)) as opened:
-        yield opened
-
-
-def kept(memory: Runebook, content: str, days_ago: float = OLD, memory_type: str = "facts", **more: Any) -> str:
-    receipt = memory.commit(CommitRequest(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more))
-    assert receipt.results[0].action is Action.CREATED, receipt
-    return receipt.results[0].uri
+def old(memory: Runebook, content: str, days_ago: float = OLD, memory_type: str = "facts", **more: Any) -> str:
+    return kept(memory, content, days_ago, memory_type, **more)
 
 
 def stored(memory: Runebook) -> list[str]:
-    return [kept(memory, content, OLD + place) for place, content in enumerate(TEXTS)]
-
-
-def compressed(memory: Runebook, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    (done,) = memory.run(
-        MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=["compression"], dry_run=dry_run)
-    )
-    assert done.failure is None
-    return list(done.receipts)
-
-
-def text(memory: Runebook, uri: str) -> str:
-    return memory.store.text(MemoryUri.parse(uri)) or ""
+    return [old(memory, content, OLD + place) for place, content in enumerate(TEXTS)]
 
 
 def cores(receipt: CommitReceipt) -> list[str]:
     return [result.uri for result in receipt.results if result.op == "condense" and result.action is Action.CREATED]
-
-
-def away(uri: str) -> str:
-    return uri.replace("viking://", "viking://archive/")
 
 
 def used(memory: Runebook, uri: str, times: int, days_ago: float) -> None:
@@ -87,7 +55,7 @@ def used(memory: Runebook, uri: str, times: int, days_ago: float) -> None:
 def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(memory: Runebook) -> None:
     uris = stored(memory)
     before = {uri: text(memory, uri) for uri in uris}
-    (receipt,) = compressed(memory)
+    (receipt,) = maintained(memory, "compression")
     (core,) = cores(receipt)
     file = split(text(memory, core))
     for content in TEXTS:
@@ -107,24 +75,25 @@ def test_unused_memories_become_one_core_that_says_every_fact_and_links_back(mem
 def test_second_run_changes_nothing_and_cores_alone_are_left_alone(memory: Runebook) -> None:
     for topic in ("Assam tea is strong", "上海机房供电正常", "Trains leave Leeds hourly"):
         for number in range(3):
-            kept(memory, f"{topic} {number}.")
-    (receipt,) = compressed(memory)
+            old(memory, f"{topic} {number}.")
+    (receipt,) = maintained(memory, "compression")
     assert len(cores(receipt)) == 3
-    assert compressed(memory) == []
-    assert compressed(memory, days=400) == []
+    assert maintained(memory, "compression") == []
+    assert maintained(memory, "compression", days=400) == []
 
 
 def test_core_is_condensed_again_with_others_and_keeps_all_it_says(memory: Runebook) -> None:
-    stored(memory)
+    for content in TEXTS[:4]:
+        old(memory, content)
     code = "```sh\nmake all\nmake test\n```"
-    kept(memory, f"How to build 构建: {code}", memory_type="facts", fields={"topic": "Build 构建"})
-    (first,) = cores(compressed(memory)[0])
+    old(memory, f"How to build 构建: {code}", memory_type="facts", fields={"topic": "Build 构建"})
+    (first,) = cores(maintained(memory, "compression")[0])
     assert "make test" in split(text(memory, first)).body
     for number in (7, 8):
-        kept(memory, f"Rack {number} stands in Leeds. 机柜{number}。", -1)
-    (second,) = cores(compressed(memory, days=200)[0])
+        old(memory, f"Rack {number} stands in Leeds. 机柜{number}。", -1)
+    (second,) = cores(maintained(memory, "compression", days=200)[0])
     body = split(text(memory, second)).body
-    for content in (*TEXTS, "Rack 7 stands in Leeds.", "机柜8。", "make all", "make test"):
+    for content in (*TEXTS[:4], "Rack 7 stands in Leeds.", "机柜8。", "make all", "make test"):
         assert content in body
     assert text(memory, first) == ""
     assert text(memory, away(first)) != ""
@@ -133,7 +102,7 @@ def test_core_is_condensed_again_with_others_and_keeps_all_it_says(memory: Runeb
 def test_dry_run_shows_what_becomes_of_what_and_writes_nothing(memory: Runebook) -> None:
     uris = stored(memory)
     newest = memory.store.ledger.newest_seq()
-    (receipt,) = compressed(memory, dry_run=True)
+    (receipt,) = maintained(memory, "compression", dry_run=True)
     assert receipt.status is Status.DRY_RUN
     (core,) = cores(receipt)
     archived = {result.uri: result.note or "" for result in receipt.results if result.op == "archive"}
@@ -146,57 +115,57 @@ def test_dry_run_shows_what_becomes_of_what_and_writes_nothing(memory: Runebook)
 def test_undo_brings_the_originals_back_and_they_are_not_condensed_again_at_once(memory: Runebook) -> None:
     uris = stored(memory)
     before = [text(memory, uri) for uri in uris]
-    (receipt,) = compressed(memory)
+    (receipt,) = maintained(memory, "compression")
     memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert [text(memory, uri) for uri in uris] == before
     assert text(memory, cores(receipt)[0]) == ""
     assert list(memory.run(ARCHIVE_LIST, ArchiveListRequest())) == []
-    assert compressed(memory, days=1) == []
-    assert len(compressed(memory, days=91)) == 1
+    assert maintained(memory, "compression", days=1) == []
+    assert len(maintained(memory, "compression", days=91)) == 1
 
 
 def test_original_comes_back_by_hand_beside_the_core(memory: Runebook) -> None:
     uris = stored(memory)
-    (receipt,) = compressed(memory)
+    (receipt,) = maintained(memory, "compression")
     memory.run(RESTORE, ArchiveRequest([away(uris[0])], now=NOW))
     file = split(text(memory, uris[0]))
     assert TEXTS[0] in file.body
     assert "archived" not in (file.trailer or {})
     assert text(memory, cores(receipt)[0])
-    assert compressed(memory, days=1) == []
+    assert maintained(memory, "compression", days=1) == []
 
 
 def test_what_must_not_be_condensed_or_is_of_another_kind_stays(memory: Runebook) -> None:
     spared = [
-        kept(memory, "Pinned 钉住", metadata={"pinned": True}),
-        kept(memory, "Critical 要紧", priority=0.9),
-        kept(memory, "Until then 到时为止", metadata={"expires_at": "2028-01-01"}),
-        kept(memory, "Resting 搁置"),
-        kept(memory, "Call Anna 打电话", memory_type="tasks"),
-        kept(memory, "Call Bob 打电话", memory_type="tasks"),
-        kept(memory, "Call Cleo 打电话", memory_type="tasks"),
-        kept(memory, "Tea 茶", memory_type="preferences"),
-        kept(memory, "Acme's own 仅限项目", project="acme", private=True),
-        kept(memory, "Acme 项目", project="acme"),
+        old(memory, "Pinned 钉住", pinned=True),
+        old(memory, "Critical 要紧", priority=0.9),
+        old(memory, "Until then 到时为止", expires_at="2028-01-01"),
+        old(memory, "Resting 搁置"),
+        old(memory, "Call Anna 打电话", memory_type="tasks"),
+        old(memory, "Call Bob 打电话", memory_type="tasks"),
+        old(memory, "Call Cleo 打电话", memory_type="tasks"),
+        old(memory, "Tea 茶", memory_type="preferences"),
+        old(memory, "Acme's own 仅限项目", project="acme", private=True),
+        old(memory, "Acme 项目", project="acme"),
     ]
     rest = {"edit_operations": [{"uri": spared[3], "active": False}]}
     memory.commit(CommitRequest(operations=rest, now=NOW - timedelta(days=OLD)))
-    others = [kept(memory, content) for content in TEXTS[:2]]
-    assert compressed(memory) == []
-    others.append(kept(memory, TEXTS[2]))
-    assert len(compressed(memory)) == 1
+    others = [old(memory, content) for content in TEXTS[:2]]
+    assert maintained(memory, "compression") == []
+    others.append(old(memory, TEXTS[2]))
+    assert len(maintained(memory, "compression")) == 1
     assert all(text(memory, uri) for uri in spared)
     assert not any(text(memory, uri) for uri in others)
 
 
 def test_profile_tools_and_skills_are_never_condensed(memory: Runebook) -> None:
-    kept(memory, "Nurse in Leeds 护士", memory_type="profile")
+    old(memory, "Nurse in Leeds 护士", memory_type="profile")
     for number in range(4):
         fields = {"tool_name": f"tool {number}", "best_for": "tests 测试", "total_calls": 1}
-        kept(memory, None, memory_type="tools", fields=fields)  # type: ignore[arg-type]
+        old(memory, None, memory_type="tools", fields=fields)  # type: ignore[arg-type]
         skill = {"skill_name": f"skill {number}", "best_for": "tests 测试"}
-        kept(memory, None, memory_type="skills", fields=skill)  # type: ignore[arg-type]
-    assert compressed(memory) == []
+        old(memory, None, memory_type="skills", fields=skill)  # type: ignore[arg-type]
+    assert maintained(memory, "compression") == []
 
 
 def test_use_and_change_keep_a_memory_from_being_condensed(memory: Runebook) -> None:
@@ -204,8 +173,8 @@ def test_use_and_change_keep_a_memory_from_being_condensed(memory: Runebook) -> 
     used(memory, often, 5, 95)
     used(memory, lately, 1, 89)
     used(memory, rarely, 4, 91)
-    kept(memory, "Changed 89 days ago 最近改过", 89)
-    (receipt,) = compressed(memory)
+    old(memory, "Changed 89 days ago 最近改过", 89)
+    (receipt,) = maintained(memory, "compression")
     gone = {result.uri for result in receipt.results if result.op == "archive"}
     assert len(gone) == 3
     assert rarely in gone
@@ -218,7 +187,7 @@ def test_contested_memory_is_not_stated_as_plain_in_a_core(memory: Runebook) -> 
     memory.commit(
         CommitRequest(operations={"edit_operations": [{"uri": first, "links": [link]}]}, now=NOW - timedelta(days=OLD))
     )
-    (receipt,) = compressed(memory)
+    (receipt,) = maintained(memory, "compression")
     gone = {result.uri for result in receipt.results if result.op == "archive"}
     assert not gone & {first, second}
     assert len(gone) == 3
@@ -239,7 +208,7 @@ def test_core_carries_salience_confidence_tags_fields_and_privacy_over(memory: R
         }
         operations = {"write_operations": [{"memory_data": data}]}
         memory.commit(CommitRequest(operations=operations, project="acme", private=True, now=NOW - timedelta(days=OLD)))
-    (core,) = cores(compressed(memory)[0])
+    (core,) = cores(maintained(memory, "compression")[0])
     meta = dict(split(text(memory, core)).trailer or {})
     assert (meta["salience"], meta["confidence"], meta["entity_type"]) == (0.5, 0.7, "rack")
     assert meta["tags"] == ["hall", "t0", "t1", "t2"]
@@ -250,15 +219,15 @@ def test_core_carries_salience_confidence_tags_fields_and_privacy_over(memory: R
 
 def test_memory_too_long_for_a_core_stays_and_the_receipt_says_so(memory: Runebook) -> None:
     lines = [f"Paragraph {n} of the diary: the lamp cost {n * 11} euro. 日记第{n}段。" for n in range(60)]
-    long = kept(memory, "\n\n".join(lines), memory_type="notes")
-    short = [kept(memory, f"Short note {n}. 短笔记{n}。", memory_type="notes") for n in range(3)]
-    (receipt,) = compressed(memory)
+    long = old(memory, "\n\n".join(lines), memory_type="notes")
+    short = [old(memory, f"Short note {n}. 短笔记{n}。", memory_type="notes") for n in range(3)]
+    (receipt,) = maintained(memory, "compression")
     assert split(text(memory, long)).body == "\n\n".join(lines)
     assert not any(text(memory, uri) for uri in short)
     (note,) = receipt.notes
     assert note.startswith("3 of 4 memories")
     assert "1 longer than 2000 characters" in note
-    assert compressed(memory) == []
+    assert maintained(memory, "compression") == []
 
 
 def test_every_word_of_short_memories_is_still_found(memory: Runebook) -> None:
@@ -270,8 +239,8 @@ def test_every_word_of_short_memories_is_still_found(memory: Runebook) -> None:
         for n, word in enumerate(words)
     ]
     for word, fact in zip(words, facts, strict=True):
-        kept(memory, fact, memory_type="notes", fields={"title": word})
-    bodies = [split(text(memory, core)).body for core in cores(compressed(memory)[0])]
+        old(memory, fact, memory_type="notes", fields={"title": word})
+    bodies = [split(text(memory, core)).body for core in cores(maintained(memory, "compression")[0])]
     assert all(f"**{word}**: {fact}" in "\n".join(bodies) for word, fact in zip(words, facts, strict=True))
     assert all(len(body) <= 6_000 for body in bodies)
     assert all(memory.find(FindRequest(str(7000 + n * 13), now=NOW)).hits for n in (0, 7, 19))
@@ -280,8 +249,8 @@ def test_every_word_of_short_memories_is_still_found(memory: Runebook) -> None:
 def test_equal_words_under_different_names_are_different_facts(memory: Runebook) -> None:
     dates = {"Bob": "May 3", "Lin": "May 3", "Eve": "June 9", "张三": "5月3日", "李四": "5月3日"}
     for name, day in dates.items():
-        kept(memory, day, fields={"topic": f"Birthday of {name}" if name.isascii() else f"{name}的生日"})
-    (core,) = cores(compressed(memory)[0])
+        old(memory, day, fields={"topic": f"Birthday of {name}" if name.isascii() else f"{name}的生日"})
+    (core,) = cores(maintained(memory, "compression")[0])
     lines = split(text(memory, core)).body.split("\n")
     assert {"- **Birthday of Bob**: May 3", "- **Birthday of Lin**: May 3", "- **Birthday of Eve**: June 9"} <= set(
         lines
@@ -296,12 +265,12 @@ def test_heading_of_a_list_stays_with_its_items_and_comes_through_twice(memory: 
         "丙厂": "严禁：\n- 夜间开阀\n- 热启动",
     }
     for name, rules in lists.items():
-        kept(memory, rules, memory_type="notes", fields={"title": name})
-    (first,) = cores(compressed(memory)[0])
+        old(memory, rules, memory_type="notes", fields={"title": name})
+    (first,) = cores(maintained(memory, "compression")[0])
     for number in (1, 2):
-        kept(memory, f"Note {number} 笔记", -1, memory_type="notes")
+        old(memory, f"Note {number} 笔记", -1, memory_type="notes")
     body = split(text(memory, first)).body
-    (second,) = cores(compressed(memory, days=200)[0])
+    (second,) = cores(maintained(memory, "compression", days=200)[0])
     whole = split(text(memory, second)).body
     for part in (
         "- **Plant A**:\n  Never do this:\n  - restart pump 1 hot\n  - open valve 2",
@@ -314,10 +283,10 @@ def test_heading_of_a_list_stays_with_its_items_and_comes_through_twice(memory: 
 
 def test_original_that_was_restored_is_said_once_when_it_meets_its_core_again(memory: Runebook) -> None:
     uris = stored(memory)
-    compressed(memory)
+    maintained(memory, "compression")
     memory.run(RESTORE, ArchiveRequest([away(uris[0])], now=NOW))
-    kept(memory, "Rack 7 stands in Leeds. 机柜7。", -1)
-    (core,) = cores(compressed(memory, days=200)[0])
+    old(memory, "Rack 7 stands in Leeds. 机柜7。", -1)
+    (core,) = cores(maintained(memory, "compression", days=200)[0])
     body = split(text(memory, core)).body
     assert body.count(TEXTS[0]) == 1
     assert "机柜7" in body
@@ -329,7 +298,7 @@ def test_pin_written_by_hand_counts(memory: Runebook, mark: str | int) -> None:
     path = memory.store.files.path_for(MemoryUri.parse(uris[0]))
     old = path.read_text(encoding="utf-8")
     path.write_text(old.replace('"version": 1', f'"version": 1, "pinned": {json.dumps(mark)}'), encoding="utf-8")
-    (receipt,) = compressed(memory, days=200)
+    (receipt,) = maintained(memory, "compression", days=200)
     assert text(memory, uris[0])
     assert len([result for result in receipt.results if result.op == "archive"]) == len(uris) - 1
 
@@ -341,7 +310,7 @@ def test_pin_that_says_no_by_hand_is_none() -> None:
 
 def test_forgetting_a_core_says_where_its_originals_are_and_forgets_them_when_asked(memory: Runebook) -> None:
     uris = stored(memory)
-    (core,) = cores(compressed(memory)[0])
+    (core,) = cores(maintained(memory, "compression")[0])
     originals = [away(uri) for uri in uris]
     preview = memory.run(FORGET, ForgetRequest(uris=[core], now=NOW))
     forgotten = memory.run(FORGET, ForgetRequest(uris=[core], confirm=1, now=NOW))
@@ -358,9 +327,9 @@ def test_forgetting_a_core_says_where_its_originals_are_and_forgets_them_when_as
 def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Runebook) -> None:
     tea = [f"Tea number {n} from Assam is strong tea for breakfast." for n in range(30)]
     rack = [f"机柜{n}号在上海机房里，供电正常。" for n in range(30)]
-    for content in [text for pair in zip(tea, rack, strict=True) for text in pair]:
-        kept(memory, content)
-    receipts = compressed(memory)
+    for content in [fact for pair in zip(tea, rack, strict=True) for fact in pair]:
+        old(memory, content)
+    receipts = maintained(memory, "compression")
     assert len(receipts) == 1
     bodies = [split(text(memory, uri)).body for uri in cores(receipts[0])]
     assert all(sum(fact in body for body in bodies) == 1 for fact in (*tea, *rack))
@@ -368,25 +337,11 @@ def test_many_memories_become_cores_of_bounded_size_by_topic(memory: Runebook) -
     assert any("Assam" in body and "机柜" not in body for body in bodies)
 
 
-def test_grouping_by_meaning_takes_the_vectors_that_the_index_has(tmp_path: Path) -> None:
-    class Counting(BundledEmbedder):
-        """The bundled model, keeping what it was asked."""
-
-        asked: ClassVar[list[str]] = []
-
-        def embed(self, texts: Sequence[str], *, query: bool = False) -> Any:
-            self.asked.extend(texts)
-            return super().embed(texts, query=query)
-
-    model = Counting()
+def test_memories_are_grouped_by_meaning_where_there_is_a_model(tmp_path: Path) -> None:
     with open_memory(Config(home=tmp_path)) as memory:
-        memory.indexer.embedder = model
-        tea = [kept(memory, f"Tea number {n} from Assam 阿萨姆红茶.") for n in range(3)]
-        rack = [kept(memory, f"Server rack {n} hums 机柜嗡嗡响.") for n in range(3)]
-        memory.indexer.embed_all()
-        model.asked.clear()
-        (receipt,) = compressed(memory)
-        assert model.asked == []
+        tea = [old(memory, f"Tea number {n} from Assam 阿萨姆红茶.") for n in range(3)]
+        rack = [old(memory, f"Server rack {n} hums 机柜嗡嗡响.") for n in range(3)]
+        (receipt,) = maintained(memory, "compression")
         found = {frozenset(_originals(text(memory, core))) for core in cores(receipt)}
         assert found == {frozenset(map(away, tea)), frozenset(map(away, rack))}
 
@@ -395,129 +350,21 @@ def _originals(core: str) -> list[str]:
     return [link["uri"] for link in dict(split(core).trailer or {})["links"]]
 
 
-def answers(*items: dict[str, Any]) -> str:
-    return json.dumps({"summaries": list(items)}, ensure_ascii=False)
-
-
-def modelled(tmp_path: Path, answer: str | Callable[[LLMRequest], Any]) -> tuple[Runebook, ScriptedLLM]:
-    llm = ScriptedLLM([answer if callable(answer) else Completion(answer, usage=TokenUsage(100, 10, 0, 1))])
-    return open_memory(settings_of(tmp_path), llm=llm), llm
-
-
-WHOLE = (
-    "Server A has 16 GB of memory, Server B has 16 GB of memory. 服务器C有32GB内存。"
-    "The red kettle does not whistle. 用户不喜欢香菜（2024年3月5日说的）。"
-)
-
-
-def test_model_writes_the_core_by_one_call_and_the_receipt_counts_it(tmp_path: Path) -> None:
-    answer = answers({"number": 1, "title": "Servers 服务器", "text": WHOLE})
-    memory, llm = modelled(tmp_path, answer)
-    with memory:
-        stored(memory)
-        (receipt,) = compressed(memory)
-        (core,) = cores(receipt)
-        assert core.endswith("/Servers 服务器.md")
-        assert split(text(memory, core)).body.startswith("Server A has 16 GB of memory, Server B")
-        assert len(llm.requests) == 1
-        assert receipt.usage == {"prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 0, "model_requests": 1}
-        assert compressed(memory) == []
-        assert len(llm.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [  # a number, a denial, nothing, another item
-        {"number": 1, "title": "t", "text": WHOLE.replace("32", "64")},
-        {"number": 1, "title": "t", "text": WHOLE.replace("does not whistle", "whistles")},
-        {"number": 1, "title": "t", "text": ""},
-        {"number": 2, "title": "t", "text": WHOLE},
-    ],
-)
-def test_model_that_leaves_out_or_invents_is_not_believed(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    memory, _ = modelled(tmp_path, answers(wrong))
-    with memory:
-        stored(memory)
-        (receipt,) = compressed(memory)
-        body = split(text(memory, cores(receipt)[0])).body
-        assert all(content in body for content in TEXTS)
-        assert any("extracts" in note for note in receipt.notes)
-
-
-def test_dry_run_asks_no_model(tmp_path: Path) -> None:
-    memory, llm = modelled(tmp_path, answers())
-    with memory:
-        stored(memory)
-        compressed(memory, dry_run=True)
-        assert llm.requests == []
-
-
-def test_group_that_a_person_edits_while_the_model_writes_is_left_for_the_next_time(tmp_path: Path) -> None:
-    def edit(_request: LLMRequest) -> str:
-        path = memory.store.files.path_for(MemoryUri.parse(uris[0]))
-        path.write_text(path.read_text(encoding="utf-8").replace("16 GB", "64 GB"), encoding="utf-8")
-        return answers({"number": 1, "title": "t", "text": WHOLE})
-
-    memory, _ = modelled(tmp_path, edit)
-    with memory:
-        uris = stored(memory)
-        assert compressed(memory) == []
-        assert "64 GB" in text(memory, uris[0])
-        assert all(text(memory, uri) for uri in uris)
-
-
-@pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
-def test_killed_in_the_middle_either_the_originals_or_the_core_are_there(tmp_path: Path, at: str) -> None:
-    class Killed(BaseException):
-        """Ends the commit where it is, as a kill would."""
-
-    def step(name: str) -> None:
-        if armed and name == at:
-            raise Killed
-
-    armed: list[bool] = []
-    with open_memory(settings_of(tmp_path), step=step) as memory:
-        uris = stored(memory)
-        armed.append(True)
-        with pytest.raises(Killed):
-            compressed(memory)
-        armed.clear()
-    with open_memory(settings_of(tmp_path)) as memory:
-        hits = [hit.uri for hit in memory.find(FindRequest("server memory", now=NOW)).hits]
-        assert [bool(text(memory, uri)) for uri in uris] == [at == "planned"] * len(uris)
-        assert any(uri.startswith(f"{USER}/facts/") for uri in hits)
-        assert not any("archive" in uri for uri in hits)
-        assert len(compressed(memory)) == (at == "planned")
-
-
 def test_compression_can_be_switched_off(tmp_path: Path) -> None:
     with open_memory(settings_of(tmp_path, maintenance={"compression": False})) as memory:
         stored(memory)
-        assert compressed(memory) == []
+        assert maintained(memory, "compression") == []
 
 
-def test_topics_are_grouped_alike_every_time_and_none_is_too_small() -> None:
+def test_parcels_hold_what_is_alike_and_none_is_too_small_or_too_large() -> None:
     kind = [0, 1, 0, 1, 0, 1, 2]
 
     def similarity(one: int, others: Sequence[int]) -> list[float]:
         return [1.0 if kind[one] == kind[other] else 0.1 for other in others]
 
-    assert topics(range(7), similarity, 0.5, most=3, least=3) == [[0, 2, 4, 6], [1, 3, 5]]
-    assert topics(range(7), similarity, 0.5, most=1, least=3) == [list(range(7))]
-    assert batches([1] * 7, similarity, size=3, room=9, least=3) == [[0, 2, 4], [1, 3, 5, 6]]
-    assert batches([], similarity, size=3, room=9, least=3) == []
-
-
-def test_batches_and_parcels_keep_within_their_room() -> None:
-    lengths = [5, 2, 2, 9, 5, 1, 12]
-    asked: list[int] = []
-
-    def similarity(one: int, others: Sequence[int]) -> list[float]:
-        asked.append(one)
-        return [0.0] * len(others)
-
-    found = batches(lengths, similarity, size=3, room=10, least=1)
-    assert sorted(place for batch in found for place in batch) == list(range(7))
-    assert all(sum(lengths[place] for place in batch) <= 10 or len(batch) == 1 for batch in found)
-    assert len(asked) <= len(found)
-    assert packed(range(7), lengths, size=3, room=12) == [[0, 1, 2], [3, 5], [4], [6]]
+    assert parcels([1] * 7, similarity, 0.5, room=9, least=3) == [[0, 2, 4], [1, 3, 5, 6]]
+    assert parcels([], similarity, 0.5, room=9, least=3) == []
+    lengths = [3, 2, 2, 4, 4, 1, 4]
+    found = parcels(lengths, similarity, 0.5, room=12, least=3)
+    assert all(sum(lengths[place] for place in parcel) <= 12 and len(parcel) >= 3 for parcel in found)
+    assert sorted(place for parcel in found for place in parcel) == list(range(7))

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.archive import RESTORE, ArchiveRequest
-from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.features.upkeep.maintained import NOW, USER, away, maintained, settings_of, text
 
-NOW = datetime(2027, 1, 28, 9, 0, tzinfo=UTC)
 LOGS = "viking://user/default/logs"
-USER = "viking://user/default/memories"
 DECEMBER = f"{LOGS}/summaries/2026-12.md"
-
-
-def settings_of(root: Path, **more: Any) -> Config:
-    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(settings_of(tmp_path)) as opened:
-        yield opened
 
 
 def logged(memory: Runebook, content: str, days_ago: float, kind: str = "event", **more: Any) -> str:
@@ -45,24 +31,10 @@ def logged(memory: Runebook, content: str, days_ago: float, kind: str = "event",
     return receipt.results[0].uri
 
 
-def maintained(memory: Runebook, *, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    (done,) = memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=["logs"], dry_run=dry_run))
-    assert done.failure is None
-    return list(done.receipts)
-
-
-def text(memory: Runebook, uri: str) -> str:
-    return memory.store.text(MemoryUri.parse(uri)) or ""
-
-
 def written(memory: Runebook, uri: str, content: str) -> None:
     """What a person saves."""
     path = memory.store.files.path_for(MemoryUri.parse(uri))
     path.write_text(content, encoding="utf-8", newline="\n")
-
-
-def away(uri: str) -> str:
-    return uri.replace("viking://", "viking://archive/")
 
 
 def changed(receipts: list[CommitReceipt], op: str) -> list[str]:
@@ -74,7 +46,7 @@ def test_old_logs_become_one_summary_a_month_with_links_to_the_days(memory: Rune
     second = logged(memory, "和小王签了合同，金额35000元，没有预付款。", 41)
     recent = logged(memory, "Not old yet 还不旧", 30)
     raw = text(memory, first)
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     assert changed([receipt], "summary") == [DECEMBER]
     body = split(text(memory, DECEMBER)).body
     assert f"[2026-12-19]({first})" in body
@@ -84,41 +56,41 @@ def test_old_logs_become_one_summary_a_month_with_links_to_the_days(memory: Rune
     assert "Not old yet" not in body
     assert (text(memory, first), bool(text(memory, recent))) == (raw, True)
     assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("payment cluster", now=NOW)).hits}
-    assert maintained(memory) == []
+    assert maintained(memory, "logs") == []
 
 
 def test_log_that_a_person_edits_later_is_summarised_again(memory: Runebook) -> None:
     log = logged(memory, "Paid 30 euro 付了30欧元", 40)
-    maintained(memory)
+    maintained(memory, "logs")
     written(memory, log, text(memory, log).replace("30 euro", "35 euro"))
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     assert changed([receipt], "summary") == [DECEMBER]
     assert "35 euro" in text(memory, DECEMBER)
     assert "30 euro" not in text(memory, DECEMBER)
-    assert maintained(memory) == []
+    assert maintained(memory, "logs") == []
 
 
 def test_summary_that_a_person_edited_is_kept_and_new_days_are_added(memory: Runebook) -> None:
     logged(memory, "First day 第一天", 41)
     later = logged(memory, "Second day 第二天", 30)
-    maintained(memory)
+    maintained(memory, "logs")
     assert later not in text(memory, DECEMBER)
     own = text(memory, DECEMBER).replace("# 2026-12", "# My December 我的十二月")
     written(memory, DECEMBER, own)
-    maintained(memory, days=1)
+    maintained(memory, "logs", days=1)
     body = split(text(memory, DECEMBER)).body
     assert body.startswith("# My December 我的十二月")
     assert "第一天" in body
     assert later in body
     assert "第二天" in body
-    assert maintained(memory, days=1) == []
+    assert maintained(memory, "logs", days=1) == []
 
 
 @pytest.mark.parametrize("edit", ["a word", "the day taken out", "prose"])
 def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Runebook, edit: str) -> None:
     log = logged(memory, "Painted the fence 刷了篱笆", 40)
     logged(memory, "Third day 第三天", 39)
-    maintained(memory)
+    maintained(memory, "logs")
     before = split(text(memory, DECEMBER)).body
     day = next(line for line in before.split("\n") if log in line)
     own = {
@@ -129,15 +101,15 @@ def test_entry_added_to_a_day_of_an_edited_summary_is_shown_and_found(memory: Ru
     written(memory, DECEMBER, text(memory, DECEMBER).replace(before, own))
     added = "- 09:00 Third day 第三天\n- 11:00 The spare key is under brick 17 备用钥匙\n"
     written(memory, log, f"{text(memory, log)}{added}")
-    maintained(memory, days=1)
+    maintained(memory, "logs", days=1)
     body = split(text(memory, DECEMBER)).body
     assert f"({log})" in body
     assert body.count("brick 17 备用钥匙") == 1
     assert "Painted the fence" not in body
     assert body.count("09:00 Third day 第三天") == (1 if edit == "prose" else 2)
     assert ("green fence" in body) == (edit == "a word")
-    assert maintained(memory, days=1) == []
-    maintained(memory, days=40)
+    assert maintained(memory, "logs", days=1) == []
+    maintained(memory, "logs", days=40)
     assert text(memory, log) == ""
     assert DECEMBER in {hit.uri for hit in memory.find(FindRequest("spare key brick", now=NOW)).hits}
 
@@ -151,7 +123,7 @@ def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Run
         logged(memory, entry, 40)
     long = " ".join(f"Step {number} of the long repair went well." for number in range(80))
     logged(memory, long, 39)
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     body = split(text(memory, DECEMBER)).body
     assert [entry for entry in [*visits, *failures, *people] if entry not in body] == []
     shown = body.count("of the long repair")
@@ -162,7 +134,7 @@ def test_every_entry_with_a_number_name_or_failure_is_in_the_summary(memory: Run
 def test_equal_entries_are_one_line_with_all_their_times(memory: Runebook) -> None:
     for hours in (0, 1, 2):
         logged(memory, "Backup failed again 备份又失败了", 40 - hours / 24)
-    maintained(memory)
+    maintained(memory, "logs")
     line = "- 09:00 Backup failed again 备份又失败了 (3 times: 09:00, 10:00, 11:00)"
     assert line in text(memory, DECEMBER)
 
@@ -172,7 +144,7 @@ def test_what_is_left_out_is_counted_in_page_and_receipt(memory: Runebook) -> No
     words = ["red", "green", "blue", "white", "black", "brown", "grey", "pink", "gold", "silver", "amber", "teal"]
     for word in words:
         logged(memory, f"{told[0]} by the {word} house. {told[1]}。", 40)
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     (result,) = [result for result in receipt.results if result.op == "summary"]
     body = split(text(memory, DECEMBER)).body
     head = next(line for line in body.split("\n") if line.startswith("- [2026-12-19]"))
@@ -181,9 +153,9 @@ def test_what_is_left_out_is_counted_in_page_and_receipt(memory: Runebook) -> No
     assert f"{count} sentences left out" in (result.note or "")
     assert int(count) >= len(words) - body.count("along the quiet river")
     logged(memory, "Tea 喝茶", 38)
-    (again,) = maintained(memory)
+    (again,) = maintained(memory, "logs")
     assert "left out" not in "".join(result.note or "" for result in again.results)
-    maintained(memory, days=30)
+    maintained(memory, "logs", days=30)
     assert away(f"{LOGS}/2026-12-19.md") in text(memory, DECEMBER)
 
 
@@ -192,25 +164,25 @@ def test_corrected_line_updates_the_memory_that_it_made(memory: Runebook) -> Non
     hand = f"{LOGS}/2026-12-18.md"
     logged(memory, "Before 之前", 41)
     written(memory, hand, f'{text(memory, hand)}- 10:00 Signd the lease of the mill\n  <!-- {{"salience": 0.9}} -->\n')
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     made = {uri.rpartition("/")[0].rpartition("/")[2]: uri for uri in changed([receipt], "write")}
     assert sorted(made) == ["events", "patterns"]
     written(memory, log, text(memory, log).replace("befor ", "before "))
     written(memory, hand, text(memory, hand).replace("Signd", "Signed"))
-    (again,) = maintained(memory)
+    (again,) = maintained(memory, "logs")
     assert sorted(changed([again], "write")) == sorted(made.values())
     assert "before draining line 4" in split(text(memory, made["patterns"])).body
     assert "Signed the lease" in split(text(memory, made["events"])).body
-    assert maintained(memory) == []
+    assert maintained(memory, "logs") == []
     written(memory, log, text(memory, log).replace("line 4", "line 5"))
-    maintained(memory)
+    maintained(memory, "logs")
     assert "line 5" in split(text(memory, made["patterns"])).body
 
 
 @pytest.mark.parametrize("since", ["edited", "deleted"])
 def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Runebook, since: str) -> None:
     log = logged(memory, "Signd the lease 签约", 40, priority="high")
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     (uri,) = changed([receipt], "write")
     if since == "edited":
         written(memory, uri, text(memory, uri).replace("Signd the lease", "Signed with Lin"))
@@ -218,20 +190,20 @@ def test_corrected_line_leaves_a_memory_that_somebody_touched_since(memory: Rune
         memory.commit(CommitRequest(operations={"delete_operations": [{"uri": uri}]}, now=NOW))
     left = text(memory, uri)
     written(memory, log, text(memory, log).replace("Signd", "Signed"))
-    (again,) = maintained(memory)
+    (again,) = maintained(memory, "logs")
     assert changed([again], "write") == []
     assert text(memory, uri) == left
     assert any("edited since" in note for note in again.notes) == (since == "edited")
-    assert maintained(memory) == []
+    assert maintained(memory, "logs") == []
 
 
 def test_another_entry_of_the_same_minute_is_a_memory_of_its_own(memory: Runebook) -> None:
     log = logged(memory, "First 第一", 40)
     comment = '  <!-- {"salience": 0.9} -->'
     written(memory, log, f"# Day\n\n- 10:00 Signed the lease of the mill\n{comment}\n")
-    (first,) = maintained(memory)
+    (first,) = maintained(memory, "logs")
     written(memory, log, f"# Day\n\n- 10:00 Ordered forty oak doors\n{comment}\n")
-    (second,) = maintained(memory)
+    (second,) = maintained(memory, "logs")
     (kept,), (new,) = changed([first], "write"), changed([second], "write")
     assert kept != new
     assert "lease" in text(memory, kept)
@@ -245,7 +217,7 @@ def test_what_matters_is_promoted_once_and_says_where_it_came_from(memory: Runeb
     logged(memory, "Had lunch 吃了午饭", 40)
     logged(memory, "Maybe Kotlin 也许", 40, "auto_extract", category="musings")
     logged(memory, "Nurse in Leeds 护士", 40, "auto_extract", category="profile")
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     promoted = {split(text(memory, uri)).body.splitlines()[0]: uri for uri in changed([receipt], "write")}
     assert set(promoted) == {lesson, "用户喜欢在下午3点开会。", "Signed the lease. 签了租约。"}
     assert promoted[lesson].startswith("viking://agent/default/memories/patterns/")
@@ -257,7 +229,7 @@ def test_what_matters_is_promoted_once_and_says_where_it_came_from(memory: Runeb
     assert lesson in text(memory, log).split("\n")[int(line)]
     memory.commit(CommitRequest(operations={"delete_operations": [{"uri": promoted[lesson]}]}, now=NOW))
     written(memory, log, f"{text(memory, log)}\n- 23:00 one more 还有一条\n")
-    (again,) = maintained(memory)
+    (again,) = maintained(memory, "logs")
     assert changed([again], "write") == []
 
 
@@ -265,7 +237,7 @@ def test_private_entries_stay_with_their_project(memory: Runebook) -> None:
     logged(memory, "Acme's budget is 5 million 预算", 40, project="acme", private=True, priority="high")
     logged(memory, "Kickoff with acme 启动会", 40, project="acme", private=False, priority="high")
     logged(memory, "Plain day 平常", 40)
-    receipts = maintained(memory)
+    receipts = maintained(memory, "logs")
     secret = next(uri for uri in changed(receipts, "summary") if "acme" in uri)
     assert "budget" not in text(memory, DECEMBER)
     assert "Kickoff" in text(memory, DECEMBER)
@@ -277,30 +249,30 @@ def test_private_entries_stay_with_their_project(memory: Runebook) -> None:
     assert seen == []
     hits = {hit.uri for hit in memory.find(FindRequest("budget 预算", now=NOW, project="acme")).hits}
     assert secret in hits
-    assert maintained(memory) == []
+    assert maintained(memory, "logs") == []
 
 
 def test_raw_log_moves_to_the_archive_and_a_restored_one_stays(memory: Runebook) -> None:
     log = logged(memory, "Old day 旧的一天", 59)
-    maintained(memory)
+    maintained(memory, "logs")
     raw = text(memory, log)
-    receipts = maintained(memory, days=2)
+    receipts = maintained(memory, "logs", days=2)
     assert changed(receipts, "archive") == [log]
     assert (text(memory, log), text(memory, away(log))) == ("", raw)
     summary = next(uri for uri in changed(receipts, "summary"))
     assert away(log) in text(memory, summary)
-    assert maintained(memory, days=3) == []
+    assert maintained(memory, "logs", days=3) == []
     memory.run(RESTORE, ArchiveRequest([away(log)], now=NOW))
     assert text(memory, log) == raw
-    assert maintained(memory, days=90) == []
+    assert maintained(memory, "logs", days=90) == []
 
 
 def test_late_entry_of_an_archived_day_joins_its_summary(memory: Runebook) -> None:
     log = logged(memory, "Old day 旧的一天", 70)
-    maintained(memory)
+    maintained(memory, "logs")
     assert text(memory, log) == ""
     logged(memory, "Remembered later 后来想起", 70)
-    receipts = maintained(memory)
+    receipts = maintained(memory, "logs")
     body = split(text(memory, changed(receipts, "summary")[0])).body
     assert "旧的一天" in body
     assert "后来想起" in body
@@ -309,11 +281,11 @@ def test_late_entry_of_an_archived_day_joins_its_summary(memory: Runebook) -> No
 def test_deleting_logs_for_good_is_a_switch_and_the_summary_stays(tmp_path: Path) -> None:
     with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
         log = logged(memory, "Old day 旧的一天", 70)
-        receipts = maintained(memory)
+        receipts = maintained(memory, "logs")
         assert (text(memory, log), text(memory, away(log))) == ("", "")
         summary = changed(receipts, "summary")[0]
         logged(memory, "Another day 另一天", 69)
-        maintained(memory)
+        maintained(memory, "logs")
         assert "旧的一天" in text(memory, summary)
         assert "另一天" in text(memory, summary)
 
@@ -321,18 +293,18 @@ def test_deleting_logs_for_good_is_a_switch_and_the_summary_stays(tmp_path: Path
 def test_entry_after_a_log_was_deleted_for_good_comes_to_what_the_summary_says(tmp_path: Path) -> None:
     with open_memory(settings_of(tmp_path, maintenance={"delete_logs": True})) as memory:
         logged(memory, "Old day 旧的一天", 70)
-        summary = changed(maintained(memory), "summary")[0]
+        summary = changed(maintained(memory, "logs"), "summary")[0]
         logged(memory, "Remembered later 后来想起", 70)
-        maintained(memory)
+        maintained(memory, "logs")
         assert "旧的一天" in text(memory, summary)
         assert "后来想起" in text(memory, summary)
-        assert maintained(memory) == []
+        assert maintained(memory, "logs") == []
 
 
 def test_dry_run_shows_summary_promotion_and_move_and_writes_nothing(memory: Runebook) -> None:
     log = logged(memory, "Signed the lease 签了租约", 70, priority="high")
     newest = memory.store.ledger.newest_seq()
-    receipts = maintained(memory, dry_run=True)
+    receipts = maintained(memory, "logs", dry_run=True)
     assert {receipt.status for receipt in receipts} == {Status.DRY_RUN}
     assert (len(changed(receipts, "write")), changed(receipts, "archive")) == (1, [log])
     assert memory.store.ledger.newest_seq() == newest
@@ -341,7 +313,7 @@ def test_dry_run_shows_summary_promotion_and_move_and_writes_nothing(memory: Run
 def test_undo_takes_summary_and_promotion_back(memory: Runebook) -> None:
     log = logged(memory, "Signed the lease 签了租约", 40, priority="high")
     raw = text(memory, log)
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     memory.run(UNDO, UndoRequest(receipt.commit_id, now=NOW))
     assert (text(memory, DECEMBER), text(memory, log)) == ("", raw)
     assert all(text(memory, uri) == "" for uri in changed([receipt], "write"))
@@ -351,30 +323,5 @@ def test_log_that_cannot_be_read_keeps_nothing_of_the_others(memory: Runebook) -
     broken = logged(memory, "Latin 拉丁", 41)
     memory.store.files.path_for(MemoryUri.parse(broken)).write_bytes(b"# caf\xe9\n")
     logged(memory, "Good day 好日子", 40)
-    (receipt,) = maintained(memory)
+    (receipt,) = maintained(memory, "logs")
     assert "好日子" in text(memory, changed([receipt], "summary")[0])
-
-
-@pytest.mark.parametrize("at", ["planned", "acknowledged", "renamed"])
-def test_killed_in_the_middle_summary_and_promotion_are_both_there_or_neither(tmp_path: Path, at: str) -> None:
-    class Killed(BaseException):
-        """Ends the commit where it is, as a kill would."""
-
-    def step(name: str) -> None:
-        if armed and name == at:
-            raise Killed
-
-    armed: list[bool] = []
-    with open_memory(settings_of(tmp_path), step=step) as memory:
-        logged(memory, "Signed the lease 签了租约", 40, priority="high")
-        armed.append(True)
-        with pytest.raises(Killed):
-            maintained(memory)
-        armed.clear()
-    with open_memory(settings_of(tmp_path)) as memory:
-        memory.opened.adopted.wait()
-        events = memory.store.files.path_for(MemoryUri.parse(f"{USER}/events"))
-        promoted = list(events.glob("2026*.md")) if events.is_dir() else []
-        assert (len(promoted), bool(text(memory, DECEMBER))) == ((0, False) if at == "planned" else (1, True))
-        assert len(maintained(memory)) == (at == "planned")
-        assert len(list(events.glob("2026*.md"))) == 1

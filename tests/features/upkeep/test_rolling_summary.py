@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.llm.client import Completion, LLMRequest, ScriptedLLM, TokenUsage
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
-from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json
+from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.usage import Recall
 from memory_core.features.forgetting import FORGET, ForgetRequest
@@ -25,39 +22,17 @@ from memory_core.features.upkeep.archive import ARCHIVE, RESTORE, ArchiveRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
+from tests.features.upkeep.maintained import NOW, kept, maintained, settings_of
 
-NOW = datetime(2027, 1, 28, 9, 0, tzinfo=UTC)
 PAGE = "viking://user/default/rolling_summary.md"
 
 
-def settings_of(root: Path, **more: Any) -> Config:
-    return Config.model_validate({"home": root, "embedding": {"provider": "none"}, **more})
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(settings_of(tmp_path)) as opened:
-        yield opened
-
-
-def kept(memory: Runebook, content: str, memory_type: str, days_ago: float = 1, **more: Any) -> str:
-    receipt = memory.commit(CommitRequest(content, memory_type=memory_type, now=NOW - timedelta(days=days_ago), **more))
-    assert receipt.results[0].action is Action.CREATED, receipt
-    return receipt.results[0].uri
-
-
 def filled(memory: Runebook) -> None:
-    kept(memory, "Nurse turned data analyst in Leeds. 住在利兹。", "profile")
-    kept(memory, "不喜欢香菜。", "preferences", fields={"topic": "口味"})
+    kept(memory, "Nurse turned data analyst in Leeds. 住在利兹。", 1, "profile")
+    kept(memory, "不喜欢香菜。", 1, "preferences", fields={"topic": "口味"})
     memory.commit(
         CommitRequest("Moved the shop to the new cluster.", memory_type="daily_logs", now=NOW - timedelta(days=40))
     )
-
-
-def maintained(memory: Runebook, *only: str, days: float = 0, dry_run: bool = False) -> list[CommitReceipt]:
-    done = list(memory.run(MAINTAIN, MaintainRequest(now=NOW + timedelta(days=days), only=only, dry_run=dry_run)))
-    assert all(each.failure is None for each in done)
-    return [receipt for each in done for receipt in each.receipts]
 
 
 def page(memory: Runebook) -> str:
@@ -72,7 +47,7 @@ def parts(memory: Runebook, session: str) -> dict[str, str]:
 
 def test_page_is_made_of_profile_preferences_used_memories_and_logs(memory: Runebook) -> None:
     filled(memory)
-    hot = kept(memory, "The alarm code is 4711 报警密码", "facts")
+    hot = kept(memory, "The alarm code is 4711 报警密码", 1, "facts")
     memory.store.recalled(Recall(NOW, "q", "find", ((hot, 0.9),), 1.0))
     memory.store.usage.flush()
     maintained(memory, "logs")
@@ -108,8 +83,8 @@ def test_page_follows_what_it_is_made_of_and_goes_with_it(memory: Runebook) -> N
 
 def test_what_is_of_one_project_is_not_on_a_page_that_all_see(memory: Runebook) -> None:
     filled(memory)
-    kept(memory, "Acme wants tabs 用制表符", "preferences", project="acme", private=True)
-    kept(memory, "Beta wants spaces 用空格", "preferences", project="beta")
+    kept(memory, "Acme wants tabs 用制表符", 1, "preferences", project="acme", private=True)
+    kept(memory, "Beta wants spaces 用空格", 1, "preferences", project="beta")
     maintained(memory, "rolling_summary")
     assert "Acme" not in page(memory)
     assert "Beta" not in page(memory)
@@ -134,7 +109,7 @@ def test_entry_of_a_project_in_a_shared_log_is_not_on_the_page(memory: Runebook)
 )
 def test_line_that_holds_no_more_is_not_given_to_the_next_session(memory: Runebook, ending: str) -> None:
     filled(memory)
-    uri = kept(memory, "Never book overnight flights 不坐夜班飞机", "preferences", fields={"topic": "Travel"})
+    uri = kept(memory, "Never book overnight flights 不坐夜班飞机", 1, "preferences", fields={"topic": "Travel"})
     maintained(memory, "rolling_summary")
     assert "overnight" in parts(memory, "before")["summary"]
     path = memory.store.files.path_for(MemoryUri.parse(uri))
@@ -189,14 +164,14 @@ def test_archived_and_restored_memory_is_on_the_page_again(memory: Runebook) -> 
 
 
 def test_page_of_which_every_memory_is_purged_goes_too(memory: Runebook) -> None:
-    uri = kept(memory, "Only this 只有这个", "preferences")
+    uri = kept(memory, "Only this 只有这个", 1, "preferences")
     maintained(memory, "rolling_summary")
     memory.run(PURGE, PurgeRequest(uri))
     assert memory.run(SUMMARY, SummaryRequest()) is None
 
 
 def test_forgetting_says_that_an_authored_page_may_still_name_it(memory: Runebook) -> None:
-    uri = kept(memory, "The safe opens with Zanzibar 暗号", "facts")
+    uri = kept(memory, "The safe opens with Zanzibar 暗号", 1, "facts")
     memory.commit(CommitRequest("Zanzibar is the word 暗号", memory_type="rolling_summary", now=NOW))
     receipt = memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1, now=NOW))
     assert any(PAGE in note and "may still name it" in note for note in receipt.notes)
@@ -211,13 +186,13 @@ def test_condensed_preferences_stay_on_the_page_line_by_line(memory: Runebook) -
         "称呼": "邮件里称我吴博士，私下叫我小伟。",
         "Meetings": "No meetings before 10:00, and none at all on Fridays.",
     }
-    for topic, text in told.items():
-        kept(memory, text, "preferences", 100, fields={"topic": topic})
+    for topic, said in told.items():
+        kept(memory, said, 100, "preferences", fields={"topic": topic})
     maintained(memory, "compression")
     folder = memory.store.files.path_for(MemoryUri.parse("viking://user/default/memories/preferences"))
     assert len([path for path in folder.glob("*.md") if not path.name.startswith(".")]) < len(told)
     maintained(memory, "rolling_summary")
-    assert [topic for topic, text in told.items() if topic not in page(memory) or text not in page(memory)] == []
+    assert [topic for topic, said in told.items() if topic not in page(memory) or said not in page(memory)] == []
 
 
 def test_session_begins_with_the_page_and_gets_it_once(memory: Runebook) -> None:
@@ -276,7 +251,7 @@ def test_page_that_a_person_edited_or_wrote_is_theirs(memory: Runebook) -> None:
     maintained(memory, "rolling_summary")
     path = memory.store.files.path_for(MemoryUri.parse(PAGE))
     path.write_text(path.read_text(encoding="utf-8").replace("香菜", "芹菜"), encoding="utf-8", newline="\n")
-    kept(memory, "Tea, no sugar 不加糖", "preferences")
+    kept(memory, "Tea, no sugar 不加糖", 1, "preferences")
     assert maintained(memory, "rolling_summary") == []
     path.write_text("Mine alone 我自己的\n", encoding="utf-8", newline="\n")
     assert maintained(memory, "rolling_summary") == []

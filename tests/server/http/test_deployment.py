@@ -15,7 +15,8 @@ from anyio.from_thread import BlockingPortal
 
 from bench.chroma_process import ChromaProcess
 from memory_core.core.config import Config, IndexConfig
-from memory_core.features.doctor import Severity, examine
+from memory_core.features.doctor import examine
+from memory_core.features.doctor_checks import Severity
 from memory_core.open_store import load_registry
 from tests.fork_server import starter
 from tests.server.bearers import connected

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[3]
 _LOCALES = _ROOT / "server" / "page" / "locales"
-_SPEAKERS = ("doctor", "history", "undo", "purge", "forgetting", "rebuild")
+_SPEAKERS = ("doctor", "doctor_checks", "history", "undo", "purge", "forgetting", "rebuild")
 _PLACE = re.compile(r"\{\w+\}")
 #: A text that says less of its own would be found in anything.
 _LEAST_OWN_CHARS = 10
@@ -34,6 +34,10 @@ def _said() -> Iterator[re.Pattern[str]]:
                 continue
             if sum(len(part or "") for part in parts) >= _LEAST_OWN_CHARS:
                 yield re.compile("".join(".+" if part is None else re.escape(part) for part in parts), re.DOTALL)
+    table = json.loads((_ROOT / "memory_core" / "features" / "doctor_checks.json").read_text(encoding="utf-8"))
+    rows = [*table["checks"].values(), *table["ledger"], *table["catalog"]]
+    for sentence in (*table["repairs"].values(), *(row[2] for row in rows)):
+        yield re.compile(".+".join(map(re.escape, _PLACE.split(sentence))), re.DOTALL)
 
 
 def test_every_sentence_that_the_page_translates_is_one_that_the_server_says() -> None:

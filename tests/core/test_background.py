@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
-from memory_core.core.store.locks import await_quiet
+from memory_core.core.background import Background, await_quiet
 
 
 class Busy(threading.Event):
@@ -40,3 +41,38 @@ def test_closing_ends_the_wait_at_once() -> None:
     wake = Busy(rounds=1_000_000)
     await_quiet(wake, closing, pause_seconds=60.0, limit_seconds=600.0)
     assert wake.rounds > 999_000
+
+
+def test_what_is_left_to_the_background_is_done_before_the_end() -> None:
+    done: list[str] = []
+    background = Background()
+    background.later(lambda: done.append("first"))
+    background.later(lambda: done.append("second"))
+    background.close()
+    assert done == ["first", "second"]
+
+
+def test_a_job_that_waits_already_is_done_once() -> None:
+    done: list[str] = []
+    job = partial(done.append, "job")
+    background = Background()
+    try:
+        background.later(job)
+        background.later(job)
+        background.finish()
+        assert done == ["job"]
+        background.later(job)
+        background.finish()
+        assert done == ["job", "job"]
+    finally:
+        background.close()
+
+
+def test_the_background_works_unasked() -> None:
+    done = threading.Event()
+    background = Background()
+    try:
+        background.later(done.set)
+        assert done.wait(60)
+    finally:
+        background.close()

@@ -1,0 +1,493 @@
+"""Import of what ``export`` wrote, into any store.
+
+Everything is checked first. Then file by file is taken, in commits that can be undone; what is here already is left
+alone, so an import that was cut short is completed by the next. The setting for secrets holds for what comes in, which
+is why the redaction is asked here. Texts are never logged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from memory_core.core.commit.links import link, linked_uris, retargeted
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
+from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, RunebookError
+from memory_core.core.index.documents import is_session_log
+from memory_core.core.memory import names
+from memory_core.core.memory.directory_page import recorded
+from memory_core.core.memory.memory import identify
+from memory_core.core.memory.operations import GivenLink
+from memory_core.core.memory.results import (
+    Action,
+    ChangeSet,
+    CommitReceipt,
+    FileChange,
+    OperationResult,
+    SessionProgress,
+    text_sha256,
+)
+from memory_core.core.memory.trailer import join, split
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.progress import tell
+from memory_core.core.store.files import LEDGER_NAME, FileStore
+from memory_core.core.store.ledger_snapshot import insert_history
+from memory_core.core.store.local import Snapshot
+from memory_core.features.export import marked
+from memory_core.features.export_file import Archive, ArchivedFile, Problem, open_archive
+from memory_core.features.redaction import redaction_of
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+_SPACE_PARTS = 2
+_BATCH_FILES = 500
+_BATCH_BYTES = 16 * 1024**2
+_SHOWN = 3
+_IN_THE_WAY = "Rename what is in the way, then import again."
+
+
+class OnConflict(StrEnum):
+    """What happens to an imported file that differs from what is there."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A file that is here, and the imported one that was put beside it."""
+
+    uri: str
+    imported: str
+
+
+@dataclass(slots=True)
+class Import:
+    """What an import did or, as a dry run, would do; files by their URI.
+
+    Attributes:
+        dry_run: Whether nothing was written.
+        created: Files that are new here.
+        updated: Files that were replaced, or conversations that went on.
+        same: Files that are here as they are there.
+        kept: Files that differ here and stay, and why.
+        beside: Files that differ here and stay beside the imported ones.
+        refused: What could not be taken, and why.
+        history: Commits of the export's history that were taken.
+        commits: The commits made here, oldest first; each can be undone.
+        notes: What else is worth knowing.
+    """
+
+    JSON: ClassVar = "dry_run created updated unchanged kept beside refused history commits notes"
+
+    dry_run: bool
+    created: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    kept: list[Problem] = field(default_factory=list)
+    beside: list[Beside] = field(default_factory=list)
+    refused: list[Problem] = field(default_factory=list)
+    history: int = 0
+    commits: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def unchanged(self) -> int:
+        """How many files are here as they are there."""
+        return len(self.same)
+
+    def lines(self) -> Iterator[str]:
+        """Text form: a line for each file that needs a look, then the counts."""
+        yield from (f"kept     {problem.name}  ({problem.reason})" for problem in self.kept)
+        yield from (f"beside   {pair.uri}\n      -> {pair.imported}" for pair in self.beside)
+        yield from (f"refused  {problem.name}  ({problem.reason})" for problem in self.refused)
+        yield from self.notes
+        if self.kept:
+            yield "To take the others as well: --on-conflict both puts them beside yours, replace in their place."
+        would = "would be " if self.dry_run else ""
+        yield (
+            f"{len(self.created)} {would}created, {len(self.updated)} {would}updated, {self.unchanged} unchanged, "
+            f"{len(self.kept)} kept as they are here, {len(self.refused)} refused."
+        )
+        if self.commits:
+            yield f"Undo with: {'; '.join(f'runebook undo {commit}' for commit in reversed(self.commits))}"
+
+
+def import_export(
+    memory: Runebook,
+    path: Path,
+    *,
+    on_conflict: OnConflict = OnConflict.KEEP,
+    into: tuple[str, str] | None = None,
+    partial: bool = False,
+    dry_run: bool = False,
+    now: datetime | None = None,
+) -> Import:
+    """Bring an export, zip or JSON lines, into a store.
+
+    Args:
+        memory: The store; others may go on using it.
+        path: The export.
+        on_conflict: What happens to files that differ from what is there.
+        into: User and agent space that everything goes to; default each file's own.
+        partial: Take what is sound of a damaged export.
+        dry_run: Plan only.
+        now: Time of the commits; default the clock's.
+
+    Raises:
+        InvalidInput: If the export is damaged and ``partial`` is not given. Nothing was written.
+        StoreBusy: If another writer held the store too long. Batches before that are done; import again.
+        StorageFailed: If the disk refuses. Batches before that are done; import again.
+    """
+    moment = now or datetime.now(UTC)
+    with open_archive(path) as archive:
+        if archive.problems and not partial:
+            raise _damaged(archive.problems)
+        memory.store.adopt()
+        run = _Run(memory, archive, on_conflict, into, moment, Import(dry_run, refused=list(archive.problems)))
+        run.take_history(partial=partial)
+        run.take_files()
+        if not dry_run:
+            run.take_queue()
+    memory.indexer.follow()
+    return run.done
+
+
+def _damaged(problems: list[Problem]) -> InvalidInput:
+    shown = "; ".join(f"{problem.name}: {problem.reason}" for problem in problems[:_SHOWN])
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return InvalidInput(
+        f"the export is damaged, and nothing was imported: {shown}{more}.",
+        hint="Get a sound copy of the file, or take what is sound of it with --partial.",
+    )
+
+
+class _Run:
+    """One import under way."""
+
+    def __init__(
+        self,
+        memory: Runebook,
+        archive: Archive,
+        on_conflict: OnConflict,
+        into: tuple[str, str] | None,
+        moment: datetime,
+        done: Import,
+    ) -> None:
+        config = memory.config
+        self._store = memory.store
+        self._archive = archive
+        self._policy = on_conflict
+        self._moment = moment
+        self._stamp = moment.astimezone(UTC).isoformat(timespec="seconds")
+        self._context = PlanContext(memory.registry, config.user_space, config.agent_space, self._stamp)
+        self._redaction = redaction_of(config)
+        self._spaces = space_mapping([file.uri for file in archive.files], into)
+        self._files = self._placed()
+        self.done = done
+
+    def take_history(self, *, partial: bool) -> None:
+        """Take the export's history, if there is one, it may be kept, and the store has none of its own."""
+        commits = self._archive.history()
+        if commits is None:
+            return
+        try:
+            reason = self._history_obstacle()
+            if reason is None:
+                checked = map(_checked, commits)
+                ledger = self._store.files.state / LEDGER_NAME
+                self.done.history = sum(1 for _ in checked) if self.done.dry_run else insert_history(ledger, checked)
+                return
+        except InvalidInput as error:
+            if not partial:
+                raise
+            reason = error.message
+        self.done.notes.append(f"The history was left out: {reason}")
+
+    def _history_obstacle(self) -> str | None:
+        """Why the history cannot be taken."""
+        if self._spaces:
+            return "it speaks of the spaces that the export came from."
+        if self._store.ledger.newest_seq():
+            return "this store has one of its own."
+        if not all(self._redaction.keeps(commit) for commit in self._archive.history() or ()):
+            return "it holds secrets, and what was committed cannot be changed. --set secrets=warn takes it as it is."
+        return None
+
+    def take_files(self) -> None:
+        """Take the files, batch by batch."""
+        taken = 0
+        for texts in self._batches():
+            batch = _Batch(self._store.files, texts, self._policy, self._context)
+            dry_run = self.done.dry_run
+            receipt = self._store.commit(batch.plan, kind="import", now=self._moment, dry_run=dry_run)
+            for name in ("created", "updated", "same", "kept", "beside", "refused"):
+                getattr(self.done, name).extend(getattr(batch.done, name))
+            self.done.commits += [receipt.commit_id] if receipt.commit_id else []
+            taken += len(texts)
+            tell("importing", taken, len(self._files), unit="files")
+
+    def take_queue(self) -> None:
+        """Take over what was extracted of conversations that came in: none is extracted twice, or forgotten."""
+        created = set(self.done.created)
+        for session in self._archive.sessions:
+            stored, extracted = session.get("stored"), session.get("extracted")
+            try:
+                log = self._moved(MemoryUri.parse(str(session.get("uri", ""))))
+            except InvalidUri:
+                continue
+            sound = isinstance(stored, int) and isinstance(extracted, int) and 0 <= extracted <= stored < 2**31
+            if sound and str(log) in created and is_session_log(log):
+                self._store.ledger.advance(SessionProgress(log, stored=stored, extracted=extracted), self._stamp)
+
+    def _placed(self) -> dict[MemoryUri, ArchivedFile]:
+        """The files by where they go; summaries come last, when what they tell of is there.
+
+        Raises:
+            InvalidInput: If two spaces would become one and their files clash.
+        """
+        placed: dict[MemoryUri, ArchivedFile] = {}
+        for file in sorted(self._archive.files, key=lambda file: (file.uri.is_summary, file.uri)):
+            uri = self._moved(file.uri)
+            if uri in placed:
+                raise InvalidInput(
+                    f"two spaces of the export hold {str(uri)!r}.",
+                    hint="Export one space at a time, with --target-uri.",
+                )
+            placed[uri] = file
+        return placed
+
+    def _batches(self) -> Iterator[dict[MemoryUri, str]]:
+        texts: dict[MemoryUri, str] = {}
+        size = 0
+        for uri, file in self._files.items():
+            if texts and (len(texts) >= _BATCH_FILES or size + file.size_bytes > _BATCH_BYTES):
+                yield texts
+                texts, size = {}, 0
+            try:
+                self._redaction.check_names(**{"its name": uri.name})
+                text = self._relinked(self._archive.content(file).decode("utf-8"))
+                texts[uri], notes = self._redaction.file(text, str(uri), log=is_session_log(uri))
+                self.done.notes += notes
+                size += file.size_bytes
+            except UnicodeDecodeError:
+                self.done.refused.append(Problem(str(uri), "it is not UTF-8 text"))
+            except ContentRejected as error:
+                self.done.refused.append(Problem(str(uri), error.message.rstrip(".")))
+        if texts:
+            yield texts
+
+    def _moved(self, uri: MemoryUri) -> MemoryUri:
+        """Where a file of the export goes."""
+        start = 1 if uri.scope is Scope.ARCHIVE else 0
+        target = self._spaces.get("/".join(uri.parts[start : start + 2]))
+        if target is None:
+            return uri
+        return MemoryUri((*uri.parts[:start], *target.split("/"), *uri.parts[start + 2 :]))
+
+    def _relinked(self, text: str) -> str:
+        """The text with its links leading to where the linked memories go."""
+        file = split(text) if self._spaces else None
+        if file is None or file.trailer is None:
+            return text
+        trailer = dict(file.trailer)
+        for target in linked_uris(trailer):
+            old = MemoryUri.parse(target)
+            trailer = retargeted(trailer, old, self._moved(old))
+        return text if trailer == file.trailer else join(file.body, trailer)
+
+
+def space_mapping(uris: Sequence[MemoryUri], into: tuple[str, str] | None) -> dict[str, str]:
+    """Which space becomes which: ``user/a`` → ``user/b``; empty where nothing moves."""
+    if into is None:
+        return {}
+    user, agent = into
+    targets = {Scope.USER.value: user, Scope.AGENT.value: agent, Scope.SESSION.value: user}
+    found: dict[str, str] = {}
+    for uri in uris:
+        scope, space = uri.parts[uri.scope is Scope.ARCHIVE :][:_SPACE_PARTS]
+        if scope in targets and space != targets[scope]:
+            found[f"{scope}/{space}"] = f"{scope}/{targets[scope]}"
+    return found
+
+
+def _checked(commit: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A commit of the history that is what it says.
+
+    Raises:
+        InvalidInput: If it is not; the ledger keeps it for good, and everything follows the ledger.
+    """
+    try:
+        for change in commit["changes"]:
+            for uri in (change["uri"], *([change["moved_from"]] if change["moved_from"] is not None else [])):
+                if str(MemoryUri.parse(uri)) != uri:
+                    raise ValueError("a URI is not as it is written")
+            if not change["appended"] and not change["purged"]:
+                for side in ("before", "after"):
+                    text = change[side]
+                    if text is None and side == "before":
+                        continue  # of a summary, purging leaves the hash
+                    if (None if text is None else text_sha256(text)) != change[f"{side}_sha256"]:
+                        raise ValueError("a text is not what its hash says")
+        CommitReceipt.from_dict(commit["receipt"])
+        datetime.fromisoformat(commit["at"])
+        if not all(isinstance(commit[name], str) for name in ("commit_id", "kind", "author")):
+            raise ValueError("a name is missing")
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidUri) as error:
+        why = str(error) if type(error) is ValueError else "a member is missing or of another kind"
+        raise InvalidInput(
+            f"the history of the export is not sound: {why}.",
+            hint="Take the files without the history with --partial, or export again without --history.",
+        ) from error
+    return commit
+
+
+class _Batch:
+    """The plan of one commit.
+
+    Args:
+        store_files: The files of the store; only read here.
+        texts: The files of the batch, by the URI they are to have.
+        policy: What happens to those that differ.
+        context: Time, types and spaces of the commit.
+    """
+
+    def __init__(
+        self, store_files: FileStore, texts: Mapping[MemoryUri, str], policy: OnConflict, context: PlanContext
+    ) -> None:
+        self._files = store_files
+        self._texts = texts
+        self._policy = policy
+        self._context = context
+
+    def plan(self, snapshot: Snapshot) -> ChangeSet:
+        """The batch's changes; a file that cannot be taken is refused alone."""
+        draft = self._draft = WorkingCopy(snapshot, self._context)
+        self.done = Import(dry_run=False)
+        self._results: list[OperationResult] = []
+        self._keys: dict[tuple[MemoryUri, str, str], MemoryUri] = {}
+        self._names: dict[tuple[MemoryUri, str], MemoryUri] = {}
+        for uri, text in self._texts.items():
+            try:
+                reason = self._obstacle(uri)
+                if reason is None:
+                    self._place(uri, text)
+            except RunebookError as error:
+                reason = error.message
+            if reason is not None:
+                self.done.refused.append(Problem(str(uri), reason))
+                self._results.append(OperationResult("import", str(uri), Action.REJECTED, reason, _IN_THE_WAY))
+        changes = tuple(_of_log(change) if is_session_log(change.uri) else change for change in draft.changes())
+        return ChangeSet(changes, tuple(self._results))
+
+    def _place(self, uri: MemoryUri, text: str) -> None:
+        present, kept = self._draft.text(uri), recorded(uri, text)
+        if kept is None or present == kept:  # as it is here, or a page with nothing but its list
+            self.done.same.append(str(uri))
+        elif uri.is_summary:
+            if present is None:
+                self._put(uri, kept, Action.CREATED)
+        elif is_session_log(uri) and present is not None and text.startswith(present):
+            self._put(uri, text, Action.UPDATED, "the conversation went on")
+        elif is_session_log(uri) and present is not None and present.startswith(text):
+            self.done.same.append(str(uri))
+        elif present is not None:
+            self._settle(uri, text, uri, "it differs")
+        elif (rival := self._of_key(uri, text)) is not None:
+            self._settle(uri, text, rival, "another file holds this memory")
+        elif (rival := self._twin(uri)) is not None:
+            self._settle(uri, text, rival, "its name is a twin of another's")
+        else:
+            self._put(uri, text, Action.CREATED)
+
+    def _settle(self, uri: MemoryUri, text: str, rival: MemoryUri, why: str) -> None:
+        """Follow the policy for a file that differs from ``rival``, which is there."""
+        if self._draft.text(rival) == text:
+            self.done.same.append(str(rival))
+        elif self._policy is OnConflict.KEEP:
+            self.done.kept.append(Problem(str(uri), why if rival == uri else f"{why}: {rival}"))
+            self._results.append(OperationResult("import", str(uri), Action.UNCHANGED, note=f"kept: {why}"))
+        elif self._policy is OnConflict.REPLACE:
+            self._put(rival, text, Action.UPDATED, None if rival == uri else f"imported from {uri}")
+        else:
+            self._put_beside(_beside(uri, text), text, rival)
+
+    def _put_beside(self, beside: MemoryUri, text: str, rival: MemoryUri) -> None:
+        if self._draft.text(beside) is not None:  # put there by an earlier import, and linked since
+            self.done.same.append(str(beside))
+            return
+        self._put(beside, text, Action.CREATED, f"beside {rival}")
+        self.done.beside.append(Beside(str(rival), str(beside)))
+        if all(uri.scope in (Scope.USER, Scope.AGENT) for uri in (beside, rival)):
+            own = self._draft.context
+            self._draft.context = _context_at(beside, own)
+            # A present file whose trailer is broken, or of no type, stays as it is.
+            with contextlib.suppress(RunebookError):
+                link(self._draft, beside, [GivenLink(uri=str(rival), relation="similar")])
+            self._draft.context = own
+
+    def _of_key(self, uri: MemoryUri, text: str) -> MemoryUri | None:
+        """Another file that stands for the same memory."""
+        memory_type, key = identify(self._context.registry, uri, text)
+        if not key:
+            return None
+        place = (uri.parent, memory_type, key)
+        found = self._keys.get(place) or self._draft.snapshot.locate(*place)
+        return found if found is not None and found != uri and self._draft.text(found) is not None else None
+
+    def _twin(self, uri: MemoryUri) -> MemoryUri | None:
+        """Another file whose name is a twin of this one's."""
+        folded = names.fold(uri.name)
+        if (uri.parent, folded) in self._names:
+            return self._names[uri.parent, folded]
+        if not self._draft.snapshot.name_taken(uri.parent, uri.name) or not self._files.is_dir(uri.parent):
+            return None
+        there = (entry.uri for entry in self._files.entries(uri.parent) if entry.uri != uri)
+        return next((each for each in there if names.fold(each.name) == folded), None)
+
+    def _obstacle(self, uri: MemoryUri) -> str | None:
+        """Why no file can be here: the name is a folder's, or a folder's name is a file's."""
+        if self._files.is_dir(uri):
+            return "a folder of this name is there"
+        for depth in range(_SPACE_PARTS, len(uri.parts)):
+            above = MemoryUri(uri.parts[:depth])
+            planned = (above.parent, names.fold(above.name)) in self._names
+            if planned or (self._files.stat(above) and not self._files.is_dir(above)):
+                return f"{above} is a file, not a folder"
+        return None
+
+    def _put(self, uri: MemoryUri, text: str, action: Action, note: str | None = None) -> None:
+        self._draft.put(uri, text)
+        self._names[uri.parent, names.fold(uri.name)] = uri
+        memory_type, key = identify(self._context.registry, uri, text)
+        if key:
+            self._keys[uri.parent, memory_type, key] = uri
+        (self.done.created if action is Action.CREATED else self.done.updated).append(str(uri))
+        self._results.append(OperationResult("import", str(uri), action, note=note))
+
+
+def _of_log(change: FileChange) -> FileChange:
+    """The change of a session's log, which may only have grown."""
+    grown = change.before is not None and (change.after or "").startswith(change.before)
+    return replace(change, key=change.uri.parent.name, appended=grown)
+
+
+def _context_at(uri: MemoryUri, context: PlanContext) -> PlanContext:
+    """The context in the space that a file is in."""
+    space = uri.parts[1]
+    return replace(context, agent_space=space) if uri.scope is Scope.AGENT else replace(context, user_space=space)
+
+
+def _beside(uri: MemoryUri, text: str) -> MemoryUri:
+    """Where a file goes whose own place is taken: the same place for the same text, however often it comes."""
+    mark = names.short_hash(text)
+    if is_session_log(uri):
+        return uri.parent.parent.child(names.fit(uri.parent.name, "", f"~{mark}")).child(uri.name)
+    return uri.parent.child(marked(uri.name, mark))

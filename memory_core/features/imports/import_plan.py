@@ -1,0 +1,375 @@
+"""What becomes of the items of an import: each batch is one plan, which becomes one commit.
+
+What earlier imports brought is left alone: the receipts in the ledger name it. What the source says anew of a memory
+that nobody touched here is taken over. An item that cannot be taken is left out alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from memory_core.core.commit.plan import plan
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
+from memory_core.core.errors import NotFound, RunebookError
+from memory_core.core.feature import Cleaner
+from memory_core.core.memory.memory_type import CONTENT, MemoryType
+from memory_core.core.memory.names import first_words, key_of, numbered
+from memory_core.core.memory.operations import LINK_RELATIONS, EditOp, GivenLink, MemoryData, MemoryOperations, WriteOp
+from memory_core.core.memory.results import Action, ChangeSet, FileChange, OperationResult
+from memory_core.core.memory.trailer import split
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.store.local import Snapshot
+from memory_core.features.daily_logs import LogEntry, entries, log_uri, new_entry, with_entry
+from memory_core.features.imports.items import (
+    LeftOut,
+    LinkItem,
+    LogItem,
+    MemoryItem,
+    Stored,
+    SummaryItem,
+    digest_of,
+)
+from memory_core.features.rolling_summary import (
+    RollingSummary,
+    dump_rolling_summary,
+    read_rolling_summary,
+    rolling_summary_uri,
+)
+
+if TYPE_CHECKING:
+    from memory_core.runebook import Runebook
+
+KIND = "import"
+_MARK = re.compile(r"\[import ([0-9a-f]{16}) ([0-9a-f]{16})\]$")
+_NAMES_LIMIT = 32
+_FALLBACK = "notes"
+#: Where a type has no field for free text, the field that takes it.
+_GUIDE = "guidelines"
+_LABEL_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One item that came in: what it said, as which file, in which commit."""
+
+    digest: str
+    uri: str
+    seq: int
+
+
+class EarlierImports:
+    """The items of earlier imports, as the receipts in the ledger name them.
+
+    Args:
+        memory: The store.
+        scope: Format and spaces; an id means the same only within them.
+    """
+
+    def __init__(self, memory: Runebook, scope: tuple[str, ...]) -> None:
+        self._ledger = memory.store.ledger
+        self._scope = scope
+
+    @functools.cached_property
+    def _marks(self) -> Mapping[str, Mark]:
+        return {
+            found[1]: Mark(found[2], result["uri"], commit.seq)
+            for commit in self._ledger.past.of_kind(KIND)
+            for result in commit.receipt["results"]
+            if (found := _MARK.search(result.get("note") or ""))
+        }
+
+    def get(self, item: Stored) -> Mark | None:
+        """The item's mark, if it came in before."""
+        return self._marks.get(self._identity(item))
+
+    def marked(self, result: OperationResult, item: Stored) -> OperationResult:
+        """The line of a receipt with the item's mark."""
+        mark = f"[import {self._identity(item)} {item.digest}]"
+        return replace(result, op="import", note=" ".join(filter(None, (result.note, mark))))
+
+    def _identity(self, item: Stored) -> str:
+        return digest_of([*self._scope, item.item_id])
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What became of one item."""
+
+    item: Stored
+    action: Action
+    uri: str
+
+    @property
+    def kind(self) -> str:
+        """What a report counts it as."""
+        if isinstance(self.item, MemoryItem):
+            parts = self.uri.split("/")
+            return self.item.memory_type if len(parts) < 7 else parts[5]
+        return {LogItem: "daily_logs", SummaryItem: "rolling_summary", LinkItem: "links"}[type(self.item)]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the items of a batch; ``kept`` are those whose memory here differs and stays."""
+
+    placed: list[Placed] = field(default_factory=list)
+    kept: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Batch:
+    """The plan of one commit.
+
+    Args:
+        items: What is to come in, in order.
+        context: Time, types, spaces and project of the commit; its source names the format.
+        known: What earlier imports brought.
+        redaction: What becomes of secrets.
+        places: Where each memory of the import is, by its id in the source.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Stored],
+        context: PlanContext,
+        known: EarlierImports,
+        redaction: Cleaner,
+        places: Mapping[str, str],
+    ) -> None:
+        self._items = items
+        self._context = context
+        self._known = known
+        self._redaction = redaction
+        self._places = places
+        self.outcome = Outcome()
+        self._changes: list[FileChange] = []
+        self._results: list[OperationResult] = []
+
+    def plan(self, snapshot: Snapshot) -> ChangeSet:
+        """The batch's changes; an item that cannot be taken is left out alone."""
+        self.outcome, self._changes, self._results = Outcome(), [], []
+        naming = _Naming(WorkingCopy(snapshot, self._context), self._context)
+        writes: list[tuple[Stored, WriteOp]] = []
+        edits: list[tuple[Stored, EditOp]] = []
+        logged: list[LogItem] = []
+        for item in self._items:
+            mark = self._known.get(item)
+            try:
+                if isinstance(item, MemoryItem):
+                    if (write := self._write(item, mark, naming, snapshot)) is not None:
+                        writes.append((item, write))
+                elif mark is not None:
+                    self._note(item, Action.UNCHANGED, mark.uri)
+                elif isinstance(item, LinkItem):
+                    if (edit := self._edit(item)) is not None:
+                        edits.append((item, edit))
+                elif isinstance(item, LogItem):
+                    logged.append(item)
+                else:
+                    self._summarise(item, snapshot)
+            except RunebookError as error:
+                self._leave(item, error.message)
+        self._log(logged, snapshot)
+        operations = MemoryOperations(
+            write_operations=[write for _, write in writes], edit_operations=[edit for _, edit in edits]
+        )
+        decided = plan(operations, snapshot, self._context)
+        planned = [item for item, _ in writes] + [item for item, _ in edits]
+        results = [self._settled(item, result) for item, result in zip(planned, decided.results, strict=True)]
+        changes = (*decided.changes, *self._changes)
+        return replace(decided, changes=changes, results=(*results, *self._results))
+
+    def _settled(self, item: Stored, result: OperationResult) -> OperationResult:
+        result = self._redaction.result(result)
+        if result.action is Action.REJECTED:
+            self._leave(item, result.reason or "it was refused")
+            return result
+        is_new_link = isinstance(item, LinkItem) and result.action is Action.UPDATED
+        self._note(item, Action.CREATED if is_new_link else result.action, result.uri)
+        return self._known.marked(result, item)
+
+    def _write(self, item: MemoryItem, mark: Mark | None, naming: _Naming, snapshot: Snapshot) -> WriteOp | None:
+        """The write that brings a memory in, or None where it is here already."""
+        if mark is not None:
+            return self._again(item, mark, snapshot)
+        memory_type = self._type_of(item)
+        placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
+        if placed is None:  # there is one portrait, and it is not ours to rewrite; or all names are taken
+            memory_type = self._context.registry.get(_FALLBACK)
+            placed = naming.place(memory_type, _fields(item, memory_type), item.item_id)
+        if placed is None:
+            self._leave(item, "too many memories have this name")
+            return None
+        if isinstance(placed, MemoryUri):
+            self._note(item, Action.UNCHANGED, str(placed))
+            return None
+        return self._operation(item, memory_type, placed)
+
+    def _again(self, item: MemoryItem, mark: Mark, snapshot: Snapshot) -> WriteOp | None:
+        """The write that takes over what the source says anew of a memory that nobody touched here."""
+        uri = MemoryUri.parse(mark.uri)
+        if mark.digest != item.digest:
+            now, then = snapshot.text(uri), snapshot.ledger.text_at(uri, mark.seq)
+            if now is not None and then is not None and split(now).body == split(then).body:
+                memory_type = self._context.registry.type_at(uri, split(now).type_name)
+                if memory_type is not None:
+                    keys = memory_type.key_fields
+                    fields = _fields(item, memory_type)
+                    anew = {name: value for name, value in fields.items() if name not in keys}
+                    return self._operation(item, memory_type, anew, str(uri))
+            self.outcome.kept.append(LeftOut(item.place, f"it changed there, and {uri} was changed or removed here"))
+        self._note(item, Action.UNCHANGED, mark.uri)
+        return None
+
+    def _operation(
+        self, item: MemoryItem, memory_type: MemoryType, fields: Mapping[str, Any], uri: str | None = None
+    ) -> WriteOp | None:
+        """The item as an operation without secrets; None where it was left out."""
+        try:
+            data = MemoryData(
+                memory_type=memory_type.name,
+                fields=dict(fields),
+                salience=item.salience,
+                confidence=item.confidence,
+                category=item.category,
+                tags=list(item.tags) or None,
+                active=None if item.active else False,
+            )
+        except ValidationError as error:
+            self._leave(item, error.errors()[0]["msg"])
+            return None
+        said = None if item.said_at is None else item.said_at.astimezone(UTC).isoformat(timespec="seconds")
+        data.sourced({"id": item.item_id, **item.source}, said)
+        cleared = self._redaction.operations(MemoryOperations(write_operations=[WriteOp(uri=uri, memory_data=data)]))
+        if cleared.refused:
+            self._leave(item, cleared.refused[0].reason or "it was refused")
+            return None
+        self.outcome.notes += [f"{item.place}: {note}" for note in cleared.notes]
+        return cleared.operations.write_operations[0]
+
+    def _type_of(self, item: MemoryItem) -> MemoryType:
+        try:
+            memory_type = self._context.registry.get(item.memory_type)
+        except NotFound:
+            return self._context.registry.get(_FALLBACK)
+        takes = memory_type.field(CONTENT) or memory_type.field(_GUIDE)
+        return memory_type if takes else self._context.registry.get(_FALLBACK)
+
+    def _edit(self, item: LinkItem) -> EditOp | None:
+        """The edit that links two memories; None where one of them did not come in, or both became one."""
+        source, target = self._places.get(item.source_id), self._places.get(item.target_id)
+        if source is None or target is None or source == target:
+            return None
+        # A relation of another vocabulary says only that the two have to do with each other.
+        relation = item.word if item.word in LINK_RELATIONS else "similar"
+        return EditOp(uri=source, links=[GivenLink(uri=target, relation=relation)])
+
+    def _log(self, items: Sequence[LogItem], snapshot: Snapshot) -> None:
+        """Put entries into the logs of their days, those that are there already aside."""
+        texts: dict[MemoryUri, str | None] = {}
+        said: dict[MemoryUri, set[tuple[str | None, str]]] = {}
+        for item in sorted(items, key=lambda item: item.moment):
+            uri = log_uri(self._context.user_space, item.moment.date())
+            before = texts[uri] if uri in texts else snapshot.text(uri)
+            there = said.setdefault(uri, {(entry.time, entry.text) for entry in entries(before or "")})
+            entry = self._entry(item)
+            if (entry.time, entry.text) in there:
+                self._note(item, Action.UNCHANGED, str(uri))
+                continue
+            there.add((entry.time, entry.text))
+            texts[uri] = with_entry(before, item.moment.date(), entry)
+            self._note(item, Action.CREATED, str(uri))
+            self._results.append(self._known.marked(_result(uri, before), item))
+        self._changes += [FileChange(uri, snapshot.text(uri), text, appended=True) for uri, text in texts.items()]
+
+    def _entry(self, item: LogItem) -> LogEntry:
+        labels = {name: self._redaction.text(value)[:_LABEL_CHARS] for name, value in item.labels.items()}
+        project = self._context.belonging.project
+        return new_entry(self._redaction.text(item.text), item.moment, kind=item.kind, project=project, **labels)
+
+    def _summarise(self, item: SummaryItem, snapshot: Snapshot) -> None:
+        """Set the rolling summary, unless a person, or an item before this one, wrote it."""
+        uri = rolling_summary_uri(self._context.user_space)
+        before = snapshot.text(uri)
+        present = read_rolling_summary(before)
+        said = self._redaction.text(item.text).strip()
+        if present is not None and present.text == said:
+            self._note(item, Action.UNCHANGED, str(uri))
+        elif (present is not None and present.authored) or any(change.uri == uri for change in self._changes):
+            self.outcome.kept.append(LeftOut(item.place, f"{uri} says something else"))
+        else:  # one that maintenance made can be made again
+            summary = RollingSummary(said, authored=True)
+            text = dump_rolling_summary(summary, self._context.now, self._context.source)
+            self._changes.append(FileChange(uri, before, text))
+            self._results.append(self._known.marked(_result(uri, before), item))
+            self._note(item, self._results[-1].action, str(uri))
+
+    def _note(self, item: Stored, action: Action, uri: str) -> None:
+        self.outcome.placed.append(Placed(item, action, uri))
+
+    def _leave(self, item: Stored, reason: str) -> None:
+        self.outcome.left_out.append(LeftOut(item.place, reason))
+
+
+def _result(uri: MemoryUri, before: str | None) -> OperationResult:
+    return OperationResult("import", str(uri), Action.CREATED if before is None else Action.UPDATED)
+
+
+class _Naming:
+    """Where new memories go, beside what is there and beside each other."""
+
+    def __init__(self, draft: WorkingCopy, context: PlanContext) -> None:
+        self._draft = draft
+        self._context = context
+        self._taken: set[tuple[str, str]] = set()
+
+    def place(
+        self, memory_type: MemoryType, fields: Mapping[str, Any], item_id: str
+    ) -> dict[str, Any] | MemoryUri | None:
+        """The fields under a name that is free, the memory that this is already, or None where neither is."""
+        directory = self._context.directory(memory_type)
+        for attempt in range(1, _NAMES_LIMIT if memory_type.key_fields else 2):
+            tried = numbered(memory_type, fields, attempt)
+            key = (memory_type.name, key_of(tried, memory_type.key_fields))
+            if key in self._taken:
+                continue
+            found = self._draft.locate(directory, memory_type, tried)
+            if found is None:
+                self._taken.add(key)
+                return tried
+            if self._came_from(found, item_id) or self._says(found, memory_type, fields):
+                return found
+        return None
+
+    def _says(self, uri: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> bool:
+        """Whether a memory that is there says the same."""
+        memory, keys = self._draft.memory(uri), memory_type.key_fields
+        return memory is not None and all(
+            memory.fields.get(name) == value for name, value in fields.items() if name not in keys
+        )
+
+    def _came_from(self, uri: MemoryUri, item_id: str) -> bool:
+        """Whether the memory says itself that it is this item; for a store whose receipts are gone."""
+        memory = self._draft.memory(uri)
+        source = None if memory is None else memory.metadata.get("source")
+        wanted = (item_id, self._context.source.get("from"))
+        return isinstance(source, dict) and (source.get("id"), source.get("from")) == wanted
+
+
+def _fields(item: MemoryItem, memory_type: MemoryType) -> dict[str, Any]:
+    """The fields of a type that say what an item says."""
+    fields = {name: value for name, value in item.fields.items() if memory_type.field(name) is not None}
+    content = CONTENT if memory_type.field(CONTENT) is not None else _GUIDE
+    fields[content] = item.content
+    for key in memory_type.key_fields[-1:]:
+        name = " ".join((item.name or "").split()) or first_words(item.content)
+        fields.setdefault(key, name or f"{item.memory_type} {item.digest[:8]}")
+    return fields

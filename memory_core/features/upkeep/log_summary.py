@@ -1,0 +1,394 @@
+"""The summary of a month's daily logs: what its file holds, and what it shows of each day.
+
+``viking://user/{space}/logs/summaries/YYYY-MM.md``. Which days it holds, and which entries were promoted, stands in its
+trailer. A page that a person edited stays theirs: new entries are added to it, nothing is written anew. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from typing import Any
+
+from memory_core.core.memory import names
+from memory_core.core.memory.names import summary_line
+from memory_core.core.memory.trailer import body_digest, join, read_members, split
+from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.extractive_summary import condense, joined, numbers
+from memory_core.core.text.extractive_summary import names as named
+from memory_core.core.text.language import sentences
+from memory_core.features.daily_logs import LogEntry, log_uri, readable
+
+OVERVIEW_CHARS = 1_500
+_FOLDER = ("logs", "summaries")
+_NAME = re.compile(r"(\d{4}-\d\d)(?: .+)?\.md")
+_DAY_LINE = re.compile(r"- \[(\d{4}-\d\d-\d\d)\]\(")
+_LEFT_OUT = re.compile(r"\((\d{1,9}) more sentences? in the log\)$")
+_ABSTRACT_CHARS = 200
+_OWN = ("days", "overview", "overview_of", "promoted", "archived_days")
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """An entry that became a memory.
+
+    Attributes:
+        name: Of the entry, see ``entry_name``.
+        at: When and of which day the entry is, see ``entry_moment``.
+        uri: The memory that it made; empty where it joined one that was there.
+        digest: Of the memory's body as it was made.
+    """
+
+    name: str
+    at: str = ""
+    uri: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MonthSummary:
+    """What the summary file of a month holds.
+
+    Attributes:
+        days: Digests of each day's entries, see ``entry_digests``, with spaces between them, by ISO day.
+        overview: What a model made of the days; empty for nothing.
+        overview_of: Digest of the days that it was made of.
+        promoted: The entries that became memories.
+        archived_days: Days whose logs were moved away, or deleted.
+        month: ``YYYY-MM``.
+        project: Whose private entries these are; None are those that are not private.
+        body: The page.
+        edited: Whether a person edited it: then nothing of it is written anew.
+        kept: Trailer keys of others.
+    """
+
+    days: Mapping[str, str] = field(default_factory=dict)
+    overview: str = ""
+    overview_of: str = ""
+    promoted: tuple[Promoted, ...] = ()
+    archived_days: tuple[str, ...] = ()
+    month: str = ""
+    project: str | None = None
+    body: str = ""
+    edited: bool = False
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Names what the days say."""
+        return body_digest("\n".join(f"{day} {digest}" for day, digest in sorted(self.days.items())))
+
+    @property
+    def blocks(self) -> dict[str, str]:
+        """What the page shows of each day, by ISO day."""
+        found: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for line in self.body.replace("\r\n", "\n").split("\n"):
+            day = _DAY_LINE.match(line)
+            if day is not None:
+                lines = found.setdefault(day[1], [])
+            elif not line.startswith("  "):
+                lines = []
+            lines.append(line)
+        return {day: "\n".join(block) for day, block in found.items()}
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many sentences of each day are in its log alone."""
+        found = {day: _LEFT_OUT.search(block.partition("\n")[0]) for day, block in self.blocks.items()}
+        return {day: int(count[1]) for day, count in found.items() if count is not None}
+
+    def showing(self, blocks: Mapping[str, str]) -> MonthSummary:
+        """With a page made of these days."""
+        told = "\n".join(block for _, block in sorted(blocks.items()))
+        return replace(self, body="\n\n".join(filter(None, [f"# {self.month}", self.overview.strip(), told])))
+
+
+def summaries_uri(user_space: str) -> MemoryUri:
+    """The directory of the summaries."""
+    return MemoryUri((Scope.USER.value, user_space, *_FOLDER))
+
+
+def summary_uri(user_space: str, month: str, project: str | None = None) -> MemoryUri:
+    """The summary of a month: of what is not private, or of what is private to a project."""
+    name = f"{month}.md"
+    if project is not None:
+        shown = names.render("{month} {project}.md", {"month": month, "project": project}).removesuffix(".md")
+        name = names.fit(shown, ".md", f"~{names.short_hash(project)}")
+    return summaries_uri(user_space).child(name)
+
+
+def summary_month(uri: MemoryUri) -> str | None:
+    """The month whose summary this is, ``YYYY-MM``; None if it is none."""
+    named = _NAME.fullmatch(uri.name)
+    own = uri.scope is Scope.USER and len(uri.parts) == 5 and uri.parts[2:4] == _FOLDER
+    return named[1] if own and named is not None else None
+
+
+def entry_name(day: date, entry: LogEntry) -> str:
+    """What tells an entry from others, wherever it stands in its log."""
+    return body_digest(f"{day.isoformat()}\x1f{entry.time}\x1f{entry.kind}\x1f{entry.text}")
+
+
+def entry_moment(day: date, entry: LogEntry) -> str:
+    """When an entry was made, as exactly as its log knows: what stays when a person corrects its words."""
+    return f"{day.isoformat()} {entry.at or entry.time or ''}"
+
+
+def read_summary(month: str, project: str | None, text: str | None) -> MonthSummary:
+    """The summary in a file; a hand edit may have left anything there."""
+    file = split(text or "")
+    trailer = dict(file.trailer or {})
+    own = {name: trailer.pop(name, None) for name in _OWN}
+    edited = trailer.pop("rendered_sha256", None) != body_digest(file.body)
+    promoted = own["promoted"] if isinstance(own["promoted"], list) else []
+    own["promoted"] = [read for each in promoted if (read := _promoted(each)) is not None]
+    found = read_members(MonthSummary, own) or MonthSummary()
+    return replace(
+        found, month=month, project=project, body=file.body, edited=edited and bool(file.body.strip()), kept=trailer
+    )
+
+
+def with_day(
+    summary: MonthSummary, uri: MemoryUri, day: date, entries: Sequence[LogEntry], *, added: bool = False
+) -> MonthSummary:
+    """The summary with a day as its log is now; the same where nothing of it changed.
+
+    A page that a person edited keeps what it says of the day, and gets the entries that are new since, in whole.
+
+    Args:
+        summary: The month's.
+        uri: Where the day's log is.
+        day: The day.
+        entries: Those of its entries that belong into this file.
+        added: Whether these only come to what the summary says of the day, whose first log is gone for good.
+    """
+    digests, name = entry_digests(entries), day.isoformat()
+    known = summary.days.get(name, "").split()
+    if not entries or (known == list(digests) if not added else set(digests) <= set(known)):
+        return summary
+    by_project = summary.project is None
+    known_days = {**summary.days, name: " ".join([*(known if added else ()), *digests])}
+    if not (summary.edited or added):
+        shown = day_lines(entries, by_project=by_project)
+        more = f"{shown.left_out} more sentence{'' if shown.left_out == 1 else 's'} in the log"
+        head = f"- [{name}]({uri}){f' ({more})' if shown.left_out else ''}"
+        block = "\n".join([head, *shown.lines])
+        return replace(summary, days=known_days).showing({**summary.blocks, name: block})
+    new = [entry for entry, digest in zip(entries, digests, strict=True) if digest not in known]
+    body = _with_lines(summary.body, name, uri, day_lines(new, by_project=by_project, whole=True).lines)
+    return replace(summary, days=known_days, body=body)
+
+
+def moved(summary: MonthSummary, user_space: str, days: Mapping[str, MemoryUri | None]) -> MonthSummary:
+    """The summary with links to where the logs of these days are now; None is nowhere."""
+    body = summary.body
+    for name, uri in days.items():
+        if uri is not None:
+            body = body.replace(f"]({log_uri(user_space, date.fromisoformat(name))})", f"]({uri})")
+    return replace(summary, body=body, archived_days=tuple(sorted({*summary.archived_days, *days})))
+
+
+def dump_summary(summary: MonthSummary, now: str) -> str:
+    """The file of a summary.
+
+    Args:
+        summary: What it holds.
+        now: Time of the commit, ISO 8601.
+    """
+    trailer: dict[str, Any] = {"created_at": now, **summary.kept, "updated_at": now}
+    if summary.project is not None:
+        trailer |= {"project": summary.project, "private": True}
+    trailer["days"] = dict(sorted(summary.days.items()))
+    members = {
+        "abstract": summary_line(_abstract(summary), _ABSTRACT_CHARS),
+        "overview": summary.overview,
+        "overview_of": summary.overview_of,
+        "promoted": [{key: value for key, value in asdict(each).items() if value} for each in summary.promoted],
+        "archived_days": list(summary.archived_days),
+    }
+    trailer |= {name: value for name, value in members.items() if value}
+    # A page that a person edited keeps no digest: it stays theirs.
+    if not summary.edited:
+        trailer["rendered_sha256"] = body_digest(summary.body)
+    return join(summary.body, trailer)
+
+
+def _promoted(stored: object) -> Promoted | None:
+    """An entry that was promoted; older programs kept its name alone."""
+    return Promoted(stored) if isinstance(stored, str) else read_members(Promoted, stored)
+
+
+def _with_lines(page: str, name: str, uri: MemoryUri, lines: Sequence[str]) -> str:
+    """The page with lines at the end of a day, or at its own end with a link where it has no such day."""
+    told = page.split("\n")
+    heads = ((place, _DAY_LINE.match(line)) for place, line in enumerate(told))
+    end = next((place + 1 for place, head in heads if head is not None and head[1] == name), None)
+    if not lines:
+        return page
+    if end is None:
+        return "\n".join([page.rstrip(), "", f"- [{name}]({uri})", *lines])
+    while end < len(told) and told[end].startswith("  "):
+        end += 1
+    return "\n".join([*told[:end], *lines, *told[end:]])
+
+
+def _abstract(summary: MonthSummary) -> str:
+    """What the month was about, in a line: the overview, else how its days begin."""
+    lines = (line.partition(": ")[2] for line in told(block for _, block in sorted(summary.blocks.items())))
+    return f"{summary.month}: {summary.overview or ' '.join(lines)}"
+
+
+def told(blocks: Iterable[str]) -> list[str]:
+    """The lines of days without links and marks, for whoever condenses them further: ``2026-05-07: 14:03 …``."""
+    lines: list[str] = []
+    for block in blocks:
+        head, *rest = block.split("\n")
+        day = _DAY_LINE.match(head)
+        for _, text, project in told_lines(rest):
+            lines.append(f"{day[1] if day else ''}: {f'({project}) ' if project else ''}{text}")
+    return lines
+
+
+def nobodys_lines(blocks: Iterable[str]) -> list[tuple[str, str]]:
+    """Lines of days that belong to no project: as they stand in the page, and as ``told`` gives them."""
+    lines: list[tuple[str, str]] = []
+    for block in blocks:
+        head, *rest = block.split("\n")
+        day = _DAY_LINE.match(head)
+        # What a person indented further may be a project's, whose name they took out.
+        own = [(line, text) for line, text, _ in told_lines(rest) if not line.startswith("   ")]
+        lines += [(line, f"{day[1] if day else ''}: {text}") for line, text in own]
+    return lines
+
+
+#: Characters of what names nothing, where little else is said; at least so many beside the rest.
+DAY_CHARS, _REST_CHARS = 600, 200
+#: Of one entry, and of all of a day.
+_ENTRY_CHARS, _DAY_MOST_CHARS = 1_200, 16_000
+_DIGEST_CHARS = 8
+_LEAST_WEIGHT = 0.1
+_FAILURE = re.compile(
+    r"\b(?:fail|error|broke|crash|lost|wrong|refus|reject|denied|timed? ?out|unable|outage|down\b|bug)"
+    r"|失败|错误|出错|报错|故障|崩溃|异常|超时|丢失|坏了|拒绝|中断",
+    re.IGNORECASE,
+)
+_PROJECT = re.compile(r"  - Project (?P<name>.+)")
+_LIST_ITEM, _OWN_ITEM = "  - ", "    - "
+
+
+@dataclass(frozen=True, slots=True)
+class DayLines:
+    """Lines of a day, list items below its link, and how many sentences had no room."""
+
+    lines: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Equal entries."""
+
+    entry: LogEntry
+    times: tuple[str, ...]
+    count: int
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.entry.text.split())
+
+    @property
+    def must_stay(self) -> bool:
+        said = self.entry.text
+        return bool(self.entry.error or numbers(said) or named(said) or _FAILURE.search(said))
+
+    def line(self, text: str) -> str:
+        line = readable(replace(self.entry, text=text))
+        if self.count == 1:
+            return line
+        return f"{line} ({self.count} times{': ' if self.times else ''}{', '.join(self.times)})"
+
+
+def entry_digests(entries: Sequence[LogEntry]) -> tuple[str, ...]:
+    """What tells the entries of one day apart, in order."""
+    return tuple(body_digest(f"{entry.project or ''}\x1f{readable(entry)}")[:_DIGEST_CHARS] for entry in entries)
+
+
+def day_lines(entries: Sequence[LogEntry], *, by_project: bool, whole: bool = False) -> DayLines:
+    """What a summary shows of a day's entries.
+
+    Args:
+        entries: In the order of the log.
+        by_project: Whether those of a project stand below its name.
+        whole: Show all, however long.
+    """
+    groups = _groups(entries)
+    shown, left_out = ([group.text for group in groups], 0) if whole else _chosen(groups)
+    lines: list[str] = []
+    projects: dict[str, list[str]] = {}
+    for group, text in zip(groups, shown, strict=True):
+        project = " ".join((group.entry.project or "").split()) if by_project else ""
+        if text:
+            (projects.setdefault(project, []) if project else lines).append(group.line(text))
+    below = [f"  {line}" for line in lines]
+    for project, own in projects.items():
+        below += [f"{_LIST_ITEM}Project {project}", *(f"    {line}" for line in own)]
+    return DayLines(tuple(below), left_out)
+
+
+def told_lines(lines: Sequence[str]) -> Iterator[tuple[str, str, str | None]]:
+    """The lines below a day as (line, what it tells, its project); names of projects are none."""
+    project: str | None = None
+    for place, line in enumerate(lines):
+        if not line.strip():
+            continue
+        named = _PROJECT.fullmatch(line.rstrip())
+        if named is not None and place + 1 < len(lines) and lines[place + 1].startswith(_OWN_ITEM):
+            project = named["name"]
+            continue
+        if not line.startswith(_OWN_ITEM[:-2]):
+            project = None
+        yield line, line.strip().removeprefix("- "), project
+
+
+def _groups(entries: Sequence[LogEntry]) -> list[_Group]:
+    found: dict[tuple[object, ...], list[LogEntry]] = {}
+    for entry in entries:
+        said = " ".join(entry.text.split())
+        found.setdefault((said, entry.kind, entry.category, entry.tool, entry.error, entry.project), []).append(entry)
+    return [
+        _Group(
+            replace(same[0], salience=max(entry.salience for entry in same)),
+            tuple(entry.time for entry in same if entry.time is not None),
+            len(same),
+        )
+        for same in found.values()
+    ]
+
+
+def _chosen(groups: Sequence[_Group]) -> tuple[list[str], int]:
+    """The text of each group, empty where it has no room, and how many sentences had none."""
+    shown = [""] * len(groups)
+    left_out, used = 0, 0
+    bound = [place for place, group in enumerate(groups) if group.must_stay]
+    for place in sorted(bound, key=lambda each: -groups[each].entry.salience):
+        text, missing = _bounded(groups[place])
+        if used + len(text) > _DAY_MOST_CHARS:
+            text, missing = "", len(sentences(groups[place].entry.text))
+        shown[place], left_out, used = text, left_out + missing, used + len(text)
+    rest = [place for place, group in enumerate(groups) if not group.must_stay]
+    weights = [max(groups[place].entry.salience, _LEAST_WEIGHT) for place in rest]
+    texts = [groups[place].entry.text for place in rest]
+    condensed = condense(texts, max(DAY_CHARS - used, _REST_CHARS), weights)
+    for place, chosen in zip(rest, condensed.chosen, strict=True):
+        shown[place] = " ".join(joined(chosen).split())
+    return shown, left_out + condensed.left_out
+
+
+def _bounded(group: _Group) -> tuple[str, int]:
+    if len(group.text) <= _ENTRY_CHARS:
+        return group.text, 0
+    condensed = condense([group.entry.text], _ENTRY_CHARS)
+    return " ".join(joined(condensed.chosen[0]).split()), condensed.left_out

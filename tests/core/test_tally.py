@@ -1,0 +1,64 @@
+"""Tallies: what is counted over a sequence that grew is what is counted over all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_core.core.memory.exchange import ExchangeStarts, exchanges
+from memory_core.core.memory.message import Message
+from memory_core.core.tally import tallied
+
+
+@dataclass(frozen=True)
+class Item:
+    """Equal to others of its value, and no number: two of them are two objects."""
+
+    value: int
+
+
+class Values:
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.added = 0
+
+    def add(self, item: Item) -> None:
+        self.values.append(item.value)
+        self.added += 1
+
+    def copy(self) -> Values:
+        twin = Values()
+        twin.values = self.values.copy()
+        return twin
+
+
+def test_of_a_sequence_that_grew_only_the_end_is_counted() -> None:
+    items = [Item(number) for number in range(5)]
+    assert tallied(Values, items).added == 5
+    grown = tallied(Values, [*items, Item(5), Item(6)])
+    assert (grown.added, grown.values) == (2, [0, 1, 2, 3, 4, 5, 6])
+    assert tallied(Values, [Item(value) for value in range(8)]).added == 1  # equal ones count as the same
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=12))
+def test_whatever_was_counted_before_a_sequence_gives_its_own_count(sequences: list[list[int]]) -> None:
+    for values in sequences:
+        assert tallied(Values, [Item(value) for value in values]).values == values
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["user", "assistant", "system", "tool"]), st.sampled_from([None, "A", "B"]))),
+    st.integers(0, 30),
+)
+def test_exchanges_start_where_they_are_found_in_the_whole(said: list[tuple[str, str | None]], since: int) -> None:
+    messages = [Message(role=role, text=str(at), name=name) for at, (role, name) in enumerate(said)]
+    spans = exchanges(messages)
+    starts = tallied(ExchangeStarts, messages)
+    assert starts.starts == [first for first, _ in spans]
+    places = range(min(since, len(messages)), len(messages))
+    assert starts.holding(places, ()) == sum(end > places.start for _, end in spans if places)
+    odd = frozenset(place for place in places if place % 2)
+    left = {place for place in places if not place % 2}
+    assert starts.holding(places, odd) == sum(not left.isdisjoint(range(*span)) for span in spans) or not odd
