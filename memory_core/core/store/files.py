@@ -269,6 +269,13 @@ class FileStore:
         except OSError as error:
             raise _refused("read", uri, error) from error
 
+    def glance(self, uri: MemoryUri) -> FileStat | None:
+        """Size and time of what is at the file's place; None where that is not told. Proves nothing: see ``stat``."""
+        try:
+            return stat_of(os.stat("/".join((str(self.root), *uri.parts))))  # noqa: PTH116 - a tenth of the time
+        except OSError:
+            return None
+
     def is_dir(self, uri: MemoryUri) -> bool:
         """Whether the URI is a directory; the root always is."""
         return not uri.parts or self.path_for(uri).is_dir()

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
@@ -365,14 +365,10 @@ class Adoption:
     def renew(self, uris: Iterable[str]) -> bool:
         """Take in those of these files that do not look as they did; True if any had changed."""
         moved = []
-        for uri in dict.fromkeys(file_of(text) for text in uris):
-            try:
-                parsed = MemoryUri.parse(uri)
-                row = self._ledger.file(parsed)
-                if row is not None and row.stat != self._files.stat(parsed):
-                    moved.append(parsed)
-            except InvalidUri:
-                continue
+        for row in self._ledger.files_of(dict.fromkeys(map(file_of, uris))):
+            with suppress(InvalidUri):
+                if row.stat != self._files.glance(row.uri) and row.stat != self._files.stat(row.uri):
+                    moved.append(row.uri)
         try:
             return self.take_in(moved, until=time.monotonic()) > 0
         except RunebookError as error:

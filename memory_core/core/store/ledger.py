@@ -721,6 +721,10 @@ class Ledger:
         """What the last commit left at ``uri``, or None."""
         return next(iter(self._files("WHERE uri = ?", (str(uri),))), None)
 
+    def files_of(self, uris: Iterable[str]) -> list[FileRow]:
+        """What the last commits left at these URIs; those where there is nothing are left out."""
+        return list(self._files("WHERE uri IN (SELECT value FROM json_each(?))", (json.dumps(list(uris)),)))
+
     def stats(self) -> dict[str, FileStat | None]:
         """What every known file looked like when it was last settled, by URI; None where that is not known."""
         return self.movements.stats(MemoryUri())
