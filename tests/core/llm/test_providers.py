@@ -270,7 +270,7 @@ def test_the_deadline_holds_whatever_the_connection_does(side: Side, fault: Repl
     side.ask(side.answer())  # loads the SDK
     started = time.monotonic()
     error, requests = side.fail(fault, side.answer(), timeout_seconds=0.3)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 20.0  # the stand-in ends after thirty
     assert len(requests) == 1
     assert "no answer within 0.3 s" in error.message
     assert "llm.deadline_seconds" in error.hint
