@@ -113,10 +113,10 @@ def test_a_folder_that_cannot_be_listed_keeps_no_search_from_the_others(
     monkeypatch.setattr(os, "scandir", refusing)
     for directory in (closed, NOTES):
         (store.files.path_for(directory) / "新.md").write_text("new 新", encoding="utf-8")
-    store.adoption.glance(PATIENCE_SECONDS)
+    store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert known(store, NOTES.child("新.md")) == "new 新"
     monkeypatch.undo()
-    store.adoption.glance(PATIENCE_SECONDS)
+    store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert known(store, closed.child("新.md")) == "new 新"
     assert {commit.kind for commit in store.ledger.history(closed.child("a.md"))} == {"commit"}
 
