@@ -115,7 +115,7 @@ class OpenedStore:
         Returns:
             Whether nothing is known to be left.
         """
-        return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.glance(_GLANCE_SECONDS)
+        return self.adopted.wait(_FIRST_LOOK_SECONDS) and self.store.adoption.take_in_recent(_GLANCE_SECONDS)
 
     def current_pages(self, seconds: float = FOLLOW_SECONDS) -> None:
         """Let index and pages know what was committed until now; where the disk refuses, they stay as they are.

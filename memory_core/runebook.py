@@ -340,8 +340,8 @@ class Runebook:
             return self._alone(request)
         _check_commit(request)
         request_id = self.request_key(request.request_id)
-        belonging = self.projects.belonging(request.project, request.private, request.here)
-        scope = ProjectScope(belonging.project)
+        assignment = self.projects.assignment(request.project, request.private, request.here)
+        scope = ProjectScope(assignment.project)
         self.opened.wait_for_adoption()
         if request.messages is not None:
             receipt = self.recorder.record(
@@ -350,14 +350,14 @@ class Runebook:
                 request_id=request_id,
                 dry_run=request.dry_run,
                 now=request.now,
-                belonging=belonging,
+                assignment=assignment,
             )
             tell("the conversation was read; nothing is stored" if request.dry_run else "the conversation is stored")
             receipt = self.indexed(receipt, scope, compare=True)
             self.after_commit(receipt, request.now or datetime.now(UTC))
             return self.take_in(receipt, request.now) if request.extract and not request.dry_run else receipt
         if request.operations is None:
-            receipt = self.commits.remember(request, request_id, belonging)
+            receipt = self.commits.remember(request, request_id, assignment)
         elif request.expected is not None:
             receipt = self.commits.apply_operations(
                 request.operations,
@@ -366,7 +366,7 @@ class Runebook:
                 dry_run=request.dry_run,
                 now=request.now,
                 only_if=request.expected,
-                belonging=belonging,
+                assignment=assignment,
             )
         else:
             receipt = self.extractor.hand_in(
@@ -375,7 +375,7 @@ class Runebook:
                 request_id=request_id,
                 dry_run=request.dry_run,
                 now=request.now,
-                belonging=belonging,
+                assignment=assignment,
             )
         return self.indexed(receipt, scope, compare=True)
 
@@ -401,7 +401,7 @@ class Runebook:
             operations,
             source_kind="user_explicit",
             dry_run=True,
-            belonging=self.projects.belonging(None, None, here),
+            assignment=self.projects.assignment(None, None, here),
             watch=lambda planned: found.extend(planned.changes),
         )
         return tuple(found)

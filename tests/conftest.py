@@ -7,13 +7,23 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No test may depend on how fast the machine is today.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
+
+# No test may depend on how fast the machine is today. Each run tries other examples; RUNEBOOK_FUZZ_EXAMPLES has it try
+# more of them at once.
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    max_examples=int(os.environ.get("RUNEBOOK_FUZZ_EXAMPLES", "50")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("untimed")
 
 # A shell that runs the suite in its background has it ignore Ctrl-C, and nohup a hangup: servers that tests
@@ -42,6 +52,13 @@ os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parent.parent / ".pytest_cache
 
 #: Tests of these take the better part of a minute each: they begin first, so that nobody waits for one at the end.
 _LONG = ("test_soak.py", "test_newcomer.py", "test_own_server.py", "test_small_model.py")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Runebook]:
+    """An empty store in ``tmp_path``, found by words alone."""
+    with open_memory(words_only(tmp_path)) as opened:
+        yield opened
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,20 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.forking import PROGRAM, ask
+from tests.waiting import PATIENCE_SECONDS
 
 #: What a server and a command have imported by the time they answer.
 MODULES = (
-    *(
-        "server.cli",
-        "server.commands.serving",
-        "server.protocol.stdio_transport",
-        "server.protocol.app",
-        "server.protocol.stdio_transport",
-    ),
-    *("server.http.http_server", "memory_core.runebook", "numpy"),
+    *("server.cli", "server.commands.serving", "server.protocol.app", "server.protocol.stdio_transport"),
+    *("server.http.http_server", "memory_core.runebook", "numpy", "openai"),
 )
 _FORKING = Path(__file__).with_name("forking.py")
-_PATIENCE_SECONDS = 60.0
 
 
 class Starter:
@@ -66,7 +60,7 @@ class Starter:
 def _to_the_end(start: Any, *arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = start(*arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, **options)
-        status = process.wait(_PATIENCE_SECONDS)
+        status = process.wait(PATIENCE_SECONDS)
         for stream in (out, errors):
             stream.seek(0)
         return subprocess.CompletedProcess(arguments, status, out.read(), errors.read())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.extract.prompts import fenced, one_line
 from memory_core.core.memory.message import Message, dump_lines, parse_lines
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest, RetrieveRequest
@@ -21,7 +19,7 @@ from memory_core.core.memory.results import Action, CommitReceipt, OperationResu
 from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.context_formats import Blocks, Markdown, Piece, SystemPrompt
-from memory_core.runebook import Runebook, open_memory
+from memory_core.runebook import Runebook
 from server.rendering import find_text, listings_text, receipt_text
 from server.terminal import plain, plain_json
 
@@ -51,12 +49,6 @@ EVIL = (
     "{content} {0} %s $x {{y}}",
 )
 texts = st.text(max_size=120) | st.sampled_from(EVIL) | st.lists(st.sampled_from(EVIL), max_size=3).map("\n".join)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
 
 
 def write(memory: Runebook, content: str, **members: Any) -> OperationResult:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, LLMConfig
+from memory_core.core.config import LLMConfig
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server.terminal import LogLine, without_content
 from tests.fork_server import starter
+from tests.stores import words_only
 
 WORDS = ("zanzibar", "quokkafish", "桑给巴尔", "marmaladeqx")
 TOPIC, TEXT, CHINESE, QUESTION = WORDS
@@ -51,7 +52,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, io.StringIO]]:
 def opened(home: Path) -> Runebook:
     # Nothing listens there: the model fails.
     llm = LLMConfig(provider="anthropic", model="m", base_url="http://127.0.0.1:9", retries=0, deadline_seconds=1)
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), llm=llm))
+    return open_memory(words_only(home, llm=llm))
 
 
 def damage(home: Path) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,30 +16,16 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
-from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import trailer, words_only
 
 USER = "viking://user/default/memories"
 TOOL = "viking://agent/default/memories/tools/web_search.md"
 
 
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
-        yield opened
-
-
 def fact(memory: Runebook, topic: str, content: str, **given: Any) -> str:
     (result,) = memory.commit(CommitRequest(content, memory_type="facts", fields={"topic": topic}, **given)).results
     return result.uri
-
-
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
 
 
 def kinds(memory: Runebook) -> list[str]:
@@ -61,23 +46,17 @@ def test_a_commit_takes_exactly_one_kind_of_content(memory: Runebook) -> None:
 
 
 def test_closing_twice_is_harmless_and_everything_is_there_after_reopening(tmp_path: Path) -> None:
-    memory = open_memory(config(tmp_path))
+    memory = open_memory(words_only(tmp_path))
     uri = fact(memory, "T", "斑马 zebra")
     memory.close()
     memory.close()
-    with open_memory(config(tmp_path)) as reopened:
+    with open_memory(words_only(tmp_path)) as reopened:
         assert "斑马" in reopened.read(ReadRequest(uri)).content
         assert [hit.uri for hit in reopened.find(FindRequest("斑马")).memories] == [uri]
 
 
-def test_the_store_is_private_to_its_owner(memory: Runebook, tmp_path: Path) -> None:
-    fact(memory, "T", "x")
-    assert (tmp_path / "user/default/memories/facts/T.md").stat().st_mode & 0o077 == 0
-    assert (tmp_path / ".state/ledger.sqlite3").stat().st_mode & 0o077 == 0
-
-
 def test_increments_of_many_threads_are_all_counted(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
+    with open_memory(words_only(tmp_path)) as one, open_memory(words_only(tmp_path)) as two:
 
         def call(memory: Runebook) -> None:
             for _ in range(10):
@@ -107,12 +86,12 @@ def test_increments_of_several_processes_are_all_counted(tmp_path: Path) -> None
     )
     running = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(2)]
     assert [process.wait(60) for process in running] == [0, 0]
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert trailer(memory, TOOL)["total_calls"] == 20
 
 
 def test_twins_written_by_two_stores_at_once_are_one_memory(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
+    with open_memory(words_only(tmp_path)) as one, open_memory(words_only(tmp_path)) as two:
         start = threading.Barrier(2)
 
         def write(memory: Runebook, topic: str) -> None:
@@ -132,11 +111,11 @@ def test_twins_written_by_two_stores_at_once_are_one_memory(tmp_path: Path) -> N
 
 def test_what_a_search_recalls_counts_as_used(tmp_path: Path) -> None:
     at = datetime(2026, 6, 1, tzinfo=UTC)
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         uri = fact(memory, "T", "zebra", now=at - timedelta(days=30))
         stale = memory.find(FindRequest("zebra", now=at)).hits[0]
         memory.find(FindRequest("zebra", now=at))
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         usage = memory.store.ledger.usage([uri])[uri]
         assert (usage.access_count, usage.last_accessed_at) == (2, at)
         fresh = memory.find(FindRequest("zebra", now=at)).hits[0]
@@ -162,12 +141,12 @@ def test_a_file_where_a_folder_belongs_delays_one_commit_and_keeps_nobody_out(tm
     blocker = tmp_path / "user/default/memories/facts"
     blocker.parent.mkdir(parents=True)
     blocker.write_text("a file in the way", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         receipt = memory.commit(CommitRequest("kept 斑马", memory_type="facts", fields={"topic": "T"}))
         assert receipt.status is Status.COMMITTED
         assert any("ledger" in note for note in receipt.notes)
         assert memory.commit(CommitRequest("another")).status is Status.COMMITTED
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert memory.commit(CommitRequest("yet another")).status is Status.COMMITTED
         assert memory.find(FindRequest("another")).total == 2
         blocker.unlink()
@@ -188,7 +167,7 @@ def test_a_broken_type_of_a_user_is_reported_and_the_store_opens(
     schemas = tmp_path / "schemas"
     schemas.mkdir()
     (schemas / "bad.yaml").write_text("name: [", encoding="utf-8")
-    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         assert memory.registry.problems
         assert memory.commit(CommitRequest("works")).status is Status.COMMITTED
     assert "bad.yaml" in caplog.text
@@ -202,10 +181,10 @@ def test_files_of_a_type_that_is_gone_stay_readable_and_findable(tmp_path: Path)
         "filename_template: '{dish}.md'\nfields:\n  - {name: dish}\n  - {name: content}\n",
         encoding="utf-8",
     )
-    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         memory.commit(CommitRequest("豆腐 tofu", memory_type="recipes", fields={"dish": "Mapo"}))
     uri = f"{USER}/recipes/Mapo.md"
-    with open_memory(config(tmp_path / "home")) as memory:
+    with open_memory(words_only(tmp_path / "home")) as memory:
         assert [hit.uri for hit in memory.find(FindRequest("豆腐")).memories] == [uri]
         assert "tofu" in memory.read(ReadRequest(uri)).content
         edit = {"uri": uri, "patches": {"content": "x"}}
@@ -231,7 +210,7 @@ def test_a_commit_is_searchable_before_its_model_is_loaded(tmp_path: Path) -> No
 def test_a_receipt_names_the_look_alike_also_without_a_model(
     tmp_path: Path, first: str, second: str, other: str
 ) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         kept = memory.commit(CommitRequest(first))
         assert memory.commit(CommitRequest(other)).similar == ()
         receipt = memory.commit(CommitRequest(second))

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import ConfigInvalid, InvalidUri, RunebookError
 from memory_core.core.memory.requests import (
     CommitRequest,
@@ -30,6 +29,7 @@ from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.store.files import FileStore
 from memory_core.features.recall_trail import SIMILAR, TRAIL, SimilarRequest, TrailRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 OWN = "viking://user/default/memories"
 SECRET = "outside-and-not-yours"
@@ -71,7 +71,7 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
     other = tmp_path / "home" / "user" / "other" / "memories"
     other.mkdir(parents=True)
     (other / "theirs.md").write_text(SECRET, encoding="utf-8")
-    config = Config(home=tmp_path / "home", embedding=EmbeddingConfig(provider="none"))
+    config = words_only(tmp_path / "home")
     with open_memory(config) as opened:
         opened.commit(CommitRequest("Where we live is told here.", memory_type="facts", fields={"topic": "home"}))
         yield opened
@@ -170,7 +170,7 @@ def test_a_name_that_a_memory_asks_for_becomes_a_file_of_its_type_or_nothing(
 @pytest.mark.parametrize("space", ["../x", "..", ".", "a/b", "a\\b", "", ".state", "a\x00", "x" * 300, "NUL", "com1"])
 def test_a_space_that_is_no_folder_name_is_no_setting(tmp_path: Path, space: str) -> None:
     with pytest.raises((ConfigInvalid, ValueError, RunebookError)):
-        Config(home=tmp_path, user_space=space, embedding=EmbeddingConfig(provider="none"))
+        words_only(tmp_path, user_space=space)
 
 
 @given(st.text(max_size=40) | st.text(st.sampled_from("./\\%2eEfF5cC．／‥:~ \x00aA"), max_size=40))

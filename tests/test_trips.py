@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 ROOT = Path(__file__).parent.parent
 _HOP = re.compile(r"^\d+\. `(?P<file>[\w/]+\.py)` `(?P<function>[\w.]+)`", re.MULTILINE)
@@ -45,7 +45,7 @@ def taken(call: Callable[[], object]) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(tmp_path)) as opened:
         opened.commit(CommitRequest("The blue bicycle stands in the shed."))
         yield opened
 

@@ -67,7 +67,7 @@ class RecordKind:
         """The file whose privacy a file shares; None where it has its own."""
         return None
 
-    def belongings(self, text: str) -> Iterable[tuple[str | None, bool]] | None:
+    def assignments(self, text: str) -> Iterable[tuple[str | None, bool]] | None:
         """Project and privacy of each entry; None where the trailer says it of the whole."""
         return None
 

@@ -204,7 +204,7 @@ _LABEL_CHARS = 200
 
 
 def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogEntry, list[str]]:
-    from memory_core.core.memory.operations import check_text, shown
+    from memory_core.core.memory.operations import check_text, escaped
 
     check_text(write)
     data = write.memory_data
@@ -220,9 +220,9 @@ def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogE
     facts: dict[str, Any] = {name: fields.pop(name) for name in _FIELDS if fields.get(name) not in (None, "")}
     kind = facts.pop("kind", KINDS[0])
     if kind not in KINDS:
-        raise InvalidInput(f"kind {shown(str(kind))!r} is unknown.", hint=f"Use one of: {', '.join(KINDS)}.")
-    belonging = context.belonging
-    private = belonging.by_default if belonging.private is None else belonging.private
+        raise InvalidInput(f"kind {escaped(str(kind))!r} is unknown.", hint=f"Use one of: {', '.join(KINDS)}.")
+    assignment = context.assignment
+    private = assignment.by_default if assignment.private is None else assignment.private
     labels = {name: _label(name, value) for name, value in facts.items() if name == "tool"}
     if "error" in facts:
         labels["error"] = " ".join(str(facts["error"]).split())
@@ -233,8 +233,8 @@ def _entry(write: WriteOp, context: PlanContext, moment: datetime) -> tuple[LogE
         kind=kind,
         salience=data.given.get("salience", DEFAULT_SALIENCE),
         category=None if category is None or DAILY_LOGS.takes(category) else _label("category", category),
-        project=belonging.project,
-        private=private and belonging.project is not None,
+        project=assignment.project,
+        private=private and assignment.project is not None,
         session_id=context.source.get("session_id"),
         **labels,
     )
@@ -298,7 +298,7 @@ class DailyLogs(RecordKind):
         day = log_day(uri)
         return [] if day is None else [_entry_document(uri, day, entry) for entry in entries(text)]
 
-    def belongings(self, text: str) -> Iterable[tuple[str | None, bool]]:
+    def assignments(self, text: str) -> Iterable[tuple[str | None, bool]]:
         """Those of the entries."""
         return [(entry.project, entry.private) for entry in entries(text)]
 

@@ -138,7 +138,7 @@ def _matches(memory: Runebook, request: ForgetRequest) -> list[Match]:
             if hit.context_type != "resource" or (is_turn and request.include_conversations):
                 matches.setdefault(uri, Match.at(uri, hit.abstract, hit.score))
     for each in () if request.target_uri or request.filter else mentioning(memory, query):
-        if scope.finds(each.belonging.project, private=each.private):
+        if scope.finds(each.assignment.project, private=each.private):
             matches.setdefault(str(each.uri), Match.at(str(each.uri), each.title))
     return list(matches.values())
 

@@ -196,7 +196,7 @@ def collect(
     indexer.progress()  # what a model has no vectors of begins to wait with its first use
     known = embedder is None or embedder.ready()
     fingerprint = embedder.fingerprint if embedder is not None and known else None
-    passages, behind = embedding_queue.standing(indexer.catalog.connection(), spaces, fingerprint)
+    passages, behind = embedding_queue.counts(indexer.catalog.connection(), spaces, fingerprint)
     embedded, reused = embedding_queue.effort(indexer.catalog.connection())
     return Metrics(
         cells=cells,

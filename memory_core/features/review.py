@@ -26,8 +26,8 @@ from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.names import fit, fold, short_hash, summary_line
-from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations, OverviewOp, WriteOp, shown
-from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations, OverviewOp, WriteOp, escaped
+from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.requests import Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, text_sha256
 from memory_core.core.memory.trailer import join, read_members, split
@@ -47,7 +47,7 @@ _TITLE_CHARS = 120
 _NAME_CHARS = 60
 _LINE_CHARS = 300
 #: Members of a proposal that its trailer keeps under their own names, in their order there.
-_KEPT = ("id", "op", "action", "target", "operation", "proposed", "source", "seen", "belonging", "reason")
+_KEPT = ("id", "op", "action", "target", "operation", "proposed", "source", "seen", "assignment", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Proposal:
         proposed: The same as it was proposed.
         source: Written into new memories: kind, session and the like.
         seen: SHA-256 of the target as it was when this was proposed, by URI; without the target: it was not there.
-        belonging: The project of the conversation.
+        assignment: The project of the conversation.
         private: Whether the proposal itself is for its project only.
         at: When, ISO 8601 in UTC.
         reason: Why, in the words of whoever proposed it.
@@ -84,7 +84,7 @@ class Proposal:
     proposed: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
     seen: Mapping[str, str] = field(default_factory=dict)
-    belonging: Belonging = field(default_factory=Belonging)
+    assignment: ProjectAssignment = field(default_factory=ProjectAssignment)
     private: bool = False
     at: str = ""
     reason: str = ""
@@ -150,15 +150,15 @@ def readable(proposal: Proposal) -> str:
 
 def render_proposal(proposal: Proposal) -> str:
     """The file's text."""
-    belonging = proposal.belonging
+    assignment = proposal.assignment
     facts = {name: getattr(proposal, name) for name in _KEPT}
     facts |= {name: dict(facts[name]) for name in ("operation", "proposed", "source", "seen")}
-    facts["belonging"] = asdict(belonging)
+    facts["assignment"] = asdict(assignment)
     gist = summary_line(" ".join(proposal.texts.values()) or proposal.gone, _TITLE_CHARS)
     abstract = ": ".join(filter(None, (proposal.title, gist)))
     trailer: dict[str, Any] = {_PROPOSAL: facts, "abstract": abstract, "created_at": proposal.at}
-    if belonging.project is not None:
-        trailer |= {"project": belonging.project} | ({"private": True} if proposal.private else {})
+    if assignment.project is not None:
+        trailer |= {"project": assignment.project} | ({"private": True} if proposal.private else {})
     return join(readable(proposal), trailer)
 
 
@@ -272,7 +272,7 @@ def propose(
         The new files. A result for each operation: ``queued`` for what waits, else what the plan says of it.
     """
     decided = decide(operations, snapshot, context, moment, features)
-    proposer = _Proposer(snapshot, context, moment, features, shown(operations.reasoning or ""), decided)
+    proposer = _Proposer(snapshot, context, moment, features, escaped(operations.reasoning or ""), decided)
     results = [
         proposer.keep(op, operation, result)
         for (op, operation), result in zip(_listed(operations), decided.results, strict=True)
@@ -322,8 +322,8 @@ class _Proposer:
         given = operation.model_dump(mode="json", exclude_unset=True)
         own = operation.memory_data.source if isinstance(operation, WriteOp) else {}
         source = {name: str(value) for name, value in {**self.context.source, **own}.items()}
-        belonging = self.context.belonging
-        private = belonging.by_default if belonging.private is None else belonging.private
+        assignment = self.context.assignment
+        private = assignment.by_default if assignment.private is None else assignment.private
         texts = {name: plain_text(text) for name, text in self._texts(operation, effect).items()}
         target, before = str(effect.uri), self.snapshot.text(effect.uri)
         identifier = short_hash(json.dumps([op, given, target, source.get("session_id")], sort_keys=True))
@@ -338,8 +338,8 @@ class _Proposer:
             proposed=texts,
             source=source,
             seen={} if before is None else {target: text_sha256(before)},
-            belonging=belonging,
-            private=private and belonging.project is not None,
+            assignment=assignment,
+            private=private and assignment.project is not None,
             at=self.context.now,
             reason=self.reasoning,
             gone=split(before or "").body if op == "delete" else "",
@@ -398,7 +398,7 @@ def accepted(
         RunebookError: If the proposal holds no operation.
     """
     told = {**context.source, **proposal.source}
-    own = replace(context, source=told, belonging=proposal.belonging, expected=proposal.seen, reads_elsewhere=False)
+    own = replace(context, source=told, assignment=proposal.assignment, expected=proposal.seen, reads_elsewhere=False)
     decided = decide(proposal.operations(), snapshot, own, moment, features)
     if any(result.action is Action.REJECTED for result in decided.results) or not decided.results:
         return ChangeSet((), tuple(_still_waits(result, proposal) for result in decided.results), notes=decided.notes)
@@ -599,7 +599,7 @@ def _planned(kind: str, proposal: Proposal, change: Change, now: datetime, snaps
     try:
         return change(parse_proposal(proposal.uri, text), text, snapshot, now)
     except RunebookError as error:
-        refused = OperationResult(kind, str(proposal.uri), Action.REJECTED, shown(error.message), shown(error.hint))
+        refused = OperationResult(kind, str(proposal.uri), Action.REJECTED, escaped(error.message), escaped(error.hint))
         return ChangeSet((), (refused,))
 
 

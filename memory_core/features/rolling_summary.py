@@ -253,7 +253,7 @@ class RollingSummaries(RecordKind):
                 "a rolling summary without text says nothing.",
                 hint="Give content; runebook summary --clear lets it be made anew.",
             )
-        if context.belonging.confined:
+        if context.assignment.confined:
             raise ContentRejected(
                 "the rolling summary is seen in every project, and this commit is private to one.",
                 hint="Leave private out, or keep it as a note.",

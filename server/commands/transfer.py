@@ -88,7 +88,7 @@ def _import_foreign(arguments: argparse.Namespace, path: Path) -> int:
             path,
             arguments.format,
             dry_run=arguments.dry_run,
-            belonging=memory.projects.belonging(arguments.project, None, None),
+            assignment=memory.projects.assignment(arguments.project, None, None),
             move_originals=arguments.move_originals,
         )
         done = import_memories(memory, request)

@@ -20,15 +20,12 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
 from server.hosts import hook_notes
-
-if TYPE_CHECKING:
-    pass
 
 SESSION_START, USER_PROMPT, POST_READ = "session-start", "user-prompt", "post-read"
 PRE_COMPACT, SESSION_END, STOP = "pre-compact", "session-end", "stop"

@@ -283,7 +283,7 @@ def record(memory: Runebook, event: HookEvent) -> HookAnswer:
 
     config, state = memory.config, memory.store.files.state
     recorder = ConversationRecorder(memory, ("hooks", config.user_space, config.agent_space))
-    belonging = memory.projects.belonging(None, None, _project(config, event.cwd))
+    assignment = memory.projects.assignment(None, None, _project(config, event.cwd))
     private = PrivateTimes(state, event.cwd)
     path = path_of(event.transcript)
     growing = None if path is None or event.messages else _Growing(path, state, config.user_space)
@@ -293,7 +293,7 @@ def record(memory: Runebook, event: HookEvent) -> HookAnswer:
     with authored(f"hook of {event.host}"):
         for item in _conversations(event, _session(memory, event), growing):
             kept = tuple(each for each in item.messages if not private.cover(_moment(each), earliest))
-            done = recorder.record(replace(item, messages=kept), belonging, datetime.now(UTC))
+            done = recorder.record(replace(item, messages=kept), assignment, datetime.now(UTC))
             stored += done.messages
             left_out += [f"{left.place}: {left.reason}" for left in done.left_out]
             if len(kept) < len(item.messages):

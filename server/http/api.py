@@ -40,7 +40,7 @@ from memory_core.core.errors import (
     StorageFailed,
     StoreBusy,
 )
-from memory_core.core.memory.operations import shown
+from memory_core.core.memory.operations import escaped
 from memory_core.core.memory.results import CommitReceipt, Status, as_json
 from memory_core.runebook import Runebook
 from memory_core.version import program_version
@@ -114,7 +114,7 @@ def expect_stored(receipt: CommitReceipt) -> CommitReceipt:
 
 def answer(status: int, error: str, hint: str, **more: Any) -> JSONResponse:
     """A refusal as JSON."""
-    return JSONResponse({"error": shown(error), "hint": shown(hint), **more}, status)
+    return JSONResponse({"error": escaped(error), "hint": escaped(hint), **more}, status)
 
 
 def register_refusals(api: FastAPI) -> None:

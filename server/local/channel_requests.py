@@ -122,18 +122,18 @@ class ChannelRequests:
     Args:
         store: The store.
         attachments: The hosts that are attached; None where none can be.
-        stop: Ends the process; None where only its host does.
+        may_stop: Whether it ends where it is asked to; False where only its host ends it.
     """
 
     def __init__(
         self,
         store: ServedStore,
         attachments: Attachments | None = None,
-        stop: Callable[[], None] | None = None,
+        may_stop: bool = False,
     ) -> None:
         self._store = store
         self._attachments = attachments
-        self._stop = stop
+        self._may_stop = may_stop
 
     def __call__(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer to ``request``.
@@ -142,10 +142,10 @@ class ChannelRequests:
             RunebookError: If it cannot be given.
         """
         name = str(request.get("verb"))
-        if name == "ping":
+        if name == "stop" and not self._may_stop:
+            raise InvalidInput("this server ends with its host.", hint="End the host, or its connection.")
+        if name in ("ping", "stop"):
             return self._about()
-        if name == "stop":
-            return self._end()
         verb = VERBS.get(name)
         if verb is None:
             raise InvalidInput(f"this server does not know {name[:60]!r}.", hint="Use the same version on both ends.")
@@ -163,13 +163,6 @@ class ChannelRequests:
         attached = None if self._attachments is None else self._attachments.count
         return {"ok": True, "pid": os.getpid(), "version": program_version(), "attached": attached}
 
-    def _end(self) -> Mapping[str, Any]:
-        if self._stop is None:
-            raise InvalidInput("this server ends with its host.", hint="End the host, or its connection.")
-        about = self._about()
-        self._stop()
-        return about
-
 
 class Listener:
     """The listening end of the channels to one server; closed by ``close`` or with the process.
@@ -180,16 +173,25 @@ class Listener:
         attach: Takes connections over; None refuses them.
         kind: What the server is: stdio, http or local.
         settings: Fingerprint by which hosts and commands tell whether it serves what they ask for.
+        stop: Called once a request to stop was answered, so that who asked is told before the process ends.
 
     Raises:
         OSError: If nobody could find it: the disk is full or read-only, or loopback cannot be used.
     """
 
     def __init__(
-        self, state: Path, answer: Answer, attach: Attach | None = None, *, kind: str = "stdio", settings: str = ""
+        self,
+        state: Path,
+        answer: Answer,
+        attach: Attach | None = None,
+        *,
+        kind: str = "stdio",
+        settings: str = "",
+        stop: Callable[[], None] | None = None,
     ) -> None:
         self._answer = answer
         self._attach = attach
+        self._stop = stop
         self._key = os.urandom(KEY_BYTES)
         self._room = threading.BoundedSemaphore(_AT_ONCE)
         self._closed = threading.Event()
@@ -269,7 +271,11 @@ class Listener:
                 answer = self._answer(request)
             except RunebookError as error:
                 answer = {"ok": False, "error": error.message, "hint": error.hint}
-            channel.send(json.dumps(answer).encode(), time.monotonic() + _ANSWER_SECONDS)
+            try:
+                channel.send(json.dumps(answer).encode(), time.monotonic() + _ANSWER_SECONDS)
+            finally:
+                if self._stop is not None and request.get("verb") == "stop" and answer.get("ok") is True:
+                    self._stop()
             return None
         finally:
             self._room.release()

@@ -262,9 +262,9 @@ def serve_until_idle(store: ServedStore, place: Place, idle_seconds: float) -> i
     for number in termination_signals():
         signal.signal(number, on_signal)
     attachments = Attachments(store, place)
-    requests = ChannelRequests(store, attachments, asked.set)
+    requests = ChannelRequests(store, attachments, may_stop=True)
     store.acquire()
-    listener = Listener(place.state, requests, attachments.attach, kind=LOCAL, settings=place.settings)
+    listener = Listener(place.state, requests, attachments.attach, kind=LOCAL, settings=place.settings, stop=asked.set)
     store.warm()
     while not (asked.wait(min(_LOOK_SECONDS, idle_seconds)) or attachments.end_if_idle(idle_seconds)):
         pass

@@ -108,7 +108,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("runebook-*.whl")
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
-    subprocess.run([*pip, "--python", python, "install", wheel], check=True, cwd=folder, env=clean)
+    subprocess.run([*pip, "--python", python, "install", "--no-compile", wheel], check=True, cwd=folder, env=clean)
     return folder / "venv" / "bin"
 
 

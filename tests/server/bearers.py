@@ -16,12 +16,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from memory_core.core.store.ledger import Ledger
+from tests.waiting import PATIENCE_SECONDS as PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, Era, HttpServer
 
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 ROUTES = [("mcp", "legacy"), ("mcp", "auto"), ("sse", "legacy"), ("sse", "auto")]
 HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 OPENING = {

@@ -5,11 +5,14 @@ The processes are forked (``tests.fork_server``); ``test_exits`` and others star
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,9 +27,11 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
 
+from server.cli import main
 from tests.fork_server import starter
+from tests.server.command_line import Outcome, Run
+from tests.waiting import PATIENCE_SECONDS as PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 WORDS_ONLY = ("--set", "embedding.provider=none")
 
 Era = Literal["legacy", "auto"]
@@ -246,3 +251,31 @@ def start_http() -> Iterator[Callable[..., HttpServer]]:
             return server
 
         yield start
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store's folder of every command that runs in this process, without a model."""
+    for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("RUNEBOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RUNEBOOK_EMBEDDING_PROVIDER", "none")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a command in this process, over the store in ``home``."""
+    assert home
+
+    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            status = main(arguments)
+        except SystemExit as ending:
+            status = int(str(ending.code))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    yield run
+    gc.enable()  # a command switches it off

@@ -18,7 +18,6 @@ from typing import Self
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.uri import MemoryUri
@@ -26,6 +25,8 @@ from memory_core.runebook import open_memory
 from server.cli import main
 from tests.core.llm.stand_ins import Scripted, StandIn, failure, fall_silent, openai_completion
 from tests.server.conftest import PATIENCE_SECONDS, environment
+from tests.stores import words_only
+from tests.waiting import soon
 
 if sys.platform != "win32":
     import pty
@@ -60,13 +61,13 @@ def talk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def said(home: Path, session_id: str) -> list[tuple[str, str]]:
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         log = MemoryUri.parse(f"viking://session/default/{session_id}/messages.jsonl")
         return [(message.role, message.text) for message in parse_lines(memory.store.text(log) or "")[0]]
 
 
 def remember_tea(home: Path) -> None:
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         memory.commit(
             CommitRequest("她每天早上喝绿茶。 Green tea each morning.", memory_type="facts", fields={"topic": "茶"})
         )
@@ -226,10 +227,7 @@ def test_a_conversation_in_a_terminal_recalls_remembers_forgets_and_takes_back(t
 def test_ctrl_c_cancels_an_answer_and_at_the_prompt_ends_cleanly(tmp_path: Path) -> None:
     with terminal(tmp_path, [fall_silent(), openai_completion("Here I am. 我在。")]) as (talk, api):
         talk.type("are you there? 在吗?\n")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not api.requests:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert soon(lambda: bool(api.requests))
         os.kill(talk.process.pid, signal.SIGINT)
         assert "Cancelled. What you said is stored." in talk.until("you> ")
         assert "我在。" in talk.ask("hello again")

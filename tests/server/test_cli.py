@@ -2,62 +2,22 @@
 
 from __future__ import annotations
 
-import gc
-import io
 import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory_core.core.config import environment_name, settings
-from server.cli import main
 from tests.core.llm.stand_ins import StandIn, openai_completion
+from tests.server.command_line import Outcome, Run, facts
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 NOTES = "viking://user/default/memories/notes"
-
-#: Exit status, stdout, stderr.
-Outcome = tuple[int, str, str]
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("RUNEBOOK_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("RUNEBOOK_EMBEDDING_PROVIDER", "none")
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def run(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Run a command in this process."""
-    assert home
-
-    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            status = main(arguments)
-        except SystemExit as ending:
-            status = int(str(ending.code))
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    yield run
-    gc.enable()
-
-
-def facts(outcome: Outcome) -> Any:
-    status, out, err = outcome
-    assert (status, err) == (0, "")
-    return json.loads(out)
 
 
 def refused(outcome: Outcome) -> str:

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memory_core.core.config import load
 from memory_core.runebook import Runebook, open_memory
-from server.cli import main
 from server.local.channel_requests import Listener, listen
 from server.local.shared_server import place_of
 from server.protocol.session import ServedStore
+from tests.server.command_line import Run
 
 NOTE = "viking://user/default/memories/notes/Tea 茶.md"
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("RUNEBOOK_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("RUNEBOOK_EMBEDDING_PROVIDER", "none")
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    assert home
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        return (status, *capsys.readouterr())
-
-    yield run
-    gc.enable()
 
 
 @pytest.fixture

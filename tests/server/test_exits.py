@@ -23,23 +23,14 @@ import pytest
 
 from server.protocol.stdio_transport import END_SECONDS
 from tests.fork_server import Starter, starter
+from tests.waiting import PATIENCE_SECONDS, soon
 
 if os.name == "nt":
     pytest.skip("Windows has neither these signals nor /proc", allow_module_level=True)
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 #: ``END_SECONDS`` is what the server allows itself; the rest is for a loaded machine to take a process down.
-LIMIT_SECONDS = END_SECONDS + 5
+LIMIT_SECONDS = END_SECONDS + 20
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-def until(holds: Callable[[], Any], what: str) -> Any:
-    """Poll until ``holds`` gives something true; that."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := holds()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-    return found
 
 
 class Program:
@@ -127,7 +118,7 @@ class Program:
         started = time.monotonic()
         status = self.process.wait(PATIENCE_SECONDS)
         assert time.monotonic() - started < LIMIT_SECONDS
-        until(lambda: not self.family(), "a process stayed behind")
+        assert soon(lambda: not self.family()), "a process stayed behind"
         said = self.errors.read_text(encoding="utf-8")
         assert "Traceback" not in said, said
         return status
@@ -249,7 +240,7 @@ def test_server_ends_when_the_host_was_killed(tmp_path: Path) -> None:
         assert parent.stdout is not None
         server = int(parent.stdout.readline())
         parent.kill()
-    until(lambda: not alive(server), "the server outlived its host")
+    assert soon(lambda: not alive(server)), "the server outlived its host"
 
 
 def alive(pid: int) -> bool:
@@ -268,7 +259,7 @@ def fill_pipe(program: Program, requests: int) -> None:
     uri = program.commit(content)
     for _ in range(requests):
         program.ask_tool("read", uri=uri)
-    until(lambda: writing_blocked(program.process.pid), "the pipe did not fill")
+    assert soon(lambda: writing_blocked(program.process.pid)), "the pipe did not fill"
 
 
 def writing_blocked(pid: int) -> bool:
@@ -372,7 +363,7 @@ def test_ending_while_vectors_are_sent_to_a_server_of_its_own_leaves_no_orphan(
     receipt = program.call("commit_memory", operations={"write_operations": writes})
     assert receipt["status"] == "committed"
     kept = {result["uri"]: text for result, text in zip(receipt["results"][::50], contents[::50], strict=False)}
-    until(lambda: len(program.family()) > 1, "no server was started")
+    assert soon(lambda: len(program.family()) > 1), "no server was started"
     if number is None:
         program.close_input()
     else:

@@ -14,13 +14,6 @@ from tests.features.imports import foreign
 from tests.features.moving import exported, files, opened
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RUNEBOOK_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("RUNEBOOK_EMBEDDING_PROVIDER", "none")
-    return tmp_path / "home"
-
-
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = cli.main(["import", *arguments])
     printed = capsys.readouterr()

@@ -21,7 +21,7 @@ from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines, session_id_for
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import MemoryOperations, WriteOp
-from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice
+from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice
 from memory_core.core.memory.results import (
     Action,
     ChangeSet,
@@ -135,7 +135,7 @@ class MessageRecorder:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
-        belonging: Belonging = NO_PROJECT,
+        assignment: ProjectAssignment = NO_PROJECT,
     ) -> CommitReceipt:
         """Append what is new of a conversation to its session's log, verbatim.
 
@@ -145,12 +145,12 @@ class MessageRecorder:
             request_id: Makes a retry return the first receipt.
             dry_run: Plan only.
             now: Time of the commit; default the clock's.
-            belonging: The project of a conversation that has none yet, or of this part of it, if it is named.
+            assignment: The project of a conversation that has none yet, or of this part of it, if it is named.
 
         Raises:
             InvalidInput: If a message is malformed; nothing of the conversation is stored then.
         """
-        self._commits.cleaner.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        self._commits.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)
         messages, redactions = self._commits.cleaner.messages(parse_messages(raw))
         if not messages:
             raise InvalidInput("messages is empty.", hint="Send at least one {role, content}.")
@@ -166,7 +166,7 @@ class MessageRecorder:
             # What was stored under another setting is known again too.
             known = self._commits.cleaner.messages(stored)[0] if redactions else stored
             known = with_forgotten(known, messages)
-            project, private = _place(stored, belonging)
+            project, private = _place(stored, assignment)
             fresh = [replace(message, project=project, private=private) for message in unseen(known, messages)]
             counts = {"messages": len(messages), "messages_new": len(fresh)}
             total = len(stored) + len(fresh)
@@ -175,7 +175,7 @@ class MessageRecorder:
                 progress = SessionProgress(log, stored=total, known=total) if self._queues else None
                 results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
                 return ChangeSet((), results, notes=redactions, usage=counts, progress=progress)
-            own = replace(context, belonging=self._choice.of_session(project, private=private))
+            own = replace(context, assignment=self._choice.of_session(project, private=private))
             learned = self._learn(stored, fresh, snapshot, own)
             decided = self._decided(learned, snapshot, own, moment)
             notes = (note for each in learned for note in each.notes)
@@ -248,13 +248,13 @@ def _counted(learned: Sequence[Learned], results: Sequence[OperationResult]) -> 
     return keys
 
 
-def _place(stored: Sequence[Message], belonging: Belonging) -> tuple[str | None, bool]:
+def _place(stored: Sequence[Message], assignment: ProjectAssignment) -> tuple[str | None, bool]:
     """Project and privacy of a conversation's new messages: as named, else as its last one, else where it is sent."""
     last = stored[-1] if stored else None
-    if not belonging.named and last is not None and last.project is not None:
-        return last.project, last.private if belonging.private is None else belonging.private
-    private = belonging.by_default if belonging.private is None else belonging.private
-    return belonging.project, private and belonging.project is not None
+    if not assignment.named and last is not None and last.project is not None:
+        return last.project, last.private if assignment.private is None else assignment.private
+    private = assignment.by_default if assignment.private is None else assignment.private
+    return assignment.project, private and assignment.project is not None
 
 
 def _joined(before: str | None, fresh: Sequence[Message]) -> str:

@@ -25,8 +25,8 @@ from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory_type import CONTENT, MemoryType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.metadata import METADATA
-from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, flatten_extras, shown
-from memory_core.core.memory.project import NO_PROJECT, Belonging
+from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp, escaped, flatten_extras
+from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import (
     Action,
@@ -101,7 +101,7 @@ def parse_operations(raw: Mapping[str, Any] | MemoryOperations) -> tuple[MemoryO
             except ValidationError as error:
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"][2:])
-                dropped.append(shown(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:")))
+                dropped.append(escaped(f"{name}[{index}].{where}: {first['msg']}".replace("].:", "]:")))
             else:
                 kept.append(item)
     try:
@@ -180,7 +180,7 @@ class Commits:
         span: Span | None = None,
         settlement: Settlement | None = None,
         kind: str = "commit",
-        belonging: Belonging = NO_PROJECT,
+        assignment: ProjectAssignment = NO_PROJECT,
         watch: Callable[[ChangeSet], None] = lambda _planned: None,
     ) -> CommitReceipt:
         """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
@@ -200,7 +200,7 @@ class Commits:
                 nothing of it could be applied or a file changed meanwhile. Operations may then be empty.
             settlement: Likewise, for messages out of their order.
             kind: Of the commit, shown in history.
-            belonging: The project of the memories.
+            assignment: The project of the memories.
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
@@ -216,7 +216,7 @@ class Commits:
         self.check_size(json.dumps(parsed.model_dump(), ensure_ascii=False))
         if session_id is not None:
             self.session_uri(session_id)
-        self.cleaner.check_names(session_id=session_id, request_id=request_id, project=belonging.project)
+        self.cleaner.check_names(session_id=session_id, request_id=request_id, project=assignment.project)
         cleared = self.cleaner.operations(parsed)
         parsed = cleared.operations
         moment = now or datetime.now().astimezone()
@@ -226,7 +226,7 @@ class Commits:
             self.context(moment, source_kind, session_id),
             expected=expected,
             reads_elsewhere=reads_elsewhere,
-            belonging=belonging,
+            assignment=assignment,
         )
         malformed = (
             tuple(
@@ -236,7 +236,7 @@ class Commits:
             + cleared.refused
         )
         ignored = flatten_extras(parsed)
-        notes = ((shown(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
+        notes = ((escaped(f"ignored unknown keys: {', '.join(ignored)}"),) if ignored else ()) + cleared.notes
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             if only_if is not None and (refused := moved_on(snapshot, only_if)) is not None:
@@ -255,13 +255,13 @@ class Commits:
 
         return self._store.commit(planned, kind=kind, request_id=request_id, now=moment, dry_run=dry_run)
 
-    def remember(self, request: CommitRequest, request_id: str | None, belonging: Belonging) -> CommitReceipt:
+    def remember(self, request: CommitRequest, request_id: str | None, assignment: ProjectAssignment) -> CommitReceipt:
         """Store one explicit memory as it was given, or what a feature stores under its name.
 
         Args:
             request: What is to be remembered.
             request_id: Its name in the ledger.
-            belonging: The project of the memory.
+            assignment: The project of the memory.
 
         Raises:
             InvalidInput: If an argument is wrong.
@@ -275,7 +275,7 @@ class Commits:
             dry_run=request.dry_run,
             now=request.now,
             only_if=request.expected,
-            belonging=belonging,
+            assignment=assignment,
         )
 
     def _given(self, request: CommitRequest) -> MemoryData:
@@ -381,7 +381,7 @@ def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet
     if _spoilt(decided):
         return decided
     if not decided.results:
-        why = shown((reasoning or "").strip()) or "no reason given"
+        why = escaped((reasoning or "").strip()) or "no reason given"
         result = OperationResult("extraction", str(span.log), Action.UNCHANGED, note=f"nothing to remember: {why}")
         decided = replace(decided, results=(result,))
     return replace(decided, progress=SessionProgress(span.log, extracted=span.end))

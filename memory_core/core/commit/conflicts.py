@@ -16,7 +16,7 @@ from memory_core.core.errors import MemoryChanged, PatchRejected, RunebookError
 from memory_core.core.memory.directory_page import abstract_line, is_generated, parse_page
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryField, MemoryType, MergeOp
-from memory_core.core.memory.operations import shown
+from memory_core.core.memory.operations import escaped
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
 from memory_core.core.store.local import Snapshot
@@ -165,4 +165,4 @@ def _moved(snapshot: Snapshot, uri: str, sha256: str) -> str | None:
 
 
 def _refusal(uri: str, how: str) -> OperationResult:
-    return OperationResult(OP, shown(uri), Action.REJECTED, f"{shown(uri)} {how}", _MOVED_HINT, conflict=True)
+    return OperationResult(OP, escaped(uri), Action.REJECTED, f"{escaped(uri)} {how}", _MOVED_HINT, conflict=True)

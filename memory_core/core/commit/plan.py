@@ -43,7 +43,7 @@ from memory_core.core.memory.operations import (
     OverviewOp,
     WriteOp,
     check_text,
-    shown,
+    escaped,
 )
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
@@ -116,9 +116,11 @@ class _Planner:
             outcome = decide()
         except RunebookError as error:
             conflict = isinstance(error, MemoryChanged)
-            about = error.uri if isinstance(error, MemoryChanged) else shown(subject)
+            about = error.uri if isinstance(error, MemoryChanged) else escaped(subject)
             self._results.append(
-                OperationResult(op, about, Action.REJECTED, shown(error.message), shown(error.hint), conflict=conflict)
+                OperationResult(
+                    op, about, Action.REJECTED, escaped(error.message), escaped(error.hint), conflict=conflict
+                )
             )
             return
         before = self._copy.text(outcome.uri)
@@ -161,7 +163,7 @@ class _Planner:
                 result = replace(result, action=Action.UPDATED)
             elif linked.refused and result.action is Action.UNCHANGED:
                 result = replace(result, action=Action.REJECTED)
-            lines = [f"link to {shown(target)} left out: {error.message}" for target, error in linked.refused]
+            lines = [f"link to {escaped(target)} left out: {error.message}" for target, error in linked.refused]
             self._results[index] = replace(
                 result,
                 reason=" ".join(filter(None, (result.reason, *lines))) or None,
@@ -263,7 +265,7 @@ class _Planner:
     def overview(self, op: OverviewOp, name: str, text: str) -> _Outcome:
         """Set or patch a directory's L0, or the authored part of its L1."""
         check_text(op)
-        self._context.belonging.check_shared()
+        self._context.assignment.check_shared()
         directory = self._context.owned(op.directory_uri)
         for depth in range(_MEMORIES_DEPTH, len(directory.parts) + 1):
             # A folder cannot be made where a file is; the commit would never reach the disk.
@@ -296,7 +298,7 @@ class _Planner:
     def _create(
         self, directory: MemoryUri, memory_type: MemoryType, data: MemoryData, fields: dict[str, Any]
     ) -> _Outcome:
-        note = self._context.belonging.check_new(memory_type)
+        note = self._context.assignment.check_new(memory_type)
         uri = self._copy.free_name(directory, memory_type, fields)
         self._copy.expect_never_seen(uri)
         metadata = {**_first_metadata(memory_type, data, self._context), **_given_metadata(data)}
@@ -316,11 +318,11 @@ class _Planner:
             raise FieldRejected(
                 f"{str(memory.uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand."
             )
-        belonging, project = self._context.belonging, memory.project
-        belonging.check_existing(memory_type, str(memory.uri), project, replaces=merge is write_fields)
+        assignment, project = self._context.assignment, memory.project
+        assignment.check_existing(memory_type, str(memory.uri), project, replaces=merge is write_fields)
         merged = merge(memory_type, memory.fields, given)
         check_fields(self._copy, memory.uri, memory_type, given, merged)
-        metadata: dict[str, Any] = {**_given_metadata(data), **belonging.privacy(project)}
+        metadata: dict[str, Any] = {**_given_metadata(data), **assignment.privacy(project)}
         same_fields = all(memory.fields.get(name) == value for name, value in merged.values.items())
         notes = (_ignored(merged),) if merged.ignored else ()
         if same_fields and all(memory.metadata.get(name) == value for name, value in metadata.items()):
@@ -373,7 +375,7 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
         "salience": memory_type.salience,
         CONFIDENCE: 1.0,
         "source": {**context.source, **data.source} or None,
-        **context.belonging.meta(memory_type),
+        **context.assignment.meta(memory_type),
     }
     if memory_type.expires_after_days is not None:
         metadata[EXPIRES_AT] = expires_after(context.now, memory_type.expires_after_days)

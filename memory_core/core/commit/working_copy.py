@@ -15,7 +15,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
-from memory_core.core.memory.project import Belonging, project_key
+from memory_core.core.memory.project import ProjectAssignment, project_key
 from memory_core.core.memory.results import FileChange, text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
@@ -29,7 +29,7 @@ class PlanContext:
         user_space: Space that ``{user_space}`` in a type's directory means; likewise ``agent_space``.
         now: Time of the commit, ISO 8601 in UTC.
         source: Written into new memories: kind and, where known, session.
-        belonging: The project of the memories, and whether they are private to it.
+        assignment: The project of the memories, and whether they are private to it.
         content_bytes: Largest file a plan may produce.
         expected: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
         reads_elsewhere: Whether the author may have read files that ``expected`` does not name.
@@ -40,7 +40,7 @@ class PlanContext:
     agent_space: str
     now: str
     source: Mapping[str, Any] = field(default_factory=dict)
-    belonging: Belonging = field(default_factory=Belonging)
+    assignment: ProjectAssignment = field(default_factory=ProjectAssignment)
     content_bytes: int = 262_144
     expected: Mapping[str, str] | None = None
     reads_elsewhere: bool = False
@@ -218,7 +218,7 @@ class WorkingCopy:
 
         Of the project at hand first, then of none; never of another project.
         """
-        for project in self.context.belonging.sought(memory_type):
+        for project in self.context.assignment.sought(memory_type):
             found = self._holder(directory, memory_type, fields, project)
             if found is not None:
                 return found
@@ -226,7 +226,7 @@ class WorkingCopy:
 
     def free_name(self, directory: MemoryUri, memory_type: MemoryType, fields: Mapping[str, Any]) -> MemoryUri:
         """Where a new memory goes: the name that its type gives it, marked where another file has it."""
-        project = self.context.belonging.of_type(memory_type)
+        project = self.context.assignment.of_type(memory_type)
         key = project_key(project, names.key_of(fields, memory_type.key_fields))
         name = names.render(memory_type.filename_template, fields)
         uri = directory.child(name)

@@ -31,7 +31,7 @@ from memory_core.core.memory.exchange import ExchangeStarts
 from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
-from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectChoice, ProjectScope
+from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.locks import StoreLock
@@ -52,7 +52,7 @@ class Part:
 
     span: Span
     conversation: Conversation
-    belonging: Belonging
+    assignment: ProjectAssignment
 
 
 class SessionReader:
@@ -91,7 +91,7 @@ class SessionReader:
             return True
         return all(ProjectScope(project).sees(message.project, private=message.private) for message in messages)
 
-    def belonging(self, messages: Sequence[Message]) -> Belonging:
+    def assignment(self, messages: Sequence[Message]) -> ProjectAssignment:
         """Whose the memories of some messages are; where any of them is private, all of them are."""
         private = next((message for message in messages if message.private), None)
         last = private or (messages[-1] if messages else None)
@@ -123,7 +123,7 @@ class SessionReader:
         last = start + windows[0][1]
         end = next((at for at in range(last, row.stored) if at not in done), row.stored)
         span = Span(row.log, row.extracted, end, text_sha256(dump_lines(messages[row.extracted : end])))
-        return Part(span, self.excerpt(messages, range(start, last), row.log), self.belonging(messages[start:last]))
+        return Part(span, self.excerpt(messages, range(start, last), row.log), self.assignment(messages[start:last]))
 
     def analysed(self, log: MemoryUri) -> frozenset[int]:
         """Places of the messages that memories were made of out of their order."""
@@ -398,8 +398,8 @@ class Extractor:
             return recorded
         messages = self.sessions.messages(log)
         conversation = self.sessions.excerpt(messages, range(row.extracted, row.stored), log)
-        belonging = self.sessions.belonging(messages[row.extracted : row.stored])
-        brief = self._briefs.write(_for_client(conversation), self.view.within(belonging))
+        assignment = self.sessions.assignment(messages[row.extracted : row.stored])
+        brief = self._briefs.write(_for_client(conversation), self.view.within(assignment))
         self.queue.briefed(log, row.stored, brief.seen)
         return replace(recorded, brief=brief.text)
 
@@ -423,7 +423,7 @@ class Extractor:
             offered = (row for row in whole if self.sessions.is_seen(row.log, project))
             row = None if focus else next(offered, None)
             if row is None:
-                return self._briefs.write_unstored(self.view.within(Belonging(project)), focus).text
+                return self._briefs.write_unstored(self.view.within(ProjectAssignment(project)), focus).text
         else:
             row = self.queue.get(self._commits.session_uri(session_id))
             if row is None or not row.waiting:
@@ -432,7 +432,7 @@ class Extractor:
                     hint="See what waits with: runebook extract --list. Store new messages with commit_memory.",
                 )
         part = self.sessions.part(row, self._briefs.conversation_tokens)
-        view = self.view.within(part.belonging)
+        view = self.view.within(part.assignment)
         brief = self._briefs.write(_for_client(part.conversation), view, include_messages=True)
         if noted:
             self.queue.briefed(row.log, part.span.end, brief.seen)
@@ -446,7 +446,7 @@ class Extractor:
         request_id: str | None = None,
         dry_run: bool = False,
         now: datetime | None = None,
-        belonging: Belonging = NO_PROJECT,
+        assignment: ProjectAssignment = NO_PROJECT,
     ) -> CommitReceipt:
         """Commit operations of a client's own model, as an answer to a brief where there was one.
 
@@ -465,7 +465,7 @@ class Extractor:
         )
         row = None if session_id is None else self.queue.get(self._commits.session_uri(session_id))
         if row is None:
-            return apply(operations, source_kind="user_explicit", belonging=belonging)
+            return apply(operations, source_kind="user_explicit", assignment=assignment)
         parsed, dropped = parse_operations(operations)
         parsed, notes = without_counts(parsed, self.view)
         is_open = row.briefed > row.extracted
@@ -473,14 +473,14 @@ class Extractor:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         messages = self.sessions.messages(row.log)
-        own = self.sessions.belonging(messages[row.extracted : row.briefed] if is_open else messages[-1:])
+        own = self.sessions.assignment(messages[row.extracted : row.briefed] if is_open else messages[-1:])
         receipt = apply(
             parsed,
             dropped=dropped,
             expected=row.seen,
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,
-            belonging=own if own.confined or (own.project is not None and not belonging.named) else belonging,
+            assignment=own if own.confined or (own.project is not None and not assignment.named) else assignment,
         )
         return replace(receipt, notes=(*receipt.notes, *notes))
 
@@ -515,7 +515,7 @@ class Extractor:
                     receipts.append(self._passed_over(part.span, now))
                     continue
                 # Where memories changed while the model thought, it is asked once more, with what is stored by then.
-                loop = self.orchestrator.extract(part.conversation, self.view.within(part.belonging))
+                loop = self.orchestrator.extract(part.conversation, self.view.within(part.assignment))
                 receipts.append(self._commit((yield from meter.read(loop)), part, settlement, now))
             except RunebookError as error:
                 results.append(self._postponed(row, now, error.message, error.hint))
@@ -542,7 +542,7 @@ class Extractor:
             settlement=settlement,
             kind=COMMIT if settlement is None else PROMOTION,
             now=now,
-            belonging=part.belonging,
+            assignment=part.assignment,
         )
         kept = [
             f"kept as it is: {change.uri or change.memory_type}: {change.reason}"

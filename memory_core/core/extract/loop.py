@@ -8,6 +8,7 @@ writes. Never more than ``max_iterations + 2`` requests; similarity alone never 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 from memory_core.core.errors import AnswerCut, AnswerUnusable, InvalidInput, ModelRefused
@@ -304,11 +305,24 @@ class MemoryReActOrchestrator:
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
         self._single_pass = single_pass
-        choices = {"memory_type": [known.name for known in guide.registry.list_all()], "relation": LINK_RELATIONS}
-        self._adapter = JSONAdapter(ReasoningAction, choices=choices)
-        self.system = _system(prompts, guide, self._rounds, prompt_tokens)
-        frame = count_tokens(prompts.render("step")) + count_tokens(prompts.render("final")) + _HINT_TOKENS
-        self._available = max(0, prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
+
+    # Made with the first extraction: most open stores never extract.
+
+    @cached_property
+    def system(self) -> str:
+        """The static part of each prompt."""
+        return _system(self._prompts, self._guide, self._rounds, self._prompt_tokens)
+
+    @cached_property
+    def _adapter(self) -> JSONAdapter[ReasoningAction]:
+        types = [known.name for known in self._guide.registry.list_all()]
+        return JSONAdapter(ReasoningAction, choices={"memory_type": types, "relation": LINK_RELATIONS})
+
+    @cached_property
+    def _available(self) -> int:
+        """Tokens that a request leaves for the conversation and what is shown beside it."""
+        frame = count_tokens(self._prompts.render("step")) + count_tokens(self._prompts.render("final")) + _HINT_TOKENS
+        return max(0, self._prompt_tokens - fixed_tokens(self._adapter, self.system) - frame)
 
     @property
     def conversation_tokens(self) -> int:

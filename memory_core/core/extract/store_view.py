@@ -19,7 +19,7 @@ from memory_core.core.index.filter import private_elsewhere
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import MemoryType, MemoryTypeRegistry
 from memory_core.core.memory.operations import MemoryOperations
-from memory_core.core.memory.project import NO_PROJECT, Belonging, ProjectScope
+from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectScope
 from memory_core.core.memory.requests import FindRequest
 from memory_core.core.memory.results import CommitReceipt, FindResult, text_sha256
 from memory_core.core.memory.uri import MemoryUri
@@ -76,16 +76,16 @@ class StoreView:
         self._catalog = catalog
         self._see_from(NO_PROJECT, browser)
 
-    def within(self, belonging: Belonging) -> StoreView:
+    def within(self, assignment: ProjectAssignment) -> StoreView:
         """The same store for a conversation that belongs to a project."""
         view = copy.copy(self)
-        view._see_from(belonging, self.browser)
+        view._see_from(assignment, self.browser)
         return view
 
-    def _see_from(self, belonging: Belonging, browser: Browser) -> None:
-        self._belonging = belonging
-        self._scope = ProjectScope(belonging.project)
-        self.browser = browser.seen_from(belonging.project, strict=True)
+    def _see_from(self, assignment: ProjectAssignment, browser: Browser) -> None:
+        self._assignment = assignment
+        self._scope = ProjectScope(assignment.project)
+        self.browser = browser.seen_from(assignment.project, strict=True)
 
     def text(self, uri: str) -> str | None:
         """A file's text; None if it is absent, out of sight or unreadable."""
@@ -169,7 +169,7 @@ class StoreView:
 
     def preview(self, operations: MemoryOperations) -> CommitReceipt:
         """A dry run: what operations would do now, whether or not the model saw the files."""
-        return self._commits.apply_operations(operations, dry_run=True, belonging=self._belonging)
+        return self._commits.apply_operations(operations, dry_run=True, assignment=self._assignment)
 
 
 def _heading(memory: Memory) -> str:

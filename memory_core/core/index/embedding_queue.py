@@ -132,7 +132,7 @@ def clear(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM passages")
 
 
-def standing(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str | None) -> tuple[int, int]:
+def counts(connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str | None) -> tuple[int, int]:
     """How many passages some spaces hold, and how many of them wait for the model; 0 wait for none."""
     row = connection.execute(
         "SELECT count(*), coalesce(sum(EXISTS (SELECT 1 FROM waiting w WHERE w.passage_id = p.id AND w.model_id = "

@@ -19,7 +19,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -421,11 +421,18 @@ def _parse(path: Path, text: str) -> _Document:
         raise _broken(path, line, f"holds the control character {control.group()!r}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _EventReader(path, yaml, yaml.parse(text, Loader=loader)).document()
+        return _document(path, text, loader)
     except yaml.MarkedYAMLError as error:
         line = next((m.line + 1 for m in (error.problem_mark, error.context_mark) if m is not None), 1)
         parts = [part for part in (error.context, error.problem) if part]
         raise _broken(path, line, f"not valid YAML: {', '.join(parts)}") from error
+
+
+@lru_cache(maxsize=32)  # each store that a process opens has the built-in types
+def _document(path: Path, text: str, loader: type[Any]) -> _Document:
+    import yaml
+
+    return _EventReader(path, yaml, yaml.parse(text, Loader=loader)).document()
 
 
 @dataclass(slots=True)

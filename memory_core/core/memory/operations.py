@@ -259,7 +259,7 @@ def compact_schema(node: Any, *, descriptions: bool = True) -> Any:
     return slim
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     """The text with half surrogate pairs written as escapes, so that it can be stored and sent."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -60,7 +60,7 @@ class ProjectScope:
 
 
 @frozen
-class Belonging:
+class ProjectAssignment:
     """Which project the memories of a commit belong to.
 
     Attributes:
@@ -162,7 +162,7 @@ class Belonging:
 
 
 #: Of a commit that says nothing, where there is no project.
-NO_PROJECT = Belonging()
+NO_PROJECT = ProjectAssignment()
 
 
 def project_name(text: str) -> str:
@@ -259,7 +259,7 @@ class ProjectChoice:
             return ProjectScope(self.current(found))
         return ProjectScope(self._named(argument, found), only=True)
 
-    def belonging(self, argument: str | None, private: bool | None, found: str | None) -> Belonging:
+    def assignment(self, argument: str | None, private: bool | None, found: str | None) -> ProjectAssignment:
         """Whose the memories of a commit are.
 
         What is said to be private belongs to the current project, as if it had been named.
@@ -272,11 +272,11 @@ class ProjectChoice:
             raise InvalidInput(
                 "private needs a project to be private to.", hint=f"{_CHOICE_HINT} Or leave private out."
             )
-        return Belonging(project, argument is not None or private is True, private, self._by_default)
+        return ProjectAssignment(project, argument is not None or private is True, private, self._by_default)
 
-    def of_session(self, project: str | None, *, private: bool) -> Belonging:
+    def of_session(self, project: str | None, *, private: bool) -> ProjectAssignment:
         """Whose the memories of a conversation are; those of a private one all stay in its project."""
-        return Belonging(project, named=private, private=True if private else None, by_default=self._by_default)
+        return ProjectAssignment(project, named=private, private=True if private else None, by_default=self._by_default)
 
     def _named(self, argument: str, found: str | None) -> str | None:
         if argument.strip().casefold() in ("", GLOBAL):

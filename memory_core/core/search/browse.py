@@ -55,7 +55,7 @@ def is_elsewhere(uri: MemoryUri, text: str, project: str | None, features: Featu
     """Whether a file's text is private to another project; of a file with entries, whether any of them is."""
     scope = ProjectScope(project)
     kind = features.kind_of(uri)
-    parts = None if kind is None else kind.belongings(text)
+    parts = None if kind is None else kind.assignments(text)
     if uri.name.endswith(".jsonl"):
         parts = [(message.project, message.private) for message in parse_lines(text)[0]]
     if parts is not None:

@@ -51,7 +51,7 @@ _PROCEDURAL_LIMIT = 5
 #: Turns searched for each page, as several may be of one page.
 _TURNS_PER_PAGE = 4
 _HOT_LIMIT = 10
-_STANDING_LIMIT = 12
+_ALWAYS_ON_LIMIT = 12
 #: Of joined messages the end is the question; search reads no more than this.
 _QUERY_CHARS = 8_000
 #: Share of the budget that the current input may take, and characters that a token of it may have.
@@ -260,7 +260,7 @@ class ContextEngine:
             gathered.add(reader.memory(memory.uri) for memory in hot)
         if first:
             gathered.add(
-                reader.memory(uri) for uri in self._recalls.standing(_STANDING_LIMIT, request.project, request.now)
+                reader.memory(uri) for uri in self._recalls.always_on(_ALWAYS_ON_LIMIT, request.project, request.now)
             )
             gathered.add(reader.recent(request.session_id, self._config.recent_pages))
         return gathered

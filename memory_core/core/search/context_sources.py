@@ -153,7 +153,7 @@ class ConversationLog:
 STANDING_SALIENCE = 0.9
 
 
-def standing(
+def always_on(
     connection: sqlite3.Connection, spaces: Sequence[str], limit: int, project: ProjectScope, now: datetime
 ) -> list[str]:
     """URIs of what holds, the most important first, then the newest.

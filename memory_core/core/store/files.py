@@ -269,7 +269,7 @@ class FileStore:
         except OSError as error:
             raise _refused("read", uri, error) from error
 
-    def glance(self, uri: MemoryUri) -> FileStat | None:
+    def quick_stat(self, uri: MemoryUri) -> FileStat | None:
         """Size and time of what is at the file's place; None where that is not told. Proves nothing: see ``stat``."""
         try:
             return stat_of(os.stat("/".join((str(self.root), *uri.parts))))  # noqa: PTH116 - a tenth of the time

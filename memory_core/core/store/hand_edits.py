@@ -5,7 +5,7 @@ never rewritten; what is wrong with it is kept as a ``FileProblem``. A file that
 same text (or the same key or name, in one directory) are one move, over batches and processes.
 
 Whether a file differs is told without the lock, so that our own writes cost nobody anything; only what does differ is
-looked at again under it. Who finds hand edits is not decided here: a scan, the watcher, the glance before a search.
+looked at again under it. Who finds hand edits is not decided here: a scan, the watcher, the look before a search.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _likeness(one: MemoryUri, other: MemoryUri) -> int:
 
 
 _GLANCE_SECONDS = 0.001
-#: Directories of one glance of each kind, at most.
+#: Directories looked at before one search, of each kind, at most.
 _GLANCED = 400
 #: File times tick this coarsely on some systems: a directory that changed since then may change again unseen.
 _TICK_NS = 20_000_000
@@ -339,7 +339,7 @@ class Adoption:
             self.recorded()
         return adopted
 
-    def glance(self, seconds: float) -> bool:
+    def take_in_recent(self, seconds: float) -> bool:
         """The cheap look before a search: directories that changed, and what was left over.
 
         Args:
@@ -367,7 +367,7 @@ class Adoption:
         moved = []
         for row in self._ledger.files_of(dict.fromkeys(map(file_of, uris))):
             with suppress(InvalidUri):
-                if row.stat != self._files.glance(row.uri) and row.stat != self._files.stat(row.uri):
+                if row.stat != self._files.quick_stat(row.uri) and row.stat != self._files.stat(row.uri):
                     moved.append(row.uri)
         try:
             return self.take_in(moved, until=time.monotonic()) > 0

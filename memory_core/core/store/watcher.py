@@ -3,7 +3,7 @@
 The operating system tells which files changed (``watchfiles``); adoption decides what that means. What the system does
 not tell is found by a scan: after too many changes at once, regularly, and often where watching fails (the limit of
 watches is reached, a network file system). Scans take at most one hundredth of the time. Nothing is decided here, and
-nothing depends on it: the glance before a search and the next start find the same.
+nothing depends on it: the look before a search and the next start find the same.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memory_core.core.errors import InvalidUri, RunebookError
 from memory_core.core.memory.message import dump_lines, parse_lines
 from memory_core.core.memory.message_shapes import parse_messages
-from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.results import Action
 from memory_core.core.store.local import REPEATED
 from memory_core.features.imports.items import ConversationItem, LeftOut, digest_of
@@ -51,12 +51,14 @@ class ConversationRecorder:
         self._scope = scope
         self._part_bytes = memory.config.limits.commit_bytes // _SHARE
 
-    def record(self, item: ConversationItem, belonging: Belonging, now: datetime, *, dry_run: bool = False) -> Recorded:
+    def record(
+        self, item: ConversationItem, assignment: ProjectAssignment, now: datetime, *, dry_run: bool = False
+    ) -> Recorded:
         """Record what is new of a conversation; a message that cannot be taken is left out alone."""
         done = Recorded(self._session(item.session_id))
         for part in self._parts(item, done):
             try:
-                self._record(part, item, belonging, now, done, dry_run=dry_run)
+                self._record(part, item, assignment, now, done, dry_run=dry_run)
             except RunebookError as error:
                 done.left_out.append(LeftOut(f"{item.place}, from message {part[0].get('id')}", error.message))
         return done
@@ -94,7 +96,7 @@ class ConversationRecorder:
         self,
         part: Sequence[Mapping[str, Any]],
         item: ConversationItem,
-        belonging: Belonging,
+        assignment: ProjectAssignment,
         now: datetime,
         done: Recorded,
         *,
@@ -110,7 +112,7 @@ class ConversationRecorder:
         if not fresh:
             return
         receipt = self._memory.recorder.record(
-            fresh, session_id=done.session_id, request_id=request_id, dry_run=dry_run, now=now, belonging=belonging
+            fresh, session_id=done.session_id, request_id=request_id, dry_run=dry_run, now=now, assignment=assignment
         )
         taken = next((result.action for result in receipt.results if result.op == "messages"), Action.UNCHANGED)
         if REPEATED in receipt.notes or taken is Action.UNCHANGED:

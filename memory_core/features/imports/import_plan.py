@@ -292,7 +292,7 @@ class Batch:
 
     def _entry(self, item: LogItem) -> LogEntry:
         labels = {name: self._redaction.text(value)[:_LABEL_CHARS] for name, value in item.labels.items()}
-        project = self._context.belonging.project
+        project = self._context.assignment.project
         return new_entry(self._redaction.text(item.text), item.moment, kind=item.kind, project=project, **labels)
 
     def _summarise(self, item: SummaryItem, snapshot: Snapshot) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from memory_core.core.errors import InvalidInput, StorageFailed
-from memory_core.core.memory.project import NO_PROJECT, Belonging, folder_name, project_at
+from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, folder_name, project_at
 from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
@@ -201,14 +201,14 @@ class ImportRequest:
         path: A file, folder or zip.
         format: Name of its format; None recognises it.
         dry_run: Whether to plan only.
-        belonging: The project of everything, if ``named``; else that of what tells of none itself.
+        assignment: The project of everything, if ``named``; else that of what tells of none itself.
         move_originals: Whether originals are renamed to ``*.migrated``; None is the format's own rule.
     """
 
     path: Path
     format: str | None = None
     dry_run: bool = False
-    belonging: Belonging = NO_PROJECT
+    assignment: ProjectAssignment = NO_PROJECT
     move_originals: bool | None = None
 
 
@@ -248,7 +248,7 @@ class _Run:
         scope = (found.name, memory.config.user_space, memory.config.agent_space)
         self._known = EarlierImports(memory, scope)
         context = memory.commits.context(self._now, KIND, None)
-        self._context = replace(context, source={**context.source, "from": found.name}, belonging=request.belonging)
+        self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
         self._conversations = ConversationRecorder(memory, scope)
         self._batch: list[Stored] = []
         self._bytes = 0
@@ -298,8 +298,8 @@ class _Run:
             self.report.passed[item.what] += item.count
         elif isinstance(item, ConversationItem):
             self._flush()
-            belonging = self._belonging(item)
-            self.report.add(self._conversations.record(item, belonging, self._now, dry_run=self._request.dry_run))
+            assignment = self._assignment(item)
+            self.report.add(self._conversations.record(item, assignment, self._now, dry_run=self._request.dry_run))
         elif item.item_id in self._seen:
             self.report.passed["items that the source holds twice"] += 1
         else:
@@ -310,9 +310,9 @@ class _Run:
                 text = item.content if isinstance(item, MemoryItem) else item.text
                 self._put(item, len(text.encode("utf-8", "replace")))
 
-    def _belonging(self, item: ConversationItem) -> Belonging:
+    def _assignment(self, item: ConversationItem) -> ProjectAssignment:
         """The project of the folder that a conversation was held in, unless the caller named one."""
-        given = self._request.belonging
+        given = self._request.assignment
         return given if given.named or item.folder is None else replace(given, project=_project(item.folder))
 
     def _put(self, item: Stored, size_bytes: int) -> None:

@@ -165,7 +165,7 @@ class Promoter:
         part = Part(
             Span(stored.log, wanted[0], wanted[-1] + 1),
             sessions.excerpt(messages, wanted, stored.log),
-            sessions.belonging([messages[at] for at in wanted]),
+            sessions.assignment([messages[at] for at in wanted]),
         )
         return part, Promoted(self._memory, row, uri, taken, last=len(taken) == len(pages), now=now)
 

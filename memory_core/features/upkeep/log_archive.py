@@ -19,7 +19,7 @@ from memory_core.core.errors import NotFound, RunebookError
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import CONTENT, FieldType, MemoryTypeRegistry, resolve_category
 from memory_core.core.memory.operations import MemoryData, MemoryOperations, WriteOp
-from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult
 from memory_core.core.memory.trailer import body_digest, split
 from memory_core.core.memory.uri import MemoryUri
@@ -56,8 +56,8 @@ class LogArchive:
     def run(self, now: datetime, *, dry_run: bool) -> Iterator[CommitReceipt]:
         """Summarise, promote and move what is due; see ``Pass.run``."""
         for month, days in self._due(now, self.memory.config.maintenance.archive_days).items():
-            for belonging in self._belongings(days):
-                planned = self._summarising(month, days, belonging, now)
+            for assignment in self._assignments(days):
+                planned = self._summarising(month, days, assignment, now)
                 yield from commit(self.memory, _LOGS, planned, now, dry_run=dry_run)
         for month, days in self._due(now, self.memory.config.maintenance.delete_days).items():
             yield from commit(self.memory, _LOGS, self._moving(month, days, now, dry_run), now, dry_run=dry_run)
@@ -87,26 +87,29 @@ class LogArchive:
             _log.warning("a log was passed over: %s", error.message)
             return False
 
-    def _belongings(self, days: Sequence[date]) -> list[Belonging]:
+    def _assignments(self, days: Sequence[date]) -> list[ProjectAssignment]:
         """Whose entries these logs hold: nobody's first, then of each project what all see, and what is private."""
         found = {(entry.project or "", _is_private(entry)) for day in days for entry in self._entries(day)}
         others = sorted(found - {("", False)})
-        return [Belonging(), *(Belonging(project, named=True, private=private) for project, private in others)]
+        return [
+            ProjectAssignment(),
+            *(ProjectAssignment(project, named=True, private=private) for project, private in others),
+        ]
 
     def _entries(self, day: date) -> tuple[LogEntry, ...]:
         return entries(self.memory.store.text(log_uri(self._space, day)) or "")
 
     def _summarising(
-        self, month: str, days: Sequence[date], belonging: Belonging, now: datetime
+        self, month: str, days: Sequence[date], assignment: ProjectAssignment, now: datetime
     ) -> Callable[[Snapshot], ChangeSet]:
-        context = replace(self.memory.plan_context(now), belonging=belonging)
-        project = belonging.project if belonging.private else None
+        context = replace(self.memory.plan_context(now), assignment=assignment)
+        project = assignment.project if assignment.private else None
         uri = summary_uri(self._space, month, project)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(uri)
             stored = summary = read_summary(month, project, before)
-            promotions = _Promotions(snapshot, context, belonging.project, stored.promoted)
+            promotions = _Promotions(snapshot, context, assignment.project, stored.promoted)
             for day in days:
                 own = [entry for entry in _logged(snapshot, self._space, day) if _owner(entry) == project]
                 summary = self._with_day(snapshot, summary, day, own)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 LOG = "viking://session/default/s1/messages.jsonl"
 TALK = [
     {"role": "user", "content": "Caroline went to the support group.", "time": "2023-05-08T13:56:00+00:00"},
     {"role": "assistant", "content": "她去了互助小组。", "time": "2023-05-08T13:57:00+00:00"},
 ]
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
 
 
 def stored(receipt: CommitReceipt) -> OperationResult:
@@ -93,7 +84,7 @@ def test_a_dry_run_puts_nothing_into_the_queue(memory: Runebook) -> None:
 
 
 def test_without_an_extractor_a_conversation_is_committed_and_waits_for_nothing(tmp_path: Path) -> None:
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"), extractor="none")
+    config = words_only(tmp_path, extractor="none")
     with open_memory(config) as memory:
         receipt = memory.commit(CommitRequest(messages=TALK, session_id="s1"))
         assert receipt.status is Status.COMMITTED

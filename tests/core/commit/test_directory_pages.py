@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.directory_page import (
     ABSTRACT_LIMIT_CHARS,
     ENTRIES_LIMIT,
@@ -31,20 +29,11 @@ from memory_core.core.memory.requests import CommitRequest, ListRequest, ReadReq
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
 FACTS = f"{USER}/facts"
-
-
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
-        yield opened
 
 
 def put(memory: Runebook, topic: str, content: str, **arguments: Any) -> None:
@@ -372,7 +361,7 @@ def test_a_types_own_template_gives_the_line(tmp_path: Path) -> None:
         "  - {name: times, type: int64, merge_op: sum}\n  - {name: taste}\n",
         encoding="utf-8",
     )
-    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2, "taste": "辣"}))
         assert "- 麻婆豆腐.md: 2× 辣\n" in page(memory, f"{USER}/recipes")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_core.core.commit.patch import opens_as_patch
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ListRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json, text_sha256
-from memory_core.core.memory.trailer import split
+from memory_core.core.memory.results import Action, CommitReceipt, Status, as_json, text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
+from tests.stores import body, only, trailer, words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -61,16 +59,6 @@ GOLDEN: dict[str, Any] = {
 }
 
 
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
-        yield opened
-
-
 def write(memory_type: str, uri: str | None = None, **fields: Any) -> dict[str, Any]:
     data = {"memory_type": memory_type, "fields": fields}
     return {"memory_data": data} if uri is None else {"uri": uri, "memory_data": data}
@@ -78,19 +66,6 @@ def write(memory_type: str, uri: str | None = None, **fields: Any) -> dict[str, 
 
 def apply(memory: Runebook, **operations: Any) -> CommitReceipt:
     return memory.commit(CommitRequest(operations={f"{name}_operations": items for name, items in operations.items()}))
-
-
-def only(receipt: CommitReceipt) -> OperationResult:
-    (result,) = receipt.results
-    return result
-
-
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
-
-
-def body(memory: Runebook, uri: str) -> str:
-    return split(memory.read(ReadRequest(uri)).content).body
 
 
 def files(home: Path) -> dict[str, bytes]:
@@ -135,7 +110,7 @@ def test_a_type_from_one_yaml_file_works_without_code(tmp_path: Path) -> None:
         "  - {name: dish, merge_op: immutable}\n  - {name: times, type: int64, merge_op: sum}\n",
         encoding="utf-8",
     )
-    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         uri = only(memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": 2}))).uri
         memory.commit(CommitRequest(memory_type="recipes", fields={"dish": "麻婆豆腐", "times": "3"}))
         assert uri == f"{USER}/recipes/麻婆豆腐.md"
@@ -151,7 +126,7 @@ def test_a_users_yaml_overrides_a_built_in_type(tmp_path: Path) -> None:
         "filename_template: '{topic}.md'\nsalience: 0.9\nfields:\n  - {name: topic}\n  - {name: content}\n",
         encoding="utf-8",
     )
-    with open_memory(config(tmp_path / "home", schema_dirs=(schemas,))) as memory:
+    with open_memory(words_only(tmp_path / "home", schema_dirs=(schemas,))) as memory:
         uri = only(memory.commit(CommitRequest("The sky is blue", memory_type="facts"))).uri
         assert uri == f"{USER}/truths/The sky is blue.md"
         assert trailer(memory, uri)["salience"] == 0.9
@@ -177,15 +152,6 @@ def test_saying_it_again_with_another_priority_renews_the_priority(memory: Runeb
     again = memory.commit(CommitRequest("Never deploy on Fridays", priority="critical"))
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert trailer(memory, uri)["salience"] == 1.0
-
-
-def test_texts_that_begin_alike_are_both_kept(memory: Runebook) -> None:
-    start = "The meeting room on the third floor must be booked two days in advance by"
-    first = only(memory.commit(CommitRequest(f"{start} phone."))).uri
-    second = only(memory.commit(CommitRequest(f"{start} e-mail."))).uri
-    assert first != second
-    assert body(memory, first).endswith("phone.")
-    assert body(memory, second).endswith("e-mail.")
 
 
 def test_many_texts_that_begin_alike_are_all_kept_and_said_again_change_nothing(memory: Runebook) -> None:
@@ -214,14 +180,6 @@ def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> 
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
     assert body(memory, uri) == "Hosts the dashboard."
     assert trailer(memory, uri)["entity_type"] == "organization"
-
-
-def test_a_name_in_traditional_characters_is_the_memory_of_the_simplified_one(memory: Runebook) -> None:
-    uri = only(memory.commit(CommitRequest("双活", memory_type="entities", fields={"entity_name": "支付系统"}))).uri
-    again = memory.commit(CommitRequest("雙活部署", memory_type="entities", fields={"entity_name": "支付系統"}))
-    assert (again.status, only(again).uri, only(again).action) == (Status.COMMITTED, uri, Action.UPDATED)
-    assert body(memory, uri) == "雙活部署"
-    assert trailer(memory, uri)["entity_name"] == "支付系统"
 
 
 @pytest.mark.parametrize("twin", ["PYTHON style", "python   Style", "Ｐｙｔｈｏｎ Ｓｔｙｌｅ", " Python style "])
@@ -259,7 +217,7 @@ def test_a_handwritten_file_is_found_read_and_updated(tmp_path: Path) -> None:
     folder = tmp_path / "user/default/memories/preferences"
     folder.mkdir(parents=True)
     (folder / "茶.md").write_text("喜欢喝绿茶 green tea", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         uri = f"{USER}/preferences/茶.md"
         assert [hit.uri for hit in memory.find(FindRequest("绿茶")).memories] == [uri]
         assert memory.read(ReadRequest(uri)).content == "喜欢喝绿茶 green tea"
@@ -273,7 +231,7 @@ def test_a_handwritten_file_with_the_name_the_template_gives_is_that_memory(tmp_
     folder = tmp_path / "user/default/memories/events"
     folder.mkdir(parents=True)
     (folder / "2026-04-02_Launch.md").write_text("We launched.", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         fields = {"event_time": "2026-04-02", "event_name": "Launch"}
         receipt = memory.commit(CommitRequest("We launched at noon.", memory_type="events", fields=fields))
         assert only(receipt).uri == f"{USER}/events/2026-04-02_Launch.md"
@@ -455,7 +413,7 @@ def test_a_summary_of_a_file_is_refused_and_the_store_opens_again(
     receipt = apply(memory, overview=[{"directory_uri": uri + suffix, "abstract": "x"}])
     assert receipt.status is Status.REJECTED
     memory.close()
-    with open_memory(config(tmp_path)) as reopened:
+    with open_memory(words_only(tmp_path)) as reopened:
         assert reopened.commit(CommitRequest("y")).status is Status.COMMITTED
 
 

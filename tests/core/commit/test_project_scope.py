@@ -21,8 +21,8 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, as_json
-from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import body, only, trailer
 
 P, Q = "github.com/acme/backend", "支付系统"
 USER, AGENT = "viking://user/default/memories", "viking://agent/default/memories"
@@ -40,19 +40,6 @@ def opened(home: Path, llm: ScriptedLLM | None = None, **project: Any) -> Runebo
 def memory(tmp_path: Path) -> Iterator[Runebook]:
     with opened(tmp_path) as store:
         yield store
-
-
-def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
-    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
-
-
-def body(memory: Runebook, uri: str) -> str:
-    return split(memory.read(ReadRequest(uri)).content).body
-
-
-def only(receipt: CommitReceipt) -> OperationResult:
-    (result,) = receipt.results
-    return result
 
 
 def case(memory: Runebook, name: str, content: str, **arguments: Any) -> OperationResult:

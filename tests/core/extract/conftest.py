@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.runebook import Runebook, open_memory
 from tests.core.extract.stage import Stage
+from tests.stores import words_only
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path / "home", embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(tmp_path / "home")) as opened:
         yield opened
 
 

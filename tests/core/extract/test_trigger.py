@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, ExtractionConfig
+from memory_core.core.config import ExtractionConfig
 from memory_core.core.errors import ModelUnavailable
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation
@@ -21,6 +21,7 @@ from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 NOW = datetime(2026, 5, 2, 10, 0, tzinfo=UTC)
 NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
@@ -29,7 +30,7 @@ NOTHING = json.dumps({"reasoning": "nothing", "operations": {}})
 @contextmanager
 def opened(home: Path, answers: Sequence[Scripted] | None, **extraction: Any) -> Iterator[tuple[Runebook, ScriptedLLM]]:
     llm = ScriptedLLM(answers or ())
-    config = Config(home=home, embedding=EmbeddingConfig(provider="none"), extraction=ExtractionConfig(**extraction))
+    config = words_only(home, extraction=ExtractionConfig(**extraction))
     with open_memory(config, llm=None if answers is None else llm) as memory:
         yield memory, llm
 

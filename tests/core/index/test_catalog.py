@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.config import Config
 from memory_core.core.errors import InvalidFilter
 from memory_core.core.index import indexer, vectors
 from memory_core.core.index.documents import memory_document, session_growth
@@ -31,20 +31,11 @@ from memory_core.core.memory.trailer import join, split
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.open_store import load_registry
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 LOG = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-
-
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(config(tmp_path)) as opened:
-        yield opened
 
 
 def say(*texts: str) -> list[dict[str, str]]:
@@ -85,7 +76,7 @@ def test_a_handwritten_file_outside_every_type_is_found_by_its_name(tmp_path: Pa
     path = tmp_path / "user/default/memories/随笔.md"
     path.parent.mkdir(parents=True)
     path.write_text("A walk by the river", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         for query in ("随笔", "river"):
             (hit,) = memory.find(FindRequest(query)).memories
             assert (hit.uri, hit.memory_type) == (f"{USER}/随笔.md", "")
@@ -162,7 +153,7 @@ def test_one_odd_file_never_keeps_the_others_from_being_found(tmp_path: Path, li
     folder.mkdir(parents=True)
     (folder / "a odd.md").write_text(f"斑马 odd\n\n<!-- MEMORY_FIELDS\n{{{line}}}\n-->\n", encoding="utf-8")
     (folder / "b plain.md").write_text("斑马 plain", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert {hit.uri for hit in memory.find(FindRequest("斑马")).memories} == {
             f"{USER}/notes/a odd.md",
             f"{USER}/notes/b plain.md",
@@ -180,7 +171,7 @@ def test_a_huge_file_a_binary_file_and_links_in_circles_keep_nobody_out(tmp_path
     (folder / "up").symlink_to("..")
     (folder / "out.md").symlink_to("/etc/hostname")
     (folder / "good.md").write_text("zebra", encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert {hit.uri for hit in memory.find(FindRequest("zebra")).memories} == {
             f"{USER}/notes/good.md",
             f"{USER}/notes/gbk.md",
@@ -217,7 +208,7 @@ def test_new_turns_renew_the_passages_of_the_two_before_as_if_all_had_come_at_on
 
 def test_messages_sent_one_by_one_are_indexed_like_messages_sent_together(tmp_path: Path) -> None:
     texts = [f"第{number}句 sentence {number}" for number in range(7)]
-    with open_memory(config(tmp_path / "one")) as one, open_memory(config(tmp_path / "all")) as together:
+    with open_memory(words_only(tmp_path / "one")) as one, open_memory(words_only(tmp_path / "all")) as together:
         for end in range(1, len(texts) + 1):
             one.commit(CommitRequest(messages=say(*texts[:end]), session_id="s1"))
             one.indexer.follow()
@@ -226,14 +217,14 @@ def test_messages_sent_one_by_one_are_indexed_like_messages_sent_together(tmp_pa
 
 
 def test_a_log_that_was_edited_by_hand_between_two_commits_is_rebuilt_line_for_line(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest(messages=say("apple", "banana", "cherry"), session_id="s1"))
         path = tmp_path / "session/default/s1/messages.jsonl"
         path.write_text("\n".join(path.read_text(encoding="utf-8").splitlines()[1:]), encoding="utf-8")
         memory.commit(CommitRequest(messages=say("banana", "cherry", "damson 李子"), session_id="s1"))
         online = everything(memory)
     forget_index(tmp_path)
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert everything(memory) == online
         assert memory.find(FindRequest("apple")).total == 0
         (hit,) = memory.find(FindRequest("李子")).resources
@@ -246,7 +237,7 @@ def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> N
     path.parent.mkdir(parents=True)
     good = '{"role": "user", "content": "zebra"}\n'
     path.write_text(good.replace("zebra", "first") + "{broken\n\n" + good, encoding="utf-8")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         (hit,) = memory.find(FindRequest("zebra")).resources
         assert hit.uri == f"{LOG}#3"
         assert "zebra" in memory.read(ReadRequest(hit.uri)).content
@@ -256,7 +247,7 @@ def test_a_damaged_line_of_a_log_keeps_its_number_to_itself(tmp_path: Path) -> N
 
 
 def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         for number in range(12):
             memory.commit(CommitRequest(f"Fact {number} 事实", memory_type="facts", fields={"topic": f"T{number % 8}"}))
         uri = f"{USER}/facts/T3.md"
@@ -266,31 +257,31 @@ def test_a_deleted_index_comes_back_equal(tmp_path: Path) -> None:
         before = everything(memory)
         found = as_json(memory.find(FindRequest("事实", now=NOW)))
     forget_index(tmp_path)
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert everything(memory) == before
         again = as_json(memory.find(FindRequest("事实", now=NOW)))
         assert [hit["uri"] for hit in again["memories"]] == [hit["uri"] for hit in found["memories"]]
 
 
 def test_a_deleted_state_folder_leaves_every_memory_findable(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest("The office closes at six 六点关门", memory_type="facts"))
         memory.commit(CommitRequest(messages=say("斑马 zebra"), session_id="s1"))
     for path in sorted((tmp_path / ".state").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert len(memory.find(FindRequest("关门")).memories) == 1
         assert len(memory.find(FindRequest("zebra")).resources) == 1
 
 
 def test_what_was_removed_or_renamed_by_hand_is_gone_or_moved_after_reopening(tmp_path: Path) -> None:
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest("zebra one", memory_type="facts", fields={"topic": "One"}))
         memory.commit(CommitRequest("zebra two", memory_type="facts", fields={"topic": "Two"}))
     folder = tmp_path / "user/default/memories/facts"
     (folder / "One.md").unlink()
     (folder / "Two.md").rename(folder / "二.md")
-    with open_memory(config(tmp_path)) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         assert [hit.uri for hit in memory.find(FindRequest("zebra")).memories] == [f"{USER}/facts/二.md"]
         again = memory.commit(CommitRequest("zebra two again", memory_type="facts", fields={"topic": "Two"}))
         assert again.changed_uris == (f"{USER}/facts/二.md",)
@@ -306,7 +297,7 @@ def test_commits_of_many_writers_are_found_at_once_by_each_of_them(tmp_path: Pat
             if memory.find(FindRequest(word)).total != 1:
                 missing.append(word)
 
-    with open_memory(config(tmp_path)) as one, open_memory(config(tmp_path)) as two:
+    with open_memory(words_only(tmp_path)) as one, open_memory(words_only(tmp_path)) as two:
         threads = [
             threading.Thread(target=write_and_look, args=(memory, f"{letter}{index}"))
             for index, memory in enumerate((one, two))
@@ -324,7 +315,7 @@ def test_a_commit_that_arrives_while_the_catalog_follows_is_never_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory_core.core.index.indexer._PAUSE_SECONDS", 3_600.0)  # nobody but this thread follows
-    with open_memory(config(tmp_path)) as memory, open_memory(config(tmp_path)) as other:
+    with open_memory(words_only(tmp_path)) as memory, open_memory(words_only(tmp_path)) as other:
         memory.opened.adopted.wait()
         other.opened.adopted.wait()
         memory.find(FindRequest("anything"))
@@ -363,7 +354,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], se
     def topics(found: FindResult) -> set[str]:
         return {hit.uri.rpartition("/")[2].removesuffix(".md") for hit in found.hits}
 
-    with open_memory(config(tmp_path_factory.mktemp("zoo"))) as opened:
+    with open_memory(words_only(tmp_path_factory.mktemp("zoo"))) as opened:
         write("old", "2025-12-31T23:30:00+00:00", salience=0.2, tags=["动物", "Stripes"])
         write("new", "2026-03-17T10:00:00+08:00", salience=0.9, category="work")
         write("last", "2026-03-18T00:00:00+00:00", "preferences", tags=["stripes"])

@@ -8,7 +8,6 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from memory_core.features.recall_trail import SIMILAR, SimilarRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.core.index import damage
 from tests.core.index.damage import other_process
+from tests.stores import words_only
 
 SAID = {
     "heron": "The heron nests by the river Avon.",
@@ -33,10 +33,6 @@ SAID = {
 WHILE_OPEN = sorted(damage.ALL.keys() - {"foreign_log"})
 
 
-def config(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
 def index_of(home: Path) -> Path:
     return home / ".state" / "index.sqlite3"
 
@@ -45,7 +41,7 @@ def index_of(home: Path) -> Path:
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed store; tests work on copies."""
     folder = tmp_path_factory.mktemp("original")
-    with open_memory(config(folder)) as memory:
+    with open_memory(words_only(folder)) as memory:
         for text in SAID.values():
             memory.commit(CommitRequest(text, memory_type="facts"))
         for number in range(60):
@@ -81,7 +77,7 @@ def asides(home: Path) -> list[str]:
 def test_a_store_with_a_damaged_index_opens_and_finds_everything(home: Path, kind: str) -> None:
     damage.ALL[kind](index_of(home))
     for _ in range(2):
-        with open_memory(config(home)) as memory:
+        with open_memory(words_only(home)) as memory:
             assert_all_found(memory)
             memory.commit(CommitRequest("Written afterwards 后来写的", memory_type="facts"))
             assert memory.find(FindRequest("后来写的")).memories
@@ -91,7 +87,7 @@ def test_a_store_with_a_damaged_index_opens_and_finds_everything(home: Path, kin
 
 @pytest.mark.parametrize("kind", WHILE_OPEN)
 def test_an_index_damaged_while_it_is_open_is_replaced_by_whoever_meets_it(home: Path, kind: str) -> None:
-    with open_memory(config(home)) as memory, other_process(home) as other:
+    with open_memory(words_only(home)) as memory, other_process(home) as other:
         assert_all_found(memory)
         damage.checkpoint(index_of(home))
         damage.ALL[kind](index_of(home))
@@ -124,7 +120,7 @@ def test_threads_that_have_the_damaged_file_open_all_move_on(home: Path) -> None
             failures.append(error)
             raise
 
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         threads = [threading.Thread(target=search, args=(memory,)) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -141,24 +137,24 @@ def test_threads_that_have_the_damaged_file_open_all_move_on(home: Path) -> None
 def test_of_damaged_files_only_the_newest_is_kept(home: Path) -> None:
     for number in range(3):
         index_of(home).write_bytes(f"garbage {number}".encode() * 500)
-        open_memory(config(home)).close()
+        open_memory(words_only(home)).close()
     (kept,) = asides(home)
     assert (home / ".state" / kept).read_bytes().startswith(b"garbage 2")
 
 
 def test_the_index_of_another_ledger_is_not_believed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    with open_memory(config(elsewhere)) as memory:
+    with open_memory(words_only(elsewhere)) as memory:
         memory.commit(CommitRequest("A walrus of another store 海象", memory_type="facts"))
     damage.deleted_with_log(index_of(home))
     shutil.copyfile(index_of(elsewhere), index_of(home))
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         assert memory.find(FindRequest("walrus")).memories == memory.find(FindRequest("海象")).memories == ()
         assert_all_found(memory)
 
 
 def test_a_state_folder_without_locks_and_index_goes_on(home: Path) -> None:
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         assert_all_found(memory)
         shutil.rmtree(home / ".state" / "locks")
         damage.deleted_with_log(index_of(home))
@@ -170,12 +166,12 @@ def test_a_state_folder_without_locks_and_index_goes_on(home: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")
 def test_an_index_that_may_not_be_written_is_replaced(home: Path) -> None:
     index_of(home).chmod(0o400)
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         assert_all_found(memory)
 
 
 def test_ls_and_contexts_and_counts_meet_the_damage_too(home: Path) -> None:
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         for ask in (
             lambda: memory.tree(TreeRequest("viking://user/default/memories/facts")).entries,
             lambda: memory.retrieve(RetrieveRequest("支付系统 heron")).parts,
@@ -192,20 +188,20 @@ def test_ls_and_contexts_and_counts_meet_the_damage_too(home: Path) -> None:
 
 
 def test_a_ledger_that_was_deleted_under_a_running_store_acknowledges_nothing(home: Path) -> None:
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         memory.find(FindRequest("heron"))
         damage.deleted_with_log(home / ".state" / "ledger.sqlite3")
         with pytest.raises(StorageFailed) as raised:
             memory.commit(CommitRequest("Would be lost 会丢的", memory_type="facts"))
         assert "doctor --repair" in raised.value.hint
-    with open_memory(config(home)) as memory:
+    with open_memory(words_only(home)) as memory:
         assert_all_found(memory)
 
 
 def test_a_damaged_ledger_names_the_next_step(home: Path) -> None:
     damage.garbage(home / ".state" / "ledger.sqlite3")
     with pytest.raises(StorageFailed) as raised:
-        open_memory(config(home))
+        open_memory(words_only(home))
     assert "doctor --repair" in raised.value.hint
 
 
@@ -252,7 +248,7 @@ def test_connections_of_threads_that_ended_are_let_go(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many")
-    with open_memory(config(folder)) as memory:
+    with open_memory(words_only(folder)) as memory:
         for start in range(0, 900, 300):
             writes = [
                 {
@@ -277,7 +273,7 @@ def test_a_search_in_a_large_store_does_not_wait_for_the_index_and_says_so(
     large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory_core.core.index.indexer._PAUSE_SECONDS", 60.0)  # the background sleeps
-    with open_memory(config(large)) as memory:
+    with open_memory(words_only(large)) as memory:
         follow = memory.indexer.follow
         assert follow(0.05) is not None
         found = memory.find(FindRequest("主题899"))
@@ -293,7 +289,7 @@ def test_a_search_in_a_large_store_does_not_wait_for_the_index_and_says_so(
 
 
 def test_filling_and_following_number_documents_alike(large: Path) -> None:
-    with open_memory(config(large)) as memory:
+    with open_memory(words_only(large)) as memory:
         memory.indexer.follow(None)
         order = "SELECT uri FROM documents ORDER BY id"
         filled = memory.indexer.catalog.connection().execute(order).fetchall()
@@ -306,11 +302,11 @@ def test_a_conversation_that_grows_while_the_index_is_filled_is_whole(large: Pat
     def say(memory: Runebook, *texts: str) -> None:
         memory.commit(CommitRequest(messages=[{"role": "user", "content": text} for text in texts], session_id="long"))
 
-    with open_memory(config(large)) as memory:
+    with open_memory(words_only(large)) as memory:
         say(memory, "the first word 第一句", "the second word 第二句")
         memory.indexer.follow(None)
     damage.deleted_with_log(index_of(large))
-    with open_memory(config(large)) as memory:
+    with open_memory(words_only(large)) as memory:
         memory.indexer.follow(0.0)
         say(memory, "the third word 第三句")
         memory.indexer.follow(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from memory_core.core.config import Config, EmbeddingConfig, IndexConfig, SearchConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.waiting import soon
 
 PEOPLE = ("Lin", "Mei", "Anders", "陈磊", "Sofia", "Yuki")
 DEEDS = ("repaired the bridge", "sold a violin", "喜欢在雨天散步", "missed the night train", "种了一棵柿子树")
@@ -46,11 +47,12 @@ def test_exact_auto_and_chroma_find_the_same(tmp_path: Path) -> None:
             embedder = memory.indexer.embedder
             assert embedder is not None
             place = (memory.indexer.catalog.connection(), "session/default", embedder.fingerprint)
-            until = time.monotonic() + 120
-            while memory.indexer.vectors.status(*place).backend != "chroma" and time.monotonic() < until:
+
+            def is_served(memory: Runebook = memory, place: tuple[sqlite3.Connection, str, str] = place) -> bool:
                 memory.indexer.wake()
-                time.sleep(0.2)
-            assert memory.indexer.vectors.status(*place).backend == "chroma"
+                return memory.indexer.vectors.status(*place).backend == "chroma"
+
+            assert soon(is_served)
             assert answers(memory) == expected
             memory.commit(CommitRequest("The newest one: 一只橘猫 sleeps on the printer."))
             assert "printer" in memory.find(FindRequest("cat on the printer")).hits[0].abstract

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from memory_core.core.index.encoder import BackgroundModel, BundledEmbedder, Sca
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
 from server.cli import main
+from tests.waiting import soon
 
 USER = "viking://user/default/memories"
 TOPICS = ("bees and honey", "养蜂和蜂蜜", "the night train", "夜班火车", "a cracked violin", "一把旧小提琴")
@@ -257,38 +257,6 @@ def test_the_newest_passages_are_embedded_first(memory: Runebook) -> None:
         assert embedding_queue.backlog(connection, "unknown") == 0
 
 
-def test_a_deleted_catalog_is_rebuilt_and_embedded_anew(tmp_path: Path, loaded: BundledEmbedder) -> None:
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = counting(loaded)
-        remember(memory, 4)
-        memory.indexer.embed_all()
-    for path in (tmp_path / ".state").glob("index.sqlite3*"):
-        path.unlink()
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = counting(loaded)
-        assert memory.indexer.embed_all() == (4, 4)
-
-
-def test_an_index_of_an_older_schema_is_rebuilt_and_keeps_its_vectors(tmp_path: Path, loaded: BundledEmbedder) -> None:
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = counting(loaded)
-        remember(memory, 4)
-        memory.indexer.embed_all()
-        before = [hit.uri for hit in memory.find(FindRequest("蜂蜜", rank="relevance")).hits]
-    path = tmp_path / ".state/index.sqlite3"
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE waiting")
-        connection.execute("DROP TABLE models")
-        connection.execute("ALTER TABLE passages ADD COLUMN embedded TEXT")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    with opened(tmp_path) as memory:
-        memory.indexer.embedder = model = counting(loaded)
-        assert memory.indexer.embed_all() == (4, 4)
-        assert model.texts <= 1  # the word that proves the model ready
-        assert [hit.uri for hit in memory.find(FindRequest("蜂蜜", rank="relevance")).hits] == before
-
-
 # A search while much waits
 
 
@@ -308,10 +276,7 @@ def test_a_search_answers_at_once_while_much_waits_and_says_how_far_it_is(
         assert memory.indexer.progress() == Progress(0, 30)
     finally:
         model.allowed.set()
-    until = time.monotonic() + 120
-    while memory.indexer.progress().done < 30 and time.monotonic() < until:
-        time.sleep(0.02)
-    assert memory.indexer.progress() == Progress(30, 30)
+    assert soon(lambda: memory.indexer.progress() == Progress(30, 30))
     assert memory.find(FindRequest("a cracked violin", rank="relevance")).notes == ()
 
 
@@ -334,19 +299,15 @@ def test_one_process_at_a_time_embeds_what_is_much(
         first = threading.Thread(target=one.indexer._embedding.in_background, args=(threading.Event(),))
         try:
             first.start()
-            until = time.monotonic() + 120
-            while not one.indexer._embedding._turn.locked() and time.monotonic() < until:
-                time.sleep(0.01)
+            assert soon(one.indexer._embedding._turn.locked)
             two.indexer.embedder = free
             two.indexer._embedding.in_background(threading.Event())
             assert free.texts == 0
         finally:
             held.allowed.set()
             first.join()
-        until = time.monotonic() + 120  # the process that embeds may do so in its own background thread
-        while two.indexer.progress().done < 20 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert two.indexer.progress() == (20, 20)
+        # the process that embeds may do so in its own background thread
+        assert soon(lambda: two.indexer.progress() == (20, 20))
 
 
 def test_embedding_everything_reports_its_progress(memory: Runebook, loaded: BundledEmbedder) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.index import search_rows
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 
 def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+    return open_memory(words_only(home))
 
 
 def write(memory: Runebook, first: int, last: int, text: str) -> None:

@@ -13,7 +13,7 @@ from memory_core.core.memory.metadata import Metadata
 from memory_core.core.memory.names import key_of
 from memory_core.core.memory.project import (
     NAME_LIMIT_CHARS,
-    Belonging,
+    ProjectAssignment,
     ProjectScope,
     folder_name,
     project_key,
@@ -91,9 +91,9 @@ def test_an_odd_trailer_makes_nothing_private(meta: dict[str, object]) -> None:
 
 
 def test_only_what_is_private_to_a_project_is_confined() -> None:
-    assert Belonging("a", True, True).confined
-    assert not Belonging("a", True, None, by_default=True).confined
-    assert not Belonging(None, True, True).confined
+    assert ProjectAssignment("a", True, True).confined
+    assert not ProjectAssignment("a", True, None, by_default=True).confined
+    assert not ProjectAssignment(None, True, True).confined
 
 
 def test_a_line_of_a_log_keeps_the_project() -> None:

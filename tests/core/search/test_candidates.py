@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, SearchConfig
+from memory_core.core.config import SearchConfig
 from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.index.encoder import Scale
 from memory_core.core.memory.project import ProjectScope
@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.candidates import date_fit
 from memory_core.core.text.time_expressions import TimeSpan
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 TOPICS = {"feline": 0, "猫": 0, "cat": 0, "engine": 1, "motor": 1, "发动机": 1}
@@ -51,7 +52,7 @@ class TopicEmbedder:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"), search=SearchConfig(floor=False))
+    config = words_only(tmp_path, search=SearchConfig(floor=False))
     with open_memory(config) as opened:
         opened.indexer.embedder = TopicEmbedder()
         yield opened
@@ -186,7 +187,7 @@ def test_who_spoke_and_when_is_seen(memory: Runebook) -> None:
 
 
 def test_what_was_said_at_a_time_is_found_whatever_it_says(tmp_path: Path) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         memory.commit(
             CommitRequest(
                 messages=[
@@ -203,7 +204,7 @@ def test_what_was_said_at_a_time_is_found_whatever_it_says(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("query", ["What happened yesterday?", "昨天发生了什么？"])
 def test_what_was_said_on_a_relative_day_is_found_and_that_day_moves(tmp_path: Path, query: str) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         messages = [
             {"role": "user", "content": text, "time": (NOW - timedelta(days=days)).isoformat()}
             for days, text in ((30, "我画了一只鹭。"), (1, "I painted a heron."))
@@ -216,7 +217,7 @@ def test_what_was_said_on_a_relative_day_is_found_and_that_day_moves(tmp_path: P
 
 
 def test_a_question_that_says_more_than_a_time_is_not_answered_by_the_time_alone(tmp_path: Path) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         yesterday = (NOW - timedelta(days=1)).isoformat()
         messages = [{"role": "user", "content": "I painted a heron.", "time": yesterday}]
         memory.commit(CommitRequest(messages=messages, session_id="s1", extract=False))

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig, RetrieveConfig
+from memory_core.core.config import RetrieveConfig
 from memory_core.core.errors import InvalidInput
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -24,9 +25,7 @@ NOW = datetime(2026, 3, 5, 9, 0, tzinfo=UTC)
 
 
 def opened(home: Path, **settings: Any) -> Runebook:
-    return open_memory(
-        Config(home=home, embedding=EmbeddingConfig(provider="none"), retrieve=RetrieveConfig(**settings))
-    )
+    return open_memory(words_only(home, retrieve=RetrieveConfig(**settings)))
 
 
 @pytest.fixture

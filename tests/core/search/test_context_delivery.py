@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from mcp.types import TextContent
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.runebook import Runebook, open_memory
 from server import rendering
+from tests.stores import words_only
 
 FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 
@@ -22,7 +22,7 @@ FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     home = tmp_path_factory.mktemp("crowded")
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         memory.commit(CommitRequest('A nurse 护士 "quoted" \\\\ ' * 60, memory_type="profile"))
         for number in range(24):
             memory.commit(
@@ -70,7 +70,7 @@ def test_a_pack_made_smaller_for_delivery_says_so_and_is_noted_as_delivered(crow
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_ledger_that_cannot_note_it_costs_no_context(tmp_path: Path, fresh: bool) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         memory.commit(CommitRequest("The zebra 斑马 lives in the annex."))
         memory.retrieve(RetrieveRequest("zebra", session_id="s1"))
         other = sqlite3.connect(tmp_path / ".state" / "ledger.sqlite3", isolation_level=None)

@@ -10,16 +10,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from anthropic.types import MessageParam, ToolResultBlockParam, ToolUseBlockParam
-from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack
 from memory_core.core.search.context_formats import CONFLICT_LINE
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -34,7 +32,7 @@ FORGED = (
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     """A store that tests only read."""
     home = tmp_path_factory.mktemp("shared")
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(home)) as opened:
         fill(opened)
         yield opened
 
@@ -202,6 +200,8 @@ def test_a_system_prompt_has_no_heading_without_memories(memory: Runebook) -> No
 
 
 def test_anthropic_messages_have_the_shape_that_the_sdk_declares(shared: Runebook) -> None:
+    from anthropic.types import MessageParam, ToolResultBlockParam, ToolUseBlockParam  # slow to import
+
     messages = shared.retrieve(RetrieveRequest("zebra 斑马", format="messages-anthropic")).messages
     assert messages is not None
     checked = TypeAdapter(list[MessageParam]).validate_python(list(messages))
@@ -220,6 +220,8 @@ def test_anthropic_messages_have_the_shape_that_the_sdk_declares(shared: Runeboo
 
 
 def test_openai_messages_have_the_shape_that_the_sdk_declares(shared: Runebook) -> None:
+    from openai.types.chat import ChatCompletionMessageParam
+
     messages = shared.retrieve(RetrieveRequest("zebra 斑马", format="messages-openai")).messages
     assert messages is not None
     for message in messages:

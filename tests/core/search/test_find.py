@@ -26,6 +26,7 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -40,10 +41,6 @@ FACTS = {
 }
 
 
-def words_only(home: Path, **settings: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
-
-
 def say(*texts: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text} for text in texts]
 
@@ -54,12 +51,6 @@ def fact(memory: Runebook, topic: str, content: str, **given: Any) -> CommitRece
 
 def uris(memory: Runebook, query: str, **given: Any) -> list[str]:
     return [hit.uri for hit in memory.find(FindRequest(query, **given)).hits]
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(words_only(tmp_path)) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

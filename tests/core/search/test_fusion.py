@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from datetime import date, timedelta
 
 import pytest
@@ -190,18 +189,6 @@ def test_every_part_stays_in_the_unit_interval(bm25: float, cosine: float | None
         assert 0.0 <= score.total <= 1.0
         assert 0.0 <= score.lexical <= 1.0
         assert score.semantic is None or 0.0 <= score.semantic <= 1.0
-
-
-def test_four_hundred_candidates_take_milliseconds() -> None:
-    candidates = [Candidate(float(n % 20), 0.3, n % 2 == 0) for n in range(400)]
-    best = min(_seconds(candidates) for _ in range(20))
-    assert best < 0.005
-
-
-def _seconds(candidates: list[Candidate]) -> float:
-    start = time.perf_counter()
-    fuse(candidates, SIX_TERMS)
-    return time.perf_counter() - start
 
 
 SIX_WORDS = Question(20.0, 6, 6, words=6.0)

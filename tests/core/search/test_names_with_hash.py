@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
 from memory_core.runebook import open_memory
+from tests.stores import words_only
 
 
 @pytest.mark.parametrize("title", ["Ticket #5", "C# tips", "# heading", "工单 #12 登录"])
 def test_memory_with_a_hash_in_its_name_comes_into_context(tmp_path: Path, title: str) -> None:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(tmp_path)) as memory:
         (result,) = memory.commit(
             CommitRequest("The turnstile 闸机 rejects old badges.", fields={"title": title})
         ).results

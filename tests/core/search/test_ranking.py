@@ -5,25 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 FACTS = "viking://user/default/memories/facts"
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
-        yield opened
 
 
 def fact(memory: Runebook, topic: str, content: str, *, at: datetime = NOW, priority: float | None = None) -> str:
@@ -283,7 +276,7 @@ def test_threshold_is_of_the_score_that_is_shown(memory: Runebook) -> None:
 
 
 def test_repeated_query_is_answered_from_the_cache_until_another_process_commits(tmp_path: Path) -> None:
-    config = Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))
+    config = words_only(tmp_path)
     with open_memory(config) as memory:
         fact(memory, "Wi-Fi", "The network is called Heron.")
         assert not memory.find(FindRequest("which network", now=NOW)).cached

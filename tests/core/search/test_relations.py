@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
 from memory_core.core.memory.results import Hit, as_json
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 FACTS = "viking://user/default/memories/facts"
@@ -19,7 +19,7 @@ FACTS = "viking://user/default/memories/facts"
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
     home = tmp_path_factory.mktemp("relations")
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(home)) as opened:
         yield opened
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Runebook]:
-    with open_memory(Config(home=tmp_path, embedding=EmbeddingConfig(provider="none"))) as opened:
+    with open_memory(words_only(tmp_path)) as opened:
         for name in ("Draft contract", "发票整理"):
             opened.commit(
                 CommitRequest(

@@ -20,8 +20,9 @@ from memory_core.core.store.delivery import DELAYED
 from memory_core.core.store.local import REPEATED, Store
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.read_only import PrivateState
-from tests.core.store.test_hand_edit_races import await_true, known
+from tests.core.store.test_hand_edit_races import known
 from tests.core.store.test_store import OTHER, URI, open_store, set_text
+from tests.waiting import soon
 
 FOLDER = URI.parent
 
@@ -54,9 +55,9 @@ def test_a_commit_that_the_disk_refuses_is_read_from_the_ledger_and_delivered_in
         assert store.text(URI) == "猫 cat\n"
         assert store.adopt() in (0, 1)  # the thing in the way is a file of its own, the commit is no deletion
         assert [commit.kind for commit in store.ledger.history(URI)] == ["commit"]
-    await_true(lambda: store.files.path_for(URI).exists())
+    assert soon(lambda: store.files.path_for(URI).exists())
     assert store.files.text(URI) == "猫 cat\n"
-    await_true(lambda: store.ledger.unsettled() == [])
+    assert soon(lambda: store.ledger.unsettled() == [])
     store.close()
 
 
@@ -97,7 +98,7 @@ def test_background_work_outlives_a_ledger_that_another_process_held_too_long(
         store._delivery.queue(0, {})
         store._delivery.settle()
     store.commit(set_text(URI, "猫"))
-    await_true(lambda: store.ledger.unsettled() == [])
+    assert soon(lambda: store.ledger.unsettled() == [])
     store.close()
 
 
@@ -121,7 +122,7 @@ def test_a_commit_is_acknowledged_though_a_hand_edit_of_the_same_moment_cannot_b
     assert receipt.status is Status.COMMITTED
     assert "by hand" in (receipt.results[0].note or "")
     held.__exit__(None, None, None)
-    await_true(lambda: known(store, URI) == "by hand 手写")
+    assert soon(lambda: known(store, URI) == "by hand 手写")
     assert [commit.kind for commit in store.ledger.history(URI)] == ["external", "commit", "commit"]
     assert store.files.text(URI) == "by hand 手写"
     store.close()
@@ -132,7 +133,7 @@ def test_a_file_that_would_not_sync_is_written_anew_by_the_next_writer(
 ) -> None:
     store = open_store(tmp_path)
     store.commit(set_text(OTHER, "dog"))
-    await_true(lambda: store.ledger.unsettled() == [])
+    assert soon(lambda: store.ledger.unsettled() == [])
     fsync = os.fsync
     refused: list[int] = []
 
@@ -145,13 +146,13 @@ def test_a_file_that_would_not_sync_is_written_anew_by_the_next_writer(
     monkeypatch.setattr(os, "fsync", refusing)
     store.commit(set_text(URI, "猫"))
     first = store.files.path_for(URI).stat().st_ino
-    await_true(lambda: bool(refused))
-    await_true(lambda: not store._delivery._seen)
+    assert soon(lambda: bool(refused))
+    assert soon(lambda: not store._delivery._seen)
     assert len(store.ledger.unsettled()) == 1
     store.commit(set_text(OTHER, "dog again"))
     assert store.files.path_for(URI).stat().st_ino != first  # the pages of the first one may never reach the disk
     assert store.files.text(URI) == "猫"
-    await_true(lambda: store.ledger.unsettled() == [])
+    assert soon(lambda: store.ledger.unsettled() == [])
     store.close()
 
 
@@ -159,8 +160,8 @@ def test_commits_that_are_settled_are_not_remembered(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for number in range(30):
         store.commit(set_text(URI, str(number)))
-    await_true(lambda: store.ledger.unsettled() == [])
-    await_true(lambda: not store._delivery._seen)
+    assert soon(lambda: store.ledger.unsettled() == [])
+    assert soon(lambda: not store._delivery._seen)
     store.close()
 
 
@@ -199,7 +200,7 @@ def test_a_temporary_file_that_was_swept_from_under_a_sleeping_writer_is_no_hand
     receipt = store.commit(set_text(URI, "second 二"))
     assert len(swept) == 1
     assert any(note.startswith(DELAYED) for note in receipt.notes)
-    await_true(lambda: store.files.text(URI) == "second 二")
+    assert soon(lambda: store.files.text(URI) == "second 二")
     assert {commit.kind for commit in store.ledger.history(URI)} == {"commit"}
     store.close()
 
@@ -253,7 +254,7 @@ def test_a_file_that_cannot_be_read_refuses_the_commit_instead_of_counting_as_ed
     with pytest.raises(StorageFailed):
         store.commit(set_text(URI, "third"))
     monkeypatch.undo()
-    await_true(lambda: store.files.text(URI) == "second 二")
+    assert soon(lambda: store.files.text(URI) == "second 二")
     assert {commit.kind for commit in store.ledger.history(URI)} == {"commit"}
     store.close()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
 from tests.core.store.test_store import open_store, set_text
+from tests.waiting import PATIENCE_SECONDS, soon
 
 NOTES = MemoryUri.parse("viking://user/default/memories/notes")
 CAT = NOTES.child("猫.md")
-SPARE_SECONDS = 20.0
 
 
 def path_of(store: Store, uri: MemoryUri) -> Path:
@@ -32,13 +31,6 @@ def path_of(store: Store, uri: MemoryUri) -> Path:
 
 def known(store: Store, uri: MemoryUri) -> str | None:
     return store.ledger.text_at(uri, store.ledger.newest_seq())
-
-
-def await_true(done: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + SPARE_SECONDS
-    while not done():
-        assert time.monotonic() < ends_at
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -100,7 +92,7 @@ def test_what_could_not_be_taken_in_in_the_background_is_tried_again(tmp_path: P
     store.commit(set_text(CAT, "machine\n"))
     path_of(store, CAT).write_text("by hand 手写\n", encoding="utf-8")
     assert store.adoption.renew([str(CAT)]) is False
-    await_true(lambda: not refusals and known(store, CAT) == "by hand 手写\n")
+    assert soon(lambda: not refusals and known(store, CAT) == "by hand 手写\n")
     store.close()
 
 
@@ -121,10 +113,10 @@ def test_a_folder_that_cannot_be_listed_keeps_no_search_from_the_others(
     monkeypatch.setattr(os, "scandir", refusing)
     for directory in (closed, NOTES):
         (store.files.path_for(directory) / "新.md").write_text("new 新", encoding="utf-8")
-    store.adoption.glance(SPARE_SECONDS)
+    store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert known(store, NOTES.child("新.md")) == "new 新"
     monkeypatch.undo()
-    store.adoption.glance(SPARE_SECONDS)
+    store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert known(store, closed.child("新.md")) == "new 新"
     assert {commit.kind for commit in store.ledger.history(closed.child("a.md"))} == {"commit"}
 

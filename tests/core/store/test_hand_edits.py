@@ -18,10 +18,10 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
 from memory_core.open_store import load_registry
 from tests.core.store.test_store import set_text
+from tests.waiting import PATIENCE_SECONDS, soon
 
 NOTES = MemoryUri.parse("viking://user/default/memories/notes")
 REGISTRY = load_registry(Config())
-SPARE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -204,10 +204,10 @@ def test_an_emptied_file_is_being_saved_until_it_stays_empty(store: Store) -> No
     assert store.adopt() == 1
 
 
-def test_a_glance_sees_new_replaced_deleted_and_moved_files_at_once(store: Store) -> None:
+def test_the_look_before_a_search_sees_new_replaced_deleted_and_moved_files_at_once(store: Store) -> None:
     for name in ("a.md", "b.md", "猫.md"):
         store.commit(set_text(NOTES.child(name), name))
-    assert store.adoption.glance(SPARE_SECONDS)
+    assert store.adoption.take_in_recent(PATIENCE_SECONDS)
     beside = path_of(store, "saved.swp")
     beside.write_text("replaced by a rename", encoding="utf-8")
     beside.replace(path_of(store, "a.md"))
@@ -216,12 +216,12 @@ def test_a_glance_sees_new_replaced_deleted_and_moved_files_at_once(store: Store
     deep = store.files.path_for(NOTES.parent) / "topics" / "深"
     deep.mkdir(parents=True)
     (deep / "x.md").write_text("below a new folder", encoding="utf-8")
-    assert store.adoption.glance(SPARE_SECONDS)
+    assert store.adoption.take_in_recent(PATIENCE_SECONDS)
     names = {MemoryUri.parse(uri).name for uri in store.ledger.stats()}
     assert names == {"a.md", "猫.md", "新.md", "x.md"}
     assert store.adopt() == 0
     shutil.rmtree(store.files.path_for(NOTES))
-    assert store.adoption.glance(SPARE_SECONDS)
+    assert store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert {MemoryUri.parse(uri).name for uri in store.ledger.stats()} == {"x.md"}
 
 
@@ -229,21 +229,19 @@ def test_our_own_commits_are_no_hand_edits(store: Store) -> None:
     for number in range(20):
         store.commit(set_text(NOTES.child(f"{number} 号.md"), str(number)))
         assert store.adoption.times.moved() == []
-        assert store.adoption.glance(SPARE_SECONDS)
+        assert store.adoption.take_in_recent(PATIENCE_SECONDS)
     assert store.adopt() == 0
     assert {commit.kind for commit in store.ledger.history()} == {"commit"}
 
 
 def test_a_pull_of_many_files_is_taken_in_part_by_part(store: Store) -> None:
     store.commit(set_text(NOTES.child("first.md"), "first"))
-    store.adoption.glance(SPARE_SECONDS)
+    store.adoption.take_in_recent(PATIENCE_SECONDS)
     for number in range(250):
         path_of(store, f"拉取 {number}.md").write_text(f"pulled {number}", encoding="utf-8")
-    assert store.adoption.glance(0.0) is False  # one batch, whatever time there is
+    assert store.adoption.take_in_recent(0.0) is False  # one batch, whatever time there is
     assert 100 <= len(store.ledger.stats()) < 251
-    ends_at = time.monotonic() + SPARE_SECONDS
-    while not store.adoption.glance(0.0) or len(store.ledger.stats()) < 251:
-        assert time.monotonic() < ends_at
+    assert soon(lambda: store.adoption.take_in_recent(0.0) and len(store.ledger.stats()) == 251)
     assert store.adopt() == 0
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
+from tests.waiting import soon
 
 NOTES = Path("user", "default", "memories", "notes")
-WITHIN_SECONDS = 30.0
 WORDS = EmbeddingConfig(provider="none")
 
 
@@ -60,9 +59,7 @@ def test_many_files_at_once_do_not_block_the_search_and_it_says_so(memory: Runeb
     first = memory.find(FindRequest("boiler"))
     assert [hit.uri for hit in first.hits]
     assert any("still being read" in note for note in first.notes)
-    ends_at = time.monotonic() + WITHIN_SECONDS
-    while memory.find(FindRequest("dumplings")).notes or names(memory, "recipe number 499") == []:
-        assert time.monotonic() < ends_at
+    assert soon(lambda: not memory.find(FindRequest("dumplings")).notes and names(memory, "recipe number 499") != [])
     files = [uri for uri in memory.store.ledger.stats() if "pulled" in uri]
     assert len(files) == 500
     assert {commit.author for commit in memory.store.ledger.history(limit=50) if commit.kind == "external"} == {
@@ -130,18 +127,11 @@ class Reader:
         assert self.process.returncode == 0
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + WITHIN_SECONDS
-    while not is_so():
-        assert time.monotonic() < ends_at, "not noticed in time"
-        time.sleep(0.02)
-
-
 def test_two_processes_both_find_what_a_person_wrote(memory: Runebook, tmp_path: Path) -> None:
     memory.opened.watch()
     reader = Reader(tmp_path)
     (tmp_path / NOTES / "boiler.md").write_text("The heat pump replaced it.", encoding="utf-8")
-    eventually(lambda: names(memory, "heat pump") == ["boiler.md"] and reader.names("heat pump") == ["boiler.md"])
+    assert soon(lambda: names(memory, "heat pump") == ["boiler.md"] and reader.names("heat pump") == ["boiler.md"])
     (tmp_path / NOTES / "热泵.md").write_text("热泵取代了锅炉。", encoding="utf-8")
     assert names(memory, "热泵取代") == reader.names("热泵取代") == ["热泵.md"]
     (tmp_path / NOTES).rename(tmp_path / NOTES.parent / "heating 供暖")

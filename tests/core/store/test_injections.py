@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from memory_core.core.store import ledger as ledger_module
 from memory_core.core.store.ledger import Ledger
-from memory_core.core.store.sqlite import Database
 from memory_core.core.store.usage import InjectionTable
 
 TEA = "viking://user/default/memories/facts/茶.md"
@@ -109,23 +106,3 @@ def test_two_writers_of_one_session_lose_nothing(tmp_path: Path) -> None:
 def test_a_commit_waits_for_the_disk_again_after_an_injection_did_not(ledger: Ledger) -> None:
     ledger.injections.record("s", {TEA: "d1"}, AT)
     assert ledger._database.connection().execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_ledger_of_an_earlier_version_opens_and_keeps_its_counts(tmp_path: Path, version: int) -> None:
-    path = tmp_path / "ledger.sqlite3"
-    earlier = (ledger_module._SCHEMA_1, ledger_module._SCHEMA_2)[:version]
-    Database(path, earlier, "FULL", {"refold": str}).close()
-    with sqlite3.connect(path) as old:
-        old.execute("INSERT INTO usage VALUES (?, 3, ?)", (TEA, AT))
-    old.close()
-    ledger = Ledger(path)
-    assert ledger.usage([TEA])[TEA].access_count == 3
-    assert [uri for uri, _ in ledger.usage_table.top(5)] == [TEA]
-    assert ledger.usage_table.trail(5) == []
-    ledger.injections.record("s", {TEA: "d1"}, AT)
-    assert ledger.injections.seen("s") == {TEA: "d1"}
-    ledger.close()
-    with sqlite3.connect(path) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (6,)
-    new.close()

@@ -16,7 +16,6 @@ from shutil import copytree
 
 import pytest
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.errors import StorageFailed
 from memory_core.core.memory.directory_page import recorded
 from memory_core.core.memory.message import parse_lines, to_record
@@ -27,10 +26,11 @@ from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import damage
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
+from tests.stores import words_only
+from tests.waiting import PATIENCE_SECONDS
 
 STORES = Path(__file__).parents[2] / "fixtures" / "stores"
 LAYOUTS = (1, 2, 3, 4, 5)
-PATIENCE_SECONDS = 60
 PAYMENTS = MemoryUri.parse("viking://user/default/memories/entities/支付系统.md")
 OSAKA = MemoryUri.parse("viking://session/default/osaka-trip/messages.jsonl")
 
@@ -85,7 +85,7 @@ def rows(path: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+    return open_memory(words_only(home))
 
 
 def newest_version(tmp_path: Path) -> int:

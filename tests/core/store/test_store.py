@@ -124,13 +124,6 @@ def test_a_link_out_of_the_folder_is_refused(store: Store, tmp_path: Path) -> No
     assert list(outside.iterdir()) == []
 
 
-def test_files_and_folders_are_private_to_the_user(store: Store) -> None:
-    store.commit(set_text(URI, "x"))
-    path = store.files.path_for(URI)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o077 == 0
-
-
 _KILLED_COMMIT = """
 import os, signal, sys
 from pathlib import Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,17 +13,9 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.local import Store
 from tests.core.store.test_store import open_store, set_text
+from tests.waiting import soon
 
 NOTES = MemoryUri.parse("viking://user/default/memories/notes")
-WITHIN_SECONDS = 30.0
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Poll with a deadline; how soon it happens does not matter here."""
-    ends_at = time.monotonic() + WITHIN_SECONDS
-    while not is_so():
-        assert time.monotonic() < ends_at, "not noticed in time"
-        time.sleep(0.02)
 
 
 def known(store: Store) -> dict[str, str]:
@@ -50,18 +41,18 @@ def holds(store: Store, **texts: str) -> Callable[[], bool]:
 def test_each_kind_of_edit_is_noticed_without_anybody_asking(store: Store) -> None:
     folder = store.files.path_for(NOTES)
     (folder / "猫.md").write_text("edited in place", encoding="utf-8")
-    eventually(holds(store, 猫="edited in place"))
+    assert soon(holds(store, 猫="edited in place"))
     (folder / "tmp.swp").write_text("saved by a rename", encoding="utf-8")
     (folder / "tmp.swp").replace(folder / "猫.md")
-    eventually(holds(store, 猫="saved by a rename"))
+    assert soon(holds(store, 猫="saved by a rename"))
     (folder / "new.md").write_text("new", encoding="utf-8")
-    eventually(holds(store, 猫="saved by a rename", new="new"))
+    assert soon(holds(store, 猫="saved by a rename", new="new"))
     (folder / "new.md").rename(folder / "新.md")
-    eventually(holds(store, 猫="saved by a rename", 新="new"))
+    assert soon(holds(store, 猫="saved by a rename", 新="new"))
     (folder / "新.md").unlink()
-    eventually(holds(store, 猫="saved by a rename"))
+    assert soon(holds(store, 猫="saved by a rename"))
     folder.rename(folder.parent / "笔记")
-    eventually(lambda: str(NOTES.parent.child("笔记").child("猫.md")) in store.ledger.stats())
+    assert soon(lambda: str(NOTES.parent.child("笔记").child("猫.md")) in store.ledger.stats())
     assert {commit.author for commit in store.ledger.history(limit=50) if commit.kind == "external"} == {"by hand"}
 
 
@@ -69,9 +60,9 @@ def test_a_scope_that_appears_later_is_watched_too(store: Store, tmp_path: Path)
     folder = tmp_path / "agent" / "default" / "memories" / "cases"
     folder.mkdir(parents=True)
     (folder / "案例.md").write_text("a case", encoding="utf-8")
-    eventually(lambda: "案例.md" in known(store))
+    assert soon(lambda: "案例.md" in known(store))
     (folder / "案例.md").write_text("the case, edited", encoding="utf-8")
-    eventually(lambda: known(store)["案例.md"] == text_sha256("the case, edited"))
+    assert soon(lambda: known(store)["案例.md"] == text_sha256("the case, edited"))
 
 
 def test_a_folder_that_was_replaced_is_followed(store: Store, tmp_path: Path) -> None:
@@ -80,14 +71,14 @@ def test_a_folder_that_was_replaced_is_followed(store: Store, tmp_path: Path) ->
     (tmp_path / "copy").rename(tmp_path / "user")
     path = store.files.path_for(NOTES.child("猫.md"))
     path.write_text("in the new folder", encoding="utf-8")
-    eventually(holds(store, 猫="in the new folder"))
+    assert soon(holds(store, 猫="in the new folder"))
 
 
 def test_our_own_commits_are_not_recorded_again(store: Store) -> None:
     for number in range(30):
         store.commit(set_text(NOTES.child(f"n{number}.md"), str(number)))
     (store.files.path_for(NOTES) / "by hand.md").write_text("mine", encoding="utf-8")
-    eventually(lambda: "by hand.md" in known(store))
+    assert soon(lambda: "by hand.md" in known(store))
     external = [commit for commit in store.ledger.history(limit=100) if commit.kind == "external"]
     assert [result["uri"] for commit in external for result in commit.receipt["results"]] == [
         str(NOTES.child("by hand.md"))
@@ -106,7 +97,7 @@ def test_where_the_system_cannot_watch_a_scan_finds_the_edit_and_says_so_once(
     store.watch()
     for text in ("first edit 一", "second edit 二"):
         store.files.path_for(NOTES.child("猫.md")).write_text(text, encoding="utf-8")
-        eventually(holds(store, 猫=text))
+        assert soon(holds(store, 猫=text))
     store.close()
     said = [record.getMessage() for record in caplog.records if "looked for every few seconds" in record.getMessage()]
     assert len(said) == 1
@@ -116,7 +107,7 @@ def test_hundreds_of_files_at_once_are_all_taken_in(store: Store) -> None:
     folder = store.files.path_for(NOTES)
     for number in range(500):
         (folder / f"拉取 {number}.md").write_text(f"pulled {number}", encoding="utf-8")
-    eventually(lambda: len(known(store)) == 501)
+    assert soon(lambda: len(known(store)) == 501)
     assert store.adopt() == 0
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.project import Belonging
+from memory_core.core.memory.project import ProjectAssignment
 from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.memory.results import Action, as_json
 from memory_core.core.memory.trailer import split
@@ -267,7 +267,7 @@ def test_markdown_headings_lists_and_front_matter_become_memories(memory: Runebo
 
 def test_a_project_that_the_caller_names_holds_for_everything(memory: Runebook, tmp_path: Path) -> None:
     path = write(tmp_path / "memory.md", "## Known Facts\n- The cellar floods\n")
-    brought(memory, path, belonging=Belonging("acme", named=True))
+    brought(memory, path, assignment=ProjectAssignment("acme", named=True))
     assert trailer(memory, "viking://user/default/memories/facts/The cellar floods.md")["project"] == "acme"
 
 

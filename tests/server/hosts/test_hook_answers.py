@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import Config, EmbeddingConfig, HooksConfig
+from memory_core.core.config import Config, HooksConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
@@ -19,6 +19,7 @@ from server.hosts.hook_answers import TEXT_LIMIT_CHARS, HookAnswer, answer, skil
 from server.hosts.hook_notes import PrivateTimes, note_private
 from tests.server.hosts import host_events
 from tests.server.hosts.host_events import SESSION, claude, said, talk, write
+from tests.stores import words_only
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 
 
 def config(home: Path, **hooks: Any) -> Config:
-    return Config(home=home, embedding=EmbeddingConfig(provider="none"), hooks=HooksConfig(**hooks))
+    return words_only(home, hooks=HooksConfig(**hooks))
 
 
 def told(memory: Runebook, event: str, given: dict[str, Any]) -> str:

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 
 from memory_core.core.caller import Access
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.features.doctor import DOCTOR, DoctorRequest
 from memory_core.runebook import Runebook, open_memory
@@ -30,8 +28,9 @@ from server.hosts.hook_notes import PrivateTimes
 from server.local.channel_requests import Listener
 from server.protocol.session import MemorySession, ServedStore
 from tests.server.hosts.host_events import SESSION, claude, cursor, said, talk, write
+from tests.stores import words_only
+from tests.waiting import PATIENCE_SECONDS, soon
 
-_PATIENCE_SECONDS = 60
 #: Generous: machines under test are slow. Outcomes below never depend on it.
 _SLOW = ("--set", "hooks.deadline_ms=30000", "--set", "hooks.patience_seconds=60")
 _PROMPT = claude("UserPromptSubmit", prompt="Which port does billing use?")
@@ -39,7 +38,7 @@ Hook = Callable[..., tuple[int, str, str]]
 
 
 def opened(home: Path) -> Runebook:
-    return open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none")))
+    return open_memory(words_only(home))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +84,7 @@ def started(
         ],
         input=json.dumps(given).encode(),
         capture_output=True,
-        timeout=_PATIENCE_SECONDS,
+        timeout=PATIENCE_SECONDS,
         env=environment,
         check=False,
     )
@@ -188,9 +187,7 @@ def test_the_end_of_a_session_is_stored_even_if_the_host_does_not_wait(tmp_path:
     given = claude("SessionEnd", write(tmp_path / "t.jsonl", talk()), reason="prompt_input_exit")
     done = started(tmp_path / "h", "session-end", given, *_SLOW)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    state, deadline = tmp_path / "h" / ".state", time.monotonic() + _PATIENCE_SECONDS
-    while hook_notes.waiting(state) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert soon(lambda: not hook_notes.waiting(tmp_path / "h" / ".state"))
     assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
 
 
@@ -277,7 +274,7 @@ def test_a_host_that_never_ends_its_event_is_not_waited_for(home: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as waiting:
-        assert waiting.wait(_PATIENCE_SECONDS) == 0
+        assert waiting.wait(PATIENCE_SECONDS) == 0
         assert waiting.stdout is not None
         assert waiting.stdout.read() == b""
 
@@ -325,7 +322,7 @@ def test_a_running_server_answers_and_stores(hook: Hook, tmp_path: Path, monkeyp
             line.close()
         for thread in threading.enumerate():
             if thread.name == "runebook-hook":
-                thread.join(_PATIENCE_SECONDS)
+                thread.join(PATIENCE_SECONDS)
         assert served.asked == ["user-prompt", "session-end", "session-start"]
         assert hook_notes.waiting(state) == 0
     assert "好的，我会记住。" in stored(tmp_path / "h", SESSION)
@@ -341,7 +338,7 @@ def test_a_server_stores_what_hooks_left_when_it_starts(tmp_path: Path) -> None:
         assert served.memory().access is Access.READ_WRITE
         for thread in threading.enumerate():
             if thread.name == "runebook-hook":
-                thread.join(_PATIENCE_SECONDS)
+                thread.join(PATIENCE_SECONDS)
     finally:
         served.release()
     assert stored(tmp_path / "h", "left") == ["旧"]

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from server.cli import main
-
-PATIENCE_SECONDS = 60
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)

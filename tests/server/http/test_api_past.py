@@ -77,6 +77,7 @@ def talked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             ]
         memory.commit(CommitRequest(messages=said, session_id="boat-talk"))
         memory.commit(CommitRequest(messages=[{"role": "user", "content": "Hello."}], session_id="short-talk"))
+        memory.opened.background.finish()
         yield made
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,8 +17,8 @@ from mcp.types import Implementation
 from server.local.channel import announced
 from server.local.shared_server import stop_shared
 from tests.server.conftest import WORDS_ONLY, Caller, Era, command, environment
+from tests.waiting import soon
 
-PATIENCE_SECONDS = 60.0
 #: A server that nobody found any more ends soon by itself.
 SHARED = ("--shared", *WORDS_ONLY, "--set", "sharing.idle_minutes=0.3")
 
@@ -35,14 +34,9 @@ def lives(pid: int) -> bool:
         return os.path.isdir("/proc/self") is False  # noqa: PTH112 - without /proc it is believed to run
 
 
-def await_end(pid: int) -> bool:
-    """Whether a process ended in time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while lives(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+def ends_soon(pid: int) -> bool:
+    """Whether a process ends while one waits."""
+    return soon(lambda: not lives(pid))
 
 
 def servers(home: Path) -> list[int]:
@@ -54,10 +48,7 @@ def kill_server(home: Path) -> None:
     """Kill the one background server of a store, and wait until its host has begun to go on at another one."""
     (pid,) = servers(home)
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while servers(home) in ([], [pid]):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert soon(lambda: servers(home) not in ([], [pid]))
 
 
 @contextmanager
@@ -69,7 +60,7 @@ def kept_clean(home: Path) -> Iterator[Path]:
         running = servers(home)
         stop_shared(home / ".state")
         for pid in running:
-            if not await_end(pid):
+            if not ends_soon(pid):
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -34,8 +34,8 @@ from server.local.channel import (
 from server.local.channel_requests import Listener
 from server.local.shared_server import place_of
 from tests.server.conftest import WORDS_ONLY, RawClient, environment
+from tests.waiting import PATIENCE_SECONDS, soon
 
-PATIENCE_SECONDS = 30.0
 SHORT_SECONDS = 0.5
 
 
@@ -105,10 +105,7 @@ def test_a_command_asks_the_running_server_of_its_store_and_settings(tmp_path: P
     assert submit(place.state, "ping", {}, SHORT_SECONDS) is None
     with RawClient(home, *WORDS_ONLY) as server:
         server.call("ls", uri="viking://")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not announced(place.state):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        assert soon(lambda: bool(announced(place.state)))
         answer = submit(place.state, "ping", {}, PATIENCE_SECONDS, settings=place.settings)
         assert answer is not None
         assert (set(answer), answer["pid"]) == ({"pid", "version", "attached"}, announced(place.state)[0].pid)

@@ -20,8 +20,8 @@ from server.local import channel_requests
 from server.local.channel import submit
 from server.local.channel_requests import ChannelRequests, Listener, RequestCaller, listen
 from server.protocol.session import ServedStore
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 30.0
 SAID = [{"role": "user", "content": "The ferry leaves at nine. 渡轮九点开。"}]
 
 

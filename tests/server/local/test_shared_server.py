@@ -19,7 +19,8 @@ from server.local.channel import FOLDER_NAME, announced
 from server.local.shared_server import Place, place_of
 from tests.fork_server import starter
 from tests.server.conftest import Caller, HttpServer, RawClient, environment
-from tests.server.local.conftest import SHARED, Host, await_end, kept_clean, kill_server, lives, servers
+from tests.server.local.conftest import SHARED, Host, ends_soon, kept_clean, kill_server, lives, servers
+from tests.waiting import PATIENCE_SECONDS
 
 COMMIT = {"memory_type": "facts"}
 
@@ -103,7 +104,7 @@ def test_a_host_gets_an_answer_to_every_line_and_takes_nobody_with_it_when_it_le
         assert client.process.stdin is not None
         client.process.stdin.close()
         assert [client.answer()["id"] for _ in range(3)] == [11, 12, 13]
-        assert client.process.wait(30) == 0
+        assert client.process.wait(PATIENCE_SECONDS) == 0
     assert one.facts("ls", uri="viking://")
     assert servers(home) == before
 
@@ -113,7 +114,7 @@ def test_a_bridge_that_is_told_to_end_does_so_as_a_server_would(pair: tuple[Path
     home, one, _ = pair
     with raw(home) as client:
         client.process.terminate()
-        assert client.process.wait(30) == 128 + signal.SIGTERM
+        assert client.process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
     assert one.facts("ls", uri="viking://")
 
 
@@ -134,7 +135,7 @@ def test_where_no_server_can_be_had_the_host_is_served_all_the_same(tmp_path: Pa
         assert (
             client.call("commit_memory", memory_content="The ferry 渡轮.")["structuredContent"]["status"] == "committed"
         )
-    assert client.process.wait(30) == 0
+    assert client.process.wait(PATIENCE_SECONDS) == 0
     assert "served by a process of its own" in log.read_text(encoding="utf-8")
 
 
@@ -155,7 +156,7 @@ def test_stop_ends_the_background_server_and_the_next_call_starts_another(host: 
         stopped = starter().call("stop", "--home", str(home), env=environment())
         assert stopped.returncode == 0
         assert f"process {first}" in stopped.stdout.decode()
-        assert await_end(first)
+        assert ends_soon(first)
         assert servers(home) == []
         assert found(caller, "ferry")
         assert servers(home) not in ([], [first])
@@ -171,7 +172,7 @@ def test_the_server_ends_by_itself_after_the_last_host_and_never_before(host: Ho
         (pid,) = servers(home)
         assert not threading.Event().wait(2.0)  # longer than it may be idle
         assert lives(pid)
-    assert await_end(pid)
+    assert ends_soon(pid)
     assert list((home / ".state" / FOLDER_NAME).glob("*.json")) == []
 
 
@@ -232,7 +233,7 @@ def test_hosts_that_start_at_once_start_one_server(home: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert len(pids) == 4
     assert {len(each) for each in pids} == {1}
     assert len({each[0] for each in pids}) == 1

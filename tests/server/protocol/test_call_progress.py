@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -25,6 +24,7 @@ from memory_core.core.store.locks import store_lock
 from memory_core.runebook import open_memory
 from server.protocol.app import build_server
 from tests.server.conftest import WORDS_ONLY, Caller, Era, HttpServer, RawClient, command, environment
+from tests.waiting import soon
 
 TALK = [{"role": "user", "content": "From now on I only drink green tea. 我住在大阪。"}]
 LOOK = json.dumps({"actions": [{"action_type": "tree", "params": {"uri": "viking://user/default/memories"}}]})
@@ -230,9 +230,7 @@ def test_call_without_a_token_is_told_nothing_and_a_cancelled_one_nothing_more(
             raw.request("ping")  # the next line is its answer: nothing came between
         assert raw.answer()["id"] == "untold"
         # What was begun is brought to its end, and told to nobody: every line from here on is an answer to a search.
-        until = time.monotonic() + 60
-        while raw.call("find", query="white 白茶")["structuredContent"]["total"] == 0:
-            assert time.monotonic() < until
+        assert soon(lambda: raw.call("find", query="white 白茶")["structuredContent"]["total"] > 0)
         raw.request("ping")
 
 

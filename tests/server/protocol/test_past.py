@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import io
-import json
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from server.cli import main
+from tests.server.command_line import Run, facts
 from tests.server.conftest import WORDS_ONLY, text_of
 
 NOTES = "viking://user/default/memories/notes"
-
-#: Exit status, stdout, stderr.
-Outcome = tuple[int, str, str]
-Run = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -107,33 +98,6 @@ def test_what_cannot_be_taken_back_is_refused_with_the_next_step(caller: Any) ->
         answer = caller.call("commit_memory", **arguments)
         assert answer.is_error, arguments
         assert "Next:" in answer.content[0].text
-
-
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Run a command in this process."""
-    for name in [name for name in os.environ if name.startswith("RUNEBOOK_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("RUNEBOOK_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("RUNEBOOK_EMBEDDING_PROVIDER", "none")
-
-    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            status = main(arguments)
-        except SystemExit as ending:
-            status = int(str(ending.code))
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    yield run
-    gc.enable()
-
-
-def facts(outcome: Outcome) -> Any:
-    status, out, err = outcome
-    assert (status, err) == (0, "")
-    return json.loads(out)
 
 
 def commit(run: Run, title: str, content: str) -> str:

@@ -46,12 +46,12 @@ from server.protocol import sampling
 from server.protocol.sampling import ROUNDS_LIMIT, Sampling, offers_sampling
 from server.protocol.stdio_pipes import standard_pipes
 from server.protocol.stdio_transport import scrub_results, serve_pipe
+from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 Era = Literal["legacy", "auto"]
 Answer = CreateMessageResult | CreateMessageResultWithTools | ErrorData
 Model = Callable[[Any, CreateMessageRequestParams], Awaitable[Answer]]
@@ -179,10 +179,7 @@ class Probe:
         return self.evidence.read_text(encoding="utf-8").splitlines() if self.evidence.exists() else []
 
     def wait_for(self, ending: str) -> None:
-        until = time.monotonic() + PATIENCE_SECONDS
-        while ending not in self.endings():
-            assert time.monotonic() < until, (ending, self.endings())
-            time.sleep(0.01)
+        assert soon(lambda: ending in self.endings()), (ending, self.endings())
 
     def assert_quiet(self) -> None:
         """Nothing was logged: no crash, no deprecation warning of the SDK's."""

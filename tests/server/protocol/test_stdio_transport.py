@@ -29,8 +29,8 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, CallToolResult, TextContent
 from server.protocol.stdio_pipes import LINE_LIMIT_BYTES
 from server.protocol.stdio_transport import END_SECONDS, scrub_results
 from tests.fork_server import starter
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60  # never reached by a passing test
 PROBE_PATH = Path(__file__).with_name("probe_server.py")
 PROBE = PROBE_PATH.read_text(encoding="utf-8")
 Era = Literal["2025-11-25", "2026-07-28"]
@@ -265,7 +265,7 @@ def test_lifespan_that_never_ends_does_not_hold_the_process(number: signal.Signa
         assert pipes.stderr.readline() == b"leaving\n"
         started = time.monotonic()
         assert pipes.ending()[0] == (0 if number is None else 128 + number)
-        assert time.monotonic() - started < END_SECONDS + 5
+        assert time.monotonic() - started < END_SECONDS + 20
         assert pipes.stderr.read() == b""
 
 

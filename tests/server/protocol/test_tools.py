@@ -12,16 +12,16 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceContents
 
-from memory_core.core.config import Config, EmbeddingConfig
 from memory_core.core.memory.operations import compact_schema
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
+from tests.stores import words_only
+from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, RawClient
 
 
-PATIENCE_SECONDS = 120  # never reached by a passing test
 WORDS_ONLY = ("--set", "embedding.provider=none")
 RESULT_LIMIT_CHARS = 40_000
 NOTES = "viking://user/default/memories/notes"
@@ -277,7 +277,7 @@ def large(tmp_path_factory: pytest.TempPathFactory, connect: Callable[..., Any])
         (notes / f"Subject {index} 关于狐狸.md").write_text(text, encoding="utf-8", newline="\n")
     for name, text in LONG.items():
         (notes / f"{name}.md").write_text(text, encoding="utf-8", newline="\n")
-    with open_memory(Config(home=home, embedding=EmbeddingConfig(provider="none"))) as memory:
+    with open_memory(words_only(home)) as memory:
         assert memory.opened.adopted.wait(PATIENCE_SECONDS)  # no test is about who is first: the reader or the call
         memory.indexer.follow()
     with connect(home, "auto", *WORDS_ONLY) as caller:

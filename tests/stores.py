@@ -1,0 +1,33 @@
+"""Stores as tests open them, and what they look at: the one result of a commit, a memory's body and its trailer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from memory_core.core.config import Config, EmbeddingConfig
+from memory_core.core.memory.requests import ReadRequest
+from memory_core.core.memory.results import CommitReceipt, OperationResult
+from memory_core.core.memory.trailer import split
+from memory_core.runebook import Runebook
+
+
+def words_only(home: Path, **settings: Any) -> Config:
+    """A store that needs no model to find."""
+    return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+
+
+def only(receipt: CommitReceipt) -> OperationResult:
+    """What became of the one operation."""
+    (result,) = receipt.results
+    return result
+
+
+def trailer(memory: Runebook, uri: str) -> dict[str, Any]:
+    """The trailer of a memory's file; empty without one."""
+    return dict(split(memory.read(ReadRequest(uri)).content).trailer or {})
+
+
+def body(memory: Runebook, uri: str) -> str:
+    """The text of a memory's file above its trailer."""
+    return split(memory.read(ReadRequest(uri)).content).body
