@@ -30,7 +30,7 @@ import heapq
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -72,8 +72,8 @@ class _Turn:
 def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Message, ...]:
     """The messages of ``incoming`` that ``stored`` does not hold yet, in order; the rule is the module's text."""
     texts = {message.text for message in incoming}
-    if texts.isdisjoint(map(_TEXT, stored)):
-        stored = ()  # nothing in it is equal to anything that came in
+    if texts.isdisjoint(map(_TEXT, stored)) or _only_small_talk_recurs(stored, incoming, texts):
+        stored = ()  # nothing in it counts as anything that came in
     prompts = {_content(message) for message in stored if message.role in _PROMPT_ROLES}
     known: set[int] = set()
     for place, message in enumerate(incoming):
@@ -91,6 +91,22 @@ def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Mess
                 known.add(turn.place)
             identities.add(turn.identity)
     return tuple(message for place, message in enumerate(incoming) if place not in known)
+
+
+def _only_small_talk_recurs(stored: Sequence[Message], incoming: Sequence[Message], texts: Collection[str]) -> bool:
+    """Whether the texts that come again weigh too little for every rule, and neither ids nor times tell more."""
+    recurring = [message for message in stored if message.text in texts]
+    said = {message.text for message in recurring}
+    again = [message for message in incoming if message.text in said]
+    if sum(map(_text_weight, said)) > SHORT_WEIGHT or any(
+        message.message_id is not None or message.tool_calls or message.tool_results or message.role in _PROMPT_ROLES
+        for message in (*recurring, *again)
+    ):
+        return False
+    times = {message.time for message in again} - {None}
+    if not times.isdisjoint(message.time for message in recurring):
+        return False
+    return any(message.text not in said and message.role not in _PROMPT_ROLES for message in stored)
 
 
 def _turns(messages: Sequence[Message]) -> list[_Turn]:
@@ -229,9 +245,11 @@ def _weight(pairs: Sequence[tuple[_Turn, _Turn]]) -> int:
         if one.content not in seen:
             seen.add(one.content)
             said = (one.message.text, *(result.text for result in one.message.tool_results))
-            total += sum(
-                2 if unicodedata.east_asian_width(char) in "WF" else 1 for text in said for char in text[:RUN_WEIGHT]
-            )
+            total += sum(map(_text_weight, said))
             if total >= RUN_WEIGHT:
                 break
     return total
+
+
+def _text_weight(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text[:RUN_WEIGHT])

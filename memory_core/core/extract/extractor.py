@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 #: Messages before the first waiting one that the model sees for context.
 _EARLIER_MESSAGES = 6
+_REMEMBERED_LOGS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class SessionReader:
         self._features = features
         self._choice = choice
         self._language = language
+        #: Replaced as a whole, never changed: many threads may ask.
+        self._analysed: dict[MemoryUri, tuple[int, frozenset[int]]] = {}
 
     def messages(self, log: MemoryUri) -> tuple[Message, ...]:
         """The stored messages of a session; empty if there are none."""
@@ -140,7 +143,17 @@ class SessionReader:
     def waiting_exchanges(self, row: Extraction) -> int:
         """Exchanges of a session that hold messages to extract."""
         starts = tallied(ExchangeStarts, self.messages(row.log))
-        return starts.holding(range(row.extracted, min(row.stored, starts.count)), self.analysed(row.log))
+        return starts.holding(range(row.extracted, min(row.stored, starts.count)), self._analysed_by_now(row.log))
+
+    def _analysed_by_now(self, log: MemoryUri) -> frozenset[int]:
+        """See ``analysed``; asked again only after a commit that brought something else than messages."""
+        newest = self._store.ledger.newest_apart_from("messages")
+        known = self._analysed.get(log)
+        if known is None or known[0] != newest:
+            others = [each for each in self._analysed.items() if each[0] != log]
+            known = (newest, self.analysed(log))
+            self._analysed = {**dict(others[1 - _REMEMBERED_LOGS :]), log: known}
+        return known[1]
 
     def fitting(self, pages: Sequence[Sequence[Message]], budget_tokens: int) -> int:
         """How many of these pages, from the first, one prompt can hold; 0 where the first alone is too long."""

@@ -640,6 +640,15 @@ class Ledger:
         row = self._database.connection().execute("SELECT max(seq) FROM commits").fetchone()
         return int(row[0] or 0)
 
+    def newest_apart_from(self, kind: str) -> int:
+        """The number of the last commit of another kind; 0 when there is none."""
+        row = (
+            self._database.connection()
+            .execute("SELECT seq FROM commits WHERE kind <> ? ORDER BY seq DESC LIMIT 1", (kind,))
+            .fetchone()
+        )
+        return 0 if row is None else int(row[0])
+
     def receipt_for(self, request_id: str) -> Mapping[str, Any] | None:
         """The receipt that the first commit with this ``request_id`` got."""
         row = (

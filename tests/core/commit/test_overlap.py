@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_core.core.commit import overlap
 from memory_core.core.commit.overlap import unseen
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 
@@ -181,3 +183,21 @@ def test_different_speakers_say_different_things() -> None:
 def test_empty_sides_are_fine() -> None:
     assert unseen([], TALK) == tuple(TALK)
     assert unseen(TALK, []) == ()
+
+
+@given(
+    st.lists(MESSAGES | st.builds(said, st.sampled_from(["ok", "嗯", "a whole sentence of its own"])), max_size=8),
+    st.data(),
+)
+def test_small_talk_that_comes_again_is_judged_as_by_all_rules(talk: list[Message], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(talk)))
+    incoming = data.draw(st.lists(st.sampled_from(talk), max_size=4)) if talk else []
+    for stored, sent in ((talk, incoming), (talk[:cut], talk[cut:])):
+        expected = _by_all_rules(stored, sent)
+        assert unseen(stored, sent) == expected
+
+
+def _by_all_rules(stored: list[Message], sent: list[Message]) -> tuple[Message, ...]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap, "_only_small_talk_recurs", lambda *_given: False)
+        return unseen(stored, sent)
