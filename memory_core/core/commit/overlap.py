@@ -72,8 +72,7 @@ class _Turn:
 def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Message, ...]:
     """The messages of ``incoming`` that ``stored`` does not hold yet, in order; the rule is the module's text."""
     texts = {message.text for message in incoming}
-    if texts.isdisjoint(map(_TEXT, stored)) or _only_small_talk_recurs(stored, incoming, texts):
-        stored = ()  # nothing in it counts as anything that came in
+    stored = () if texts.isdisjoint(map(_TEXT, stored)) else _shortened(stored, incoming, texts)
     prompts = {_content(message) for message in stored if message.role in _PROMPT_ROLES}
     known: set[int] = set()
     for place, message in enumerate(incoming):
@@ -93,20 +92,24 @@ def unseen(stored: Sequence[Message], incoming: Sequence[Message]) -> tuple[Mess
     return tuple(message for place, message in enumerate(incoming) if place not in known)
 
 
-def _only_small_talk_recurs(stored: Sequence[Message], incoming: Sequence[Message], texts: Collection[str]) -> bool:
-    """Whether the texts that come again weigh too little for every rule, and neither ids nor times tell more."""
-    recurring = [message for message in stored if message.text in texts]
-    said = {message.text for message in recurring}
-    again = [message for message in incoming if message.text in said]
-    if sum(map(_text_weight, said)) > SHORT_WEIGHT or any(
-        message.message_id is not None or message.tool_calls or message.tool_results or message.role in _PROMPT_ROLES
-        for message in (*recurring, *again)
-    ):
-        return False
-    times = {message.time for message in again} - {None}
-    if not times.isdisjoint(message.time for message in recurring):
-        return False
-    return any(message.text not in said and message.role not in _PROMPT_ROLES for message in stored)
+def _shortened(stored: Sequence[Message], incoming: Sequence[Message], texts: Collection[str]) -> list[Message]:
+    """What is stored with one message in place of each stretch of those that are nothing that came in.
+
+    Where there is one without a time, it is the one that stays: the rules ask whether every message has a time.
+    """
+    times = {message.time for message in incoming} - {None}
+    kept: list[Message] = []
+    in_stretch = False
+    for message in stored:
+        if message.text in texts or message.time in times or message.role in _PROMPT_ROLES:
+            kept.append(message)
+            in_stretch = False
+        elif not in_stretch:
+            kept.append(message)
+            in_stretch = True
+        elif message.time is None:
+            kept[-1] = message
+    return kept
 
 
 def _turns(messages: Sequence[Message]) -> list[_Turn]:
@@ -245,11 +248,9 @@ def _weight(pairs: Sequence[tuple[_Turn, _Turn]]) -> int:
         if one.content not in seen:
             seen.add(one.content)
             said = (one.message.text, *(result.text for result in one.message.tool_results))
-            total += sum(map(_text_weight, said))
+            total += sum(
+                2 if unicodedata.east_asian_width(char) in "WF" else 1 for text in said for char in text[:RUN_WEIGHT]
+            )
             if total >= RUN_WEIGHT:
                 break
     return total
-
-
-def _text_weight(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text[:RUN_WEIGHT])
