@@ -127,10 +127,14 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
 
 def _call_ids(message: Message) -> list[str]:
     """One id for each tool record; empty where the client gave none."""
+    if not message.tool_calls and not message.tool_results:
+        return []
     return [call.call_id for call in message.tool_calls] + [result.call_id for result in message.tool_results]
 
 
 def _content(message: Message) -> Hashable:
+    if not message.tool_calls and not message.tool_results:  # most messages, and each stored one is asked
+        return (message.role, message.name, message.text, (), ())
     calls = tuple((call.call_id, call.name, json.dumps(call.arguments, sort_keys=True)) for call in message.tool_calls)
     results = tuple((result.call_id, result.text) for result in message.tool_results)
     return (message.role, message.name, message.text, calls, results)
