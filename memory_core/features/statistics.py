@@ -25,13 +25,13 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from memory_core.core.caches import tallied
 from memory_core.core.commit.append import Growing, Learned
 from memory_core.core.feature import Feature
 from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTypeRegistry, MergeOp, OperationMode
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
-from memory_core.core.tally import tallied
 
 #: Stored fields of the memory of a type with these key fields, or None where there is none.
 Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]

@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
 
+from memory_core.core.caches import tallied
 from memory_core.core.memory.message import Message, dump_lines, parse_lines, to_record
-from memory_core.core.tally import tallied
 
 #: The scalar key of a log's line that marks a forgotten message.
 FORGOTTEN = "forgotten"

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from memory_core.core.caches import RecentCache, tallied
 from memory_core.core.commit.commits import Commits, Settlement, Span, parse_operations
 from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
 from memory_core.core.errors import NotFound, RunebookError, StoreBusy
@@ -36,7 +37,6 @@ from memory_core.core.memory.results import Action, CommitReceipt, OperationResu
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.locks import StoreLock
 from memory_core.core.store.usage import ModelCalls
-from memory_core.core.tally import tallied
 
 if TYPE_CHECKING:
     from memory_core.core.store.local import Store
@@ -71,8 +71,7 @@ class SessionReader:
         self._features = features
         self._choice = choice
         self._language = language
-        #: Replaced as a whole, never changed: many threads may ask.
-        self._analysed: dict[MemoryUri, tuple[int, frozenset[int]]] = {}
+        self._analysed: RecentCache[MemoryUri, tuple[int, frozenset[int]]] = RecentCache(_REMEMBERED_LOGS)
 
     def messages(self, log: MemoryUri) -> tuple[Message, ...]:
         """The stored messages of a session; empty if there are none."""
@@ -150,9 +149,8 @@ class SessionReader:
         newest = self._store.ledger.newest_apart_from("messages")
         known = self._analysed.get(log)
         if known is None or known[0] != newest:
-            others = [each for each in self._analysed.items() if each[0] != log]
             known = (newest, self.analysed(log))
-            self._analysed = {**dict(others[1 - _REMEMBERED_LOGS :]), log: known}
+            self._analysed.put(log, known)
         return known[1]
 
     def fitting(self, pages: Sequence[Sequence[Message]], budget_tokens: int) -> int:

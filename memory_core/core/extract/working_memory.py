@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from memory_core.core.caches import tallied
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import RunebookError
 from memory_core.core.memory.memory import Memory, parse
@@ -18,7 +19,6 @@ from memory_core.core.memory.results import CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.store.files import Entry
 from memory_core.core.store.local import Store
-from memory_core.core.tally import tallied
 from memory_core.core.text.language import in_language, sentences, spoken
 from memory_core.core.text.tokens import count_tokens
 from memory_core.core.text.word_table import word_pattern, word_table

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
+from itertools import pairwise
 
 from memory_core.core.memory.message import Message
 
@@ -39,17 +40,20 @@ def begins(speaker: Callable[[int], Speaker], at: int, opener: Speaker) -> bool:
 
 
 class ExchangeStarts:
-    """Where the exchanges of a whole conversation start, message by message.
+    """Where the exchanges of a conversation start, message by message.
+
+    Args:
+        opener: Who began it; default the first user that speaks.
 
     Attributes:
         starts: Places of the first messages.
         count: Messages so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, opener: Speaker = None) -> None:
         self.starts: list[int] = []
         self.count = 0
-        self._opener: Speaker = None
+        self._opener = opener
         self._last: Speaker = None
         self._has_spoken = False
 
@@ -87,10 +91,7 @@ def exchanges(messages: Sequence[Message], opener: Speaker = None) -> list[tuple
         messages: The conversation, or what follows a page's end.
         opener: Who began it; default the first user among these.
     """
-    if not messages:
-        return []
-    speakers = [speaker_of(message) for message in messages]
-    opener = opener or opener_of(speakers)
-    spoken = next((at for at, speaker in enumerate(speakers) if speaker is not None), 0)
-    starts = [0, *(at for at in range(spoken + 1, len(messages)) if begins(speakers.__getitem__, at, opener))]
-    return list(zip(starts, [*starts[1:], len(messages)], strict=True))
+    counted = ExchangeStarts(opener)
+    for message in messages:
+        counted.add(message)
+    return [*pairwise((*counted.starts, counted.count))]

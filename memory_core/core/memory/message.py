@@ -11,16 +11,15 @@ import hashlib
 import json
 import math
 import re
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from memory_core.core.caches import PrefixCache, tallied
 from memory_core.core.errors import ContentRejected, InvalidInput
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.project import folder_name
-from memory_core.core.tally import tallied
 from memory_core.core.text.language import UNDECIDED, LanguageCounts
 
 DEPTH_LIMIT = 64
@@ -277,34 +276,20 @@ _READ_LOGS = 16
 _LEAST_REREAD_CHARS = 2_048
 
 
-class _ReadLogs:
-    """Logs as they were read: of one that grew, only what was appended is parsed. Safe to use from many threads."""
+class _ReadLines(NamedTuple):
+    """What was read of a log's whole lines."""
 
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._logs: list[tuple[str, list[Message], list[str]]] = []
+    messages: list[Message]
+    damage: list[str]
+    lines: int
 
-    def read(self, text: str) -> tuple[list[Message], list[str]]:
-        """See ``parse_lines``; the lists are the caller's own."""
-        with self._guard:
-            beginnings = [log for log in self._logs if text.startswith(log[0])]
-        known = max(beginnings, key=lambda log: len(log[0]), default=None)
-        if known is None:
-            messages, damage = _parsed(text, 1)
-        elif len(known[0]) == len(text):
-            messages, damage = list(known[1]), list(known[2])
-        else:
-            fresh, harm = _parsed(text[len(known[0]) :], known[0].count("\n") + 1)
-            messages, damage = [*known[1], *fresh], [*known[2], *harm]
-        whole = text[: text.rfind("\n") + 1]  # a last line without an end may still grow
-        if len(whole) == len(text):
-            with self._guard:
-                kept = [log for log in self._logs if log is not known and log[0] != text]
-                self._logs = [*kept[1 - _READ_LOGS :], (text, list(messages), list(damage))]
-        return messages, damage
+    def and_these(self, text: str) -> _ReadLines:
+        """With those that follow."""
+        fresh, harm = _parsed(text, self.lines + 1)
+        return _ReadLines([*self.messages, *fresh], [*self.damage, *harm], self.lines + text.count("\n"))
 
 
-_LOGS = _ReadLogs()
+_LOGS: PrefixCache[str, _ReadLines] = PrefixCache(_READ_LOGS)
 
 
 def parse_lines(text: str) -> tuple[list[Message], list[str]]:
@@ -313,7 +298,13 @@ def parse_lines(text: str) -> tuple[list[Message], list[str]]:
     Returns:
         The messages of all sound lines in order, and one sentence for each damaged line.
     """
-    return _LOGS.read(text) if len(text) >= _LEAST_REREAD_CHARS else _parsed(text, 1)
+    if len(text) < _LEAST_REREAD_CHARS:
+        return _parsed(text, 1)
+    whole = text.rfind("\n") + 1  # a last line without an end may still grow
+    read = _LOGS.value(text[:whole], _ReadLines([], [], 0), _ReadLines.and_these)
+    if whole < len(text):
+        read = read.and_these(text[whole:])
+    return list(read.messages), list(read.damage)
 
 
 def _parsed(text: str, first: int) -> tuple[list[Message], list[str]]:

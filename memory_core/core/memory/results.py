@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from memory_core.core.caches import PrefixCache
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.uri import MemoryUri
 
@@ -80,36 +81,22 @@ def _never(_value: Any) -> bool:
     return False
 
 
-def text_sha256(text: str) -> str:
-    """Hexadecimal SHA-256 of the UTF-8 text: a file's identity in ledger and catalog."""
-    return _LONG_TEXTS.sha256(text) if len(text) >= _LONG_CHARS else hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
 #: From here on a text is a log that grows, and hashing all of it again costs more than remembering it.
 _LONG_CHARS = 32_768
-_REMEMBERED_TEXTS = 4
+_LONG_TEXTS: PrefixCache[str, hashlib._Hash] = PrefixCache(4)
 
 
-class _LongTexts:
-    """Hashes of long texts; of one that grew only what was added is read. Safe to use from many threads."""
-
-    def __init__(self) -> None:
-        self._known: tuple[tuple[str, hashlib._Hash], ...] = ()
-
-    def sha256(self, text: str) -> str:
-        """See ``text_sha256``."""
-        known = self._known
-        beginnings = [each for each in known if text.startswith(each[0])]
-        read, digest = max(beginnings, key=lambda each: len(each[0]), default=("", hashlib.sha256()))
-        if len(read) < len(text):
-            digest = digest.copy()
-            digest.update(text[len(read) :].encode("utf-8"))
-            kept = [each for each in known if each[0] is not read]
-            self._known = (*kept[1 - _REMEMBERED_TEXTS :], (text, digest))
-        return digest.hexdigest()
+def text_sha256(text: str) -> str:
+    """Hexadecimal SHA-256 of the UTF-8 text: a file's identity in ledger and catalog."""
+    if len(text) < _LONG_CHARS:
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return _LONG_TEXTS.value(text, hashlib.sha256(), _with_text).hexdigest()
 
 
-_LONG_TEXTS = _LongTexts()
+def _with_text(digest: hashlib._Hash, text: str) -> hashlib._Hash:
+    longer = digest.copy()
+    longer.update(text.encode("utf-8"))
+    return longer
 
 
 class Action(StrEnum):

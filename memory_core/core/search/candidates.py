@@ -6,13 +6,12 @@ any process commits or embeds something, so a repeated query costs a look at two
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from heapq import nlargest
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+from memory_core.core.caches import RecentCache
 from memory_core.core.frozen import frozen
 from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Position, Saying
@@ -25,41 +24,6 @@ from memory_core.core.text.time_expressions import TimeSpan, month_days
 
 if TYPE_CHECKING:
     from memory_core.core.index.encoder import Vectors
-
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class RecentCache(Generic[K, V]):
-    """The last ``capacity`` values that were asked for; safe to share between threads.
-
-    A key must hold everything that the value depends on: entries never expire, they are only pushed out.
-
-    Args:
-        capacity: Values at most; 0 keeps nothing.
-    """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._values: OrderedDict[K, V] = OrderedDict()
-        self._guard = threading.Lock()
-
-    def get(self, key: K) -> V | None:
-        """The value, or None."""
-        with self._guard:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
-
-    def put(self, key: K, value: V) -> None:
-        """Keep a value."""
-        with self._guard:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._capacity:
-                self._values.popitem(last=False)
 
 
 CANDIDATES = 100

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from memory_core.core.caches import RecentCache
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index import search_rows
 from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
@@ -20,7 +21,7 @@ from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.search.candidates import CandidateSearch, RecentCache, Sought
+from memory_core.core.search.candidates import CandidateSearch, Sought
 from memory_core.core.search.fusion import jaccard
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
 from memory_core.core.text.analysis import distinct_words

@@ -140,7 +140,7 @@ def append(path: Path, tail: str, expected: Expected) -> os.stat_result | None:
     A reader may see a part of ``tail``. A process that is killed, or a machine that fails, may leave a part of it.
 
     Args:
-        path: The file.
+        path: The file; it holds no link.
         tail: What it lacks.
         expected: Judges the file that is there.
 
@@ -153,7 +153,7 @@ def append(path: Path, tail: str, expected: Expected) -> os.stat_result | None:
     """
     try:
         flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        with open(path.resolve(), "ab", buffering=0, opener=lambda name, _flags: os.open(name, flags)) as stream:
+        with os.fdopen(os.open(path, flags), "ab", buffering=0) as stream:
             before = os.fstat(stream.fileno())
             if not expected(path):
                 return None

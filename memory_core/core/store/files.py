@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from memory_core.core.caches import RecentCache
 from memory_core.core.errors import InvalidInput, InvalidUri, MemoryChanged, NotFound, StorageFailed, TooLarge
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.results import text_sha256
@@ -139,7 +140,7 @@ class FileStore:
         #: Whether the history keeps a text, by its SHA-256; what it does not know is not swept away.
         self.is_kept: Callable[[str], bool] = lambda _sha256: True
         self._inside, self._machine = f"{real}{os.sep}", f"{real}{os.sep}{STATE_NAME}{os.sep}"
-        self._long: tuple[tuple[str, str, Seen], ...] = ()
+        self._long: RecentCache[str, tuple[str, Seen]] = RecentCache(_REMEMBERED_TEXTS)
 
     def path_for(self, uri: MemoryUri) -> Path:
         """The path of ``uri``, proved to lie below the root and in its space.
@@ -244,17 +245,16 @@ class FileStore:
 
     def _remembered(self, path: str) -> tuple[str, Seen] | None:
         """A long text and its file, if it still looks as it did."""
-        for known, text, seen in self._long:
-            if known == path:
-                found = os.lstat(path)
-                return (text, seen) if stat.S_ISREG(found.st_mode) and looks_of(found) == seen.looks else None
-        return None
+        known = self._long.get(path)
+        if known is None:
+            return None
+        found = os.lstat(path)
+        return known if stat.S_ISREG(found.st_mode) and looks_of(found) == known[1].looks else None
 
     def _remember(self, path: str, text: str, seen: Seen) -> None:
         """Keep a long text, whose encoding is sound, for whoever looks next."""
         if len(text) >= _LONG_CHARS:
-            others = [each for each in self._long if each[0] != path]
-            self._long = (*others[1 - _REMEMBERED_TEXTS :], (path, text, seen))
+            self._long.put(path, (text, seen))
 
     def stat(self, uri: MemoryUri) -> FileStat | None:
         """Size and time of the file, or None when it is absent.
@@ -335,15 +335,15 @@ class FileStore:
             MemoryChanged: If the file is another one by now; it stays as it is.
             StorageFailed: If the system refuses; the file is then as it was.
         """
-        path = self.path_for(uri)
+        path = self.real_path_for(uri)
         written()
         try:
-            found = atomic.append(path, tail, lambda there: is_still(there, seen))
+            found = atomic.append(Path(path), tail, lambda there: is_still(there, seen))
         except FileNotFoundError:
             found = None
         if found is None:
             raise _changed(uri)
-        self._remember(os.path.realpath(path), text, Seen(text_sha256(text), looks_of(found), stat_of(found)))
+        self._remember(path, text, Seen(text_sha256(text), looks_of(found), stat_of(found)))
         return stat_of(found)
 
     def sync(self, uri: MemoryUri) -> None:

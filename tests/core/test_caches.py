@@ -1,4 +1,4 @@
-"""Tallies: what is counted over a sequence that grew is what is counted over all of it."""
+"""Caches: the value of what grew is the value of the whole, however it came about."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.exchange import ExchangeStarts, exchanges
+from memory_core.core.caches import tallied
+from memory_core.core.memory.exchange import ExchangeStarts, begins, exchanges, opener_of, speaker_of
 from memory_core.core.memory.message import Message
-from memory_core.core.tally import tallied
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ def test_whatever_was_counted_before_a_sequence_gives_its_own_count(sequences: l
 def test_exchanges_start_where_they_are_found_in_the_whole(said: list[tuple[str, str | None]], since: int) -> None:
     messages = [Message(role=role, text=str(at), name=name) for at, (role, name) in enumerate(said)]
     spans = exchanges(messages)
+    speakers = [speaker_of(message) for message in messages]
+    opener = opener_of(speakers)
+    spoken = next((at for at, speaker in enumerate(speakers) if speaker is not None), 0)
+    later = [at for at in range(spoken + 1, len(messages)) if begins(speakers.__getitem__, at, opener)]
+    assert [first for first, _ in spans] == [0, *later][: len(messages)]
     starts = tallied(ExchangeStarts, messages)
     assert starts.starts == [first for first, _ in spans]
     places = range(min(since, len(messages)), len(messages))
