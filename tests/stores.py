@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,14 @@ from memory_core.runebook import Runebook
 def words_only(home: Path, **settings: Any) -> Config:
     """A store that needs no model to find."""
     return Config(home=home, embedding=EmbeddingConfig(provider="none"), **settings)
+
+
+def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Every file with its bytes, where pages of directories may be written at the same time."""
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # it was renamed or removed since it was listed
+            if path.is_file() and not path.name.startswith(".tmp-"):
+                yield path, path.read_bytes()
 
 
 def only(receipt: CommitReceipt) -> OperationResult:

@@ -20,6 +20,7 @@ from memory_core.features.migrate import MIGRATE, MigrateRequest, Migration
 from memory_core.features.older_format import day_in, is_random_name
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
+from tests.stores import files_below
 
 FIXTURE = Path(__file__).parent.parent / "fixtures" / "older_store"
 USER = "viking://user/default/memories"
@@ -68,9 +69,12 @@ def entity(home: Path, name: str, text: str) -> Path:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
-    found = (path for path in found if path.name not in (".abstract.md", ".overview.md"))
-    return {path.relative_to(home).as_posix(): path.read_bytes() for path in found}
+    found = ((path, text) for path, text in files_below(home) if ".state" not in path.parts)
+    return {
+        path.relative_to(home).as_posix(): text
+        for path, text in found
+        if path.name not in (".abstract.md", ".overview.md")
+    }
 
 
 def entities(home: Path) -> set[str]:

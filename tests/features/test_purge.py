@@ -16,6 +16,7 @@ from memory_core.features.history import history_of
 from memory_core.features.purge import PURGE, PurgeRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import files_below
 
 NOTES = "viking://user/default/memories/notes"
 SECRETS = ("杨树街四十二号的保险箱", "the swordfish opens the vault", "Zweitausend Kraniche")
@@ -35,9 +36,7 @@ def holding(root: Path, words: str) -> list[str]:
     """Files below the folder that hold the words, plain or as JSON escapes them."""
     forms = (words.encode(), words.encode("unicode_escape"))
     return [
-        path.relative_to(root).as_posix()
-        for path in root.rglob("*")
-        if path.is_file() and any(form in path.read_bytes() for form in forms)
+        path.relative_to(root).as_posix() for path, text in files_below(root) if any(form in text for form in forms)
     ]
 
 

@@ -18,6 +18,7 @@ from memory_core.core.memory.results import Action, Status, as_json
 from memory_core.core.memory.trailer import split
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import files_below
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 OTHER = "npm_" + "a1B2c3D4e5F6" * 3
@@ -40,8 +41,8 @@ def on_disk(home: Path, *words: str) -> list[str]:
     """Files that hold a word, or are named by it."""
     return [
         path.name
-        for path in home.rglob("*")
-        if path.is_file() and any(word in path.name or word.encode() in path.read_bytes() for word in words)
+        for path, text in files_below(home)
+        if any(word in path.name or word.encode() in text for word in words)
     ]
 
 

@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import (
     TreeRequest,
 )
 from memory_core.runebook import Runebook
+from tests.stores import files_below
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -47,8 +48,7 @@ def write(home: Path, name: str, text: str) -> str:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    found = (path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts)
-    return {str(path.relative_to(home)): path.read_bytes() for path in found}
+    return {str(path.relative_to(home)): text for path, text in files_below(home) if ".state" not in path.parts}
 
 
 # read

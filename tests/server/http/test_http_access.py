@@ -17,6 +17,7 @@ from server.http import authentication
 from server.http.rate_limits import OpenRequests, RequestRates
 from tests.fork_server import starter
 from tests.server.bearers import OPENING, PATIENCE_SECONDS, ROUTES, connected, issue, ledger_of, revoke, send
+from tests.stores import files_below
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -151,8 +152,8 @@ def test_token_that_only_reads_writes_nothing_and_leaves_no_trace(
 
 def state_of(home: Path) -> dict[str, Any]:
     """Every file but the views, and every row of the ledger but those that the server moves by itself."""
-    kept = [path for path in home.rglob("*") if path.is_file() and ".state" not in path.parts]
-    files = {path: path.read_bytes() for path in kept if path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)}
+    kept = ((path, text) for path, text in files_below(home) if ".state" not in path.parts)
+    files = {path: text for path, text in kept if path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)}
     with ledger_of(home) as ledger:
         connection = ledger._database.connection()
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")

@@ -20,6 +20,7 @@ from server.local.shared_server import Place, place_of
 from tests.fork_server import starter
 from tests.server.conftest import Caller, HttpServer, RawClient, environment
 from tests.server.local.conftest import SHARED, Host, ends_soon, kept_clean, kill_server, lives, servers
+from tests.stores import files_below
 from tests.waiting import PATIENCE_SECONDS
 
 COMMIT = {"memory_type": "facts"}
@@ -212,7 +213,7 @@ def test_calls_under_way_when_the_server_is_killed_are_answered_and_what_was_ack
         told = client.call("tree", level_limit=6)["content"][0]["text"]
     assert len(acknowledged) + len(failed) == 90
     assert acknowledged
-    stored = "\n".join(path.read_text(encoding="utf-8") for path in home.rglob("*.md"))
+    stored = "\n".join(text.decode("utf-8") for path, text in files_below(home) if path.suffix == ".md")
     assert [number for number in acknowledged if f"第{number}号包裹" not in stored] == []
     assert told
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.command_line import Run, facts
 from tests.server.conftest import WORDS_ONLY, text_of
+from tests.stores import files_below
 
 NOTES = "viking://user/default/memories/notes"
 
@@ -145,8 +146,7 @@ def test_purge_wants_the_name_or_yes(run: Run, tmp_path: Path) -> None:
     assert "nothing was erased" in err
     assert run("read", f"{NOTES}/vault.md")[0] == 0
     assert run("purge", f"{NOTES}/vault.md", "--yes")[0] == 0
-    left = [path for path in (tmp_path / "home").rglob("*") if path.is_file() and b"swordfish" in path.read_bytes()]
-    assert left == []
+    assert [path for path, text in files_below(tmp_path / "home") if b"swordfish" in text] == []
 
 
 def test_forget_takes_a_query_or_uris_and_says_so(run: Run) -> None:

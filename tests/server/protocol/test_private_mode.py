@@ -19,6 +19,7 @@ from memory_core.features.migrate import MIGRATE, MigrateRequest
 from memory_core.features.recall_trail import TRAIL, TrailRequest
 from memory_core.runebook import open_memory
 from tests.server.conftest import WORDS_ONLY, Caller, Era, HttpServer, text_of
+from tests.stores import files_below
 
 BEFORE = "The user's cat is called Mochi."
 SECRET = "zanzibar 密谋"
@@ -74,7 +75,7 @@ def test_nothing_is_written_while_private_mode_is_on(connect: Callable[..., Any]
         assert (
             caller.facts("commit_memory", memory_content="Tea, not coffee.", request_id="one")["status"] == "committed"
         )
-    assert not [path for path in home.rglob("*") if path.is_file() and b"zanzibar" in path.read_bytes()]
+    assert not [path for path, text in files_below(home) if b"zanzibar" in text]
 
 
 @pytest.mark.parametrize("on", [True, False])

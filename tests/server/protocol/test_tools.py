@@ -15,7 +15,7 @@ from mcp.types import INVALID_PARAMS, CallToolResult, TextContent, TextResourceC
 from memory_core.core.memory.operations import compact_schema
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
-from tests.stores import words_only
+from tests.stores import files_below, words_only
 from tests.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def size_of(answer: CallToolResult) -> int:
 def snapshot(home: Path) -> dict[str, tuple[bytes, int]]:
     """Every file outside ``.state`` with its bytes and time, but views of directories, which follow by themselves."""
     return {
-        str(path.relative_to(home)): (path.read_bytes(), path.stat().st_mtime_ns)
-        for path in home.rglob("*")
-        if path.is_file() and ".state" not in path.parts and path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)
+        str(path.relative_to(home)): (text, path.stat().st_mtime_ns)
+        for path, text in files_below(home)
+        if ".state" not in path.parts and path.name not in (ABSTRACT_NAME, OVERVIEW_NAME)
     }
 
 
