@@ -128,7 +128,7 @@ def test_a_second_run_changes_nothing(memory: Runebook, older: Path) -> None:
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Path) -> None:
-    memory.opened.wait_for_adoption()
+    memory.opened.adopted.wait()
     memory.indexer.follow(None)
     before = {path: (older / path).stat().st_mtime_ns for path in files(older)}
     seq = memory.store.ledger.newest_seq()
