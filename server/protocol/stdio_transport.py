@@ -127,7 +127,7 @@ class Ending:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Begin at the first termination signal, and see to it that the end comes; without one all is as before afterwards."""
+        """Begin at the first termination signal, and see to it that the end comes; without one all is as it was."""
         try:
             with self._signals():
                 yield
