@@ -211,6 +211,7 @@ class Config(Record):
     home: Path = Path("~/.runebook")
     user_space: SpaceName = "default"
     agent_space: SpaceName = "default"
+    owner_names: tuple[str, ...] = ()
     private_mode: bool = False
     schema_dirs: tuple[Path, ...] = ()
     watch: Literal["auto", "off"] = "auto"
@@ -255,7 +256,8 @@ class Config(Record):
                 f"{user_space!r} and {agent_space!r} cannot both name spaces.",
                 hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
             )
-        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space})
+        names = self.owner_names if user_space == self.user_space else ()  # somebody else has another name
+        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space, "owner_names": names})
 
 
 ENV_PREFIX = "RUNEBOOK_"

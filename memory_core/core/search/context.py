@@ -158,6 +158,7 @@ class ContextEngine:
         traces: bool = True,
     ) -> None:
         self._config = config.retrieve
+        self._owner_names = config.owner_names
         self._ledger = ledger
         self._registry = registry
         self._browser = browser
@@ -241,7 +242,7 @@ class ContextEngine:
     def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
         reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
         gathered = _Gathered({}, [], set(), seen)
-        gathered.add(reader.profile(), told=False)
+        gathered.add(reader.profile(self._owner_names), told=False)
         gathered.taken.add(reader.profile_uri)
         if _GREETED not in seen:
             gathered.add(reader.directory(), again=True)

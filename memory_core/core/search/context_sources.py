@@ -346,9 +346,15 @@ class PieceReader:
         """Where the user's profile is."""
         return f"viking://user/{self.spaces.user}/memories/profile.md"
 
-    def profile(self) -> list[Piece]:
-        """The profile, if there is one."""
-        return [piece for piece in [self.memory(self.profile_uri, kind="profile")] if piece is not None]
+    def profile(self, names: Sequence[str] = ()) -> list[Piece]:
+        """The profile, and above it those of the owner's names that it does not say; nothing where nothing is known."""
+        piece = self.memory(self.profile_uri, kind="profile")
+        text = "" if piece is None else piece.text
+        unsaid = [name for name in names if name.casefold() not in text.casefold()]
+        if not unsaid:
+            return [] if piece is None else [piece]
+        said = f"The user's name: {', '.join(unsaid)}\n{text}".strip()
+        return [Piece("profile", self.profile_uri, said) if piece is None else replace(piece, text=said)]
 
     def memory(self, uri: str, hit: Hit | None = None, kind: str | None = None) -> Piece | None:
         """A memory's body and what its fields add to it; None if it is gone, empty or not to be seen.
