@@ -363,7 +363,10 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 
 
 def _decoded(dotted: str, raw: Any) -> Any:
-    paths, words = ("schema_dirs", "prompt_dirs"), ("secrets_allowed", "http.allowed_hosts", "http.allowed_origins")
+    paths, words = (
+        ("schema_dirs", "prompt_dirs"),
+        ("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
+    )
     separator = os.pathsep if dotted in paths else "," if dotted in words else None
     if separator is None or not isinstance(raw, str):
         return raw
