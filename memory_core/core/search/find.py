@@ -26,6 +26,7 @@ from memory_core.core.search.fusion import jaccard
 from memory_core.core.search.owner import OwnersQuestion, names_of, read_question
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
 from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.time_expressions import TimeSpan, time_spans
 
@@ -98,6 +99,8 @@ class Retriever:
         query, limit, score_threshold = request.query, request.limit, request.score_threshold
         rank = request.rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
+        if self._config.search.floor and is_small_talk(query):
+            return FindResult(notes=("small talk: nothing was searched",))
         given = [compile_filter(request.filter), _below(request.target_uri)]
         behind = self._indexer.follow()
         notes = [] if behind is None else [behind.note()]
