@@ -39,7 +39,7 @@ EVENT_TIME = "event_time"
 #: From this salience on a memory holds for everything.
 STANDING_SALIENCE = 0.9
 #: Types whose memories may be rules about the assistant, and whether what sounds like a wish is one.
-_MAY_DIRECT = {"preferences": True, "patterns": True, "notes": False, "facts": False}
+_MAY_DIRECT = {"preferences": True, "patterns": True, "notes": False, "facts": False, "assistant_knowledge": False}
 _DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
