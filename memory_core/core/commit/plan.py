@@ -46,6 +46,7 @@ from memory_core.core.memory.operations import (
     escaped,
 )
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult
+from memory_core.core.memory.template import unshown
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot
@@ -332,8 +333,9 @@ class _Planner:
         if not same_fields or _says_more(memory, metadata):
             metadata |= _said_anew(memory, data, self._context)
         changed = memory.changed(fields={**memory.fields, **merged.values}, metadata=metadata)
-        if memory.hand_edited:
-            notes = ("the body was edited by hand and stays; only the fields were updated", *notes)
+        if missing := unshown(memory_type, changed.body, memory.fields, changed.fields):
+            whose = "was edited by hand and stays" if memory.hand_edited else "was written on its own and stays"
+            notes = (f"the body {whose}; it does not show what changed, edit it, too: {', '.join(missing)}", *notes)
         return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
 
     def _fitting(self, memory: Memory) -> Memory:
