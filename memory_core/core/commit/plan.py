@@ -376,12 +376,18 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
         "updated_at": data.said_at or context.now,
         "salience": memory_type.salience,
         CONFIDENCE: 1.0,
-        "source": {**context.source, **data.source} or None,
+        "source": _source(memory_type, data, context) or None,
         **context.assignment.meta(memory_type),
     }
     if memory_type.expires_after_days is not None:
         metadata[EXPIRES_AT] = expires_after(context.now, memory_type.expires_after_days)
     return metadata
+
+
+def _source(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
+    """Where a new memory comes from; of one that belongs to no project, also in which it was told."""
+    told_in = context.assignment.told_in(memory_type)
+    return {**context.source, **data.source, **({} if told_in is None else {"project": told_in})}
 
 
 def _given_metadata(data: MemoryData) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType
 from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
-from memory_core.core.memory.project import project_key, stored_project
+from memory_core.core.memory.project import project_key, stored_project, told_project
 from memory_core.core.memory.results import FileProblem
 from memory_core.core.memory.template import behind, followed, render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
@@ -71,6 +71,11 @@ class Memory:
     def project(self) -> str | None:
         """The project it belongs to, or None."""
         return stored_project(self.type, self.metadata)
+
+    @property
+    def told_in(self) -> str | None:
+        """The project that it belongs to, or that was worked in when it was told; None for none."""
+        return told_project(self.type, self.metadata)
 
     @property
     def is_private(self) -> bool:
