@@ -358,9 +358,9 @@ def test_forgetting_reaches_what_waits(
         memory.commit(CommitRequest(messages=said, session_id="s1"))
         uri = str(only(memory).uri)
         assert memory.run(FORGET, ForgetRequest(query="giraffe")).status is Status.UNCHANGED
-        shown = memory.run(FORGET, ForgetRequest(query=query))
+        shown = memory.run(FORGET, ForgetRequest(query=query, include_conversations=False))
         assert [result.uri for result in shown.results] == [uri]
-        gone = memory.run(FORGET, ForgetRequest(query=query, confirm=1))
+        gone = memory.run(FORGET, ForgetRequest(query=query, include_conversations=False, confirm=1))
         assert (gone.status, len(waiting_proposals(memory))) == (Status.COMMITTED, 0)
         memory.run(UNDO, UndoRequest(gone.commit_id))
         assert memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1)).status is Status.COMMITTED
