@@ -47,6 +47,7 @@ from memory_core.core.memory.operations import (
     escaped,
 )
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult
+from memory_core.core.memory.template import unshown
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot
@@ -358,8 +359,9 @@ class _Planner:
         if not same_fields or _says_more(memory, metadata):
             metadata |= _said_anew(memory, data, self._context)
         changed = memory.changed(fields={**memory.fields, **merged.values}, metadata=metadata)
-        if memory.hand_edited:
-            notes = ("the body was edited by hand and stays; only the fields were updated", *notes)
+        if missing := unshown(memory_type, changed.body, memory.fields, changed.fields):
+            whose = "was edited by hand and stays" if memory.hand_edited else "was written on its own and stays"
+            notes = (f"the body {whose}; it does not show what changed, edit it, too: {', '.join(missing)}", *notes)
         elif mode is WriteMode.ADD and self._context.quotes:
             notes = (*notes, *_doubts(memory, merged, given))
         return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
@@ -449,12 +451,18 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
         "updated_at": data.said_at or context.now,
         "salience": memory_type.salience,
         CONFIDENCE: 1.0,
-        "source": {**context.source, **data.source} or None,
+        "source": _source(memory_type, data, context) or None,
         **context.assignment.meta(memory_type),
     }
     if memory_type.expires_after_days is not None:
         metadata[EXPIRES_AT] = expires_after(context.now, memory_type.expires_after_days)
     return metadata
+
+
+def _source(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
+    """Where a new memory comes from; of one that belongs to no project, also in which it was told."""
+    told_in = context.assignment.told_in(memory_type)
+    return {**context.source, **data.source, **({} if told_in is None else {"project": told_in})}
 
 
 def _given_metadata(data: MemoryData) -> dict[str, Any]:
