@@ -219,6 +219,12 @@ class Metadata(Mapping[str, Any]):
         return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))
 
     @property
+    def is_tool_failure(self) -> bool:
+        """Whether it tells how a tool once failed, so that it is a lesson and no rule of the user's."""
+        source = self._stated.get("source")
+        return isinstance(source, Mapping) and bool(source.get("error_type"))
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """Its tags as text."""
         stated = self._stated.get("tags")
