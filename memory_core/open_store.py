@@ -16,7 +16,7 @@ from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.store.files import INDEX_NAME
+from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME
 from memory_core.core.store.local import Store
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class OpenedStore:
 
         with self._llm_guard:
             if self._llm is None:
-                folder = self.store.files.state / "aside"
+                folder = self.store.files.state / ASIDE_NAME
                 self._llm = open_client(self._llm_settings, folder, self.store.ledger.model_calls.may_call)
             return self._llm
 

@@ -1,7 +1,7 @@
 """A model behind a program of this machine: the prompt on its standard input, the answer on its standard output.
 
 The table beside this module holds the command lines of hosts that people have anyway, after their documentation
-(docs/memories-by-themselves.md says where). Any other program is called as it is written. No shell reads anything. A
+(docs/how-to/memories-by-themselves.md says which). Any other program is called as it is written. No shell reads anything. A
 program works in an empty folder of the store's own and without its tools, hooks and servers, as far as it can be told;
 beside that ``ASIDE`` in its environment keeps our own hooks and server silent, so that nothing of a call is recorded.
 """
@@ -53,7 +53,8 @@ def preset_of(command: Sequence[str]) -> str | None:
 def program_of(preset: str) -> str | None:
     """The full path of a preset's program; None where it is not installed, or there is no such preset."""
     found = word_table(__file__)["presets"].get(preset)
-    return None if found is None else shutil.which(found["program"])
+    program = None if found is None else shutil.which(found["program"])
+    return None if program is None else str(Path(program).absolute())
 
 
 @frozen
@@ -91,6 +92,8 @@ def command_line(command: Sequence[str], model: str, request: LLMRequest, folder
     preset: Mapping[str, Any] = table["presets"][name] if name is not None else {"arguments": command[1:]}
     first = preset["program"] if name is not None and command[0] == name else (*command, "")[0]
     program = shutil.which(first) if first else None
+    if program is None and name is not None:  # it was moved
+        program = shutil.which(preset["program"])
     if program is None:
         raise ModelUnavailable(
             f"the program {first!r} of llm.command was not found.",

@@ -62,8 +62,8 @@ def main() -> int:
 
 def _be_a_host(prompt: str) -> None:
     """Have a session of one's own with hooks and a server, as a host has when nothing switches them off."""
-    event = {"session_id": "of-the-stand-in", "hook_event_name": "SessionEnd"}
-    event |= {"messages": [{"role": "user", "content": prompt}]}
+    said = [{"role": "user", "content": prompt}]
+    event = {"session_id": "of-the-stand-in", "hook_event_name": "SessionEnd", "messages": said}
     for words, sent in ((["hook", "session-end", "--host", "generic"], json.dumps(event)), (["serve"], "")):
         subprocess.run([sys.executable, "-m", "server.cli", *words], input=sent.encode(), timeout=120, check=True)
 

@@ -98,6 +98,12 @@ class Place:
         done = subprocess.run(words, env=self.environment, timeout=PATIENCE_SECONDS, capture_output=True, check=False)
         return done.returncode == 0
 
+    def examined(self) -> tuple[int, list[str]]:
+        """What the doctor says."""
+        words = [sys.executable, "-m", "server.cli", "doctor"]
+        done = subprocess.run(words, env=self.environment, timeout=PATIENCE_SECONDS, capture_output=True, check=False)
+        return done.returncode, done.stdout.decode().splitlines()
+
     def is_quiet(self) -> bool:
         """Whether nothing is left to be taken up, so that no process of ours is at work for what ended."""
         return not hook_notes.waiting(self.home / ".state")
@@ -218,6 +224,18 @@ def test_without_any_model_the_first_context_of_a_day_says_how_to_take_one(place
         assert [note for note in told if "2 conversations wait" in note and "commit_memory(brief=true)" in note]
         told = memory.retrieve(RetrieveRequest("where is my violin?", session_id="newer")).notes
         assert not [note for note in told if "conversations wait" in note]
+
+
+def test_the_doctor_tries_it_and_says_why_conversations_wait(place: Place) -> None:
+    place.set("fail")
+    place.ends("bicycle")
+    assert soon(place.is_quiet)
+    status, told = place.examined()
+    assert status == 1
+    assert [line for line in told if "memories: claude-code: " in line and "Please run /login" in line]
+    assert [line for line in told if "bicycle/messages.jsonl" in line and "Please run /login" in line]
+    place.set("answer")
+    assert [line for line in place.examined()[1] if line.startswith("warning   memories: claude-code: the answer")]
 
 
 def test_private_mode_asks_nobody(place: Place) -> None:
