@@ -1,9 +1,10 @@
 """A model behind a program of this machine: the prompt on its standard input, the answer on its standard output.
 
-The table beside this module holds the command lines of hosts that people have anyway, after their documentation
-(docs/how-to/memories-by-themselves.md says which). Any other program is called as it is written. No shell reads anything. A
-program works in an empty folder of the store's own and without its tools, hooks and servers, as far as it can be told;
-beside that ``ASIDE`` in its environment keeps our own hooks and server silent, so that nothing of a call is recorded.
+The table beside this module holds the command lines of hosts that people have anyway; what their options are, and
+where they are documented, is in docs/how-to/memories-by-themselves.md. Any other program is called as it is written.
+No shell reads anything. A program works in an empty folder of the store's own and without its tools, hooks and
+servers, as far as it can be told; beside that ``ASIDE`` in its environment keeps our own hooks and server silent, so
+that nothing of a call is recorded.
 """
 
 from __future__ import annotations
