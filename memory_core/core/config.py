@@ -187,7 +187,7 @@ class ExtractionConfig(Record):
     idle_minutes: Annotated[float, Within(0.0, 525_600.0)] = 30.0
     max_iterations: Annotated[int, Within(0, 10)] = 3
     prompt_tokens: Annotated[int, Within(6_000, 200_000)] = 12_000
-    brief_tokens: Annotated[int, Within(3_400, 10_000)] = 5_400
+    brief_tokens: Annotated[int, Within(2_600, 10_000)] = 4_000
     language: str = "auto"
 
 

@@ -6,6 +6,7 @@ receipt about all of it. Does not record, decide or write; recorder, extractor a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,7 +18,7 @@ from memory_core.core.extract.trigger import ExtractionTrigger
 from memory_core.core.extract.working_memory import Compactor, WorkingMemory
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.memory.results import CommitReceipt
+from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import REPEATED, Store
@@ -67,8 +68,11 @@ class ConversationIntake:
         self._client = client
         self._deadline_seconds = deadline_seconds
 
-    def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
-        """Make of a conversation what is made of it by now: memories by the configured model, else a brief."""
+    def take_in(self, recorded: CommitReceipt, now: datetime | None = None, *, brief: bool = False) -> CommitReceipt:
+        """Make of a conversation what is made of it by now: memories by the configured model, or a brief if asked for.
+
+        Without a model the receipt says how to take the brief once enough waits.
+        """
         if not still_waits(recorded):
             return self._compactor.completed(recorded)
         moment = now or datetime.now().astimezone()
@@ -78,8 +82,11 @@ class ConversationIntake:
             recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
             return self._compactor.completed(recorded)
         if client is None:
-            is_due = self._extractor.is_due(recorded, self._trigger, moment)
-            receipt = self._extractor.briefed(recorded) if is_due else self._left_waiting(recorded)
+            if brief:
+                return self._compactor.completed(self._extractor.briefed(recorded))
+            receipt = self._left_waiting(recorded)
+            if self._extractor.is_due(recorded, self._trigger, moment):
+                receipt = replace(receipt, results=tuple(map(_offered, receipt.results)))
             return self._compactor.completed(receipt)
         return drive(self.extraction(recorded, now), client, self._deadline_seconds)
 
@@ -171,6 +178,15 @@ class ConversationIntake:
         if client is None:
             raise ModelUnavailable("no language model is configured.", hint=NO_MODEL)
         return client
+
+
+def _offered(result: OperationResult) -> OperationResult:
+    """The line of a conversation that waits, with how the client's own model takes it."""
+    if result.op != EXTRACTION:
+        return result
+    session = json.dumps(MemoryUri.parse(result.uri).parent.name, ensure_ascii=False)
+    hint = f"To turn it into memories now, take its brief: commit_memory(brief=true, session_id={session})."
+    return replace(result, hint=hint)
 
 
 def _log_of(recorded: CommitReceipt) -> MemoryUri | None:

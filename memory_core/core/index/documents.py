@@ -45,9 +45,9 @@ class Document:
     ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
     shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
     or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
-    recalled unless it is asked for. ``contested_by`` gives the memories that contradict or replace this one: URI,
-    relation and strength; ``support`` is what others lend it, in [0, 1]. Documents with the same ``signature`` say the
-    same thing.
+    recalled unless it is asked for. ``project`` is the one that it belongs to, or was told in. ``contested_by`` gives
+    the memories that contradict or replace this one: URI, relation and strength; ``support`` is what others lend it,
+    in [0, 1]. Documents with the same ``signature`` say the same thing.
     """
 
     uri: MemoryUri
@@ -162,7 +162,7 @@ def memory_document(memory: Memory) -> Document:
         expires_at=None if metadata.is_pinned else metadata.expires_at,
         tags=metadata.tags,
         category=metadata.text("category"),
-        project=memory.project,
+        project=memory.told_in,
         private=memory.is_private,
         contested_by=tuple((link.uri, link.relation, link.strength) for link in links if link.relation in CONTESTING),
         support=support_of(link.strength for link in links if link.relation == "supported_by"),

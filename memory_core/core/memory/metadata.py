@@ -208,6 +208,12 @@ class Metadata(Mapping[str, Any]):
         return moment is not None and moment <= now and not self.is_pinned
 
     @property
+    def tells_of_an_error(self) -> bool:
+        """Whether it was made of a tool's failure."""
+        source = self._stated.get("source")
+        return isinstance(source, Mapping) and bool(source.get("error_type"))
+
+    @property
     def changed_at(self) -> datetime | None:
         """When it was last changed, aware; None where the trailer does not say."""
         return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))

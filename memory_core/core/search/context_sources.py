@@ -297,6 +297,8 @@ _DIRECTORIES = 200
 _DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 #: What joins the words of a name.
 _JOINTS = re.compile(r"[\s_-]+")
+#: A page that scores such a share of the best one's answers about as well.
+_AS_WELL = 0.8
 #: How a generated line begins; the count beside it is exact.
 _COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
 
@@ -438,7 +440,20 @@ class PieceReader:
             if page is not None and len(found) < most:
                 piece = _page("session", log, page, hit.score, f"[{about}]" if about else "")
                 found.setdefault(piece.uri, piece)
-        return list(found.values())
+        return self._newest_first(list(found.values()))
+
+    def _newest_first(self, pages: list[Piece]) -> list[Piece]:
+        """In a project the newer one of pages that answer about as well stands first: what was decided last holds."""
+        if self._scope.current is None or not pages:
+            return pages
+        best = max(page.score or 0.0 for page in pages)
+        near = [page for page in pages if (page.score or 0.0) >= _AS_WELL * best]
+
+        def said(page: Piece) -> tuple[str, str, int]:
+            log, _, line = page.uri.rpartition("#")
+            return page.date or "", log, int(line)
+
+        return [*sorted(near, key=said, reverse=True), *(page for page in pages if page not in near)]
 
     def recent(self, own_session: str | None, pages: int) -> list[Piece]:
         """The last pages of the last conversation other than this one, newest first."""
@@ -513,7 +528,9 @@ def _words(name: str) -> list[str]:
 
 
 def _kind(memory_type: str, metadata: Metadata) -> str:
-    """The part of a memory."""
+    """The part of a memory; what a tool once failed with is known of the tool, and binds nobody."""
+    if metadata.tells_of_an_error and not metadata.is_pinned:
+        return "tools"
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
     holds = metadata.is_pinned or metadata.share("salience", 0.0) >= STANDING_SALIENCE
     return "constraints" if kind == "memories" and holds else kind

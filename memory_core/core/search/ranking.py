@@ -23,6 +23,8 @@ from memory_core.core.memory.results import Hit, Rival
 from memory_core.core.search.candidates import Evidence, Gathered
 from memory_core.core.search.fusion import Calibration, Score, fuse, is_relevant
 from memory_core.core.store.usage import Usage
+from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.word_table import word_pattern
 
 Profile = Literal["relevance", "balanced", "decay", "weighted"]
 
@@ -136,6 +138,10 @@ _BEST_FEW = 10
 _TAIL_SHARE = 0.35
 #: What a memory of the current project gains.
 _PROJECT_GAIN = 1.15
+#: Two memories of a project are about one choice if the newer one says that something changed, or if they share so
+#: many of their words; and if the newer one scores such a share of the older one's.
+_CHANGED_SHARE, _ALIKE_SHARE, _ALIKE_WORDS = 0.7, 0.85, 0.4
+_LOOKED_AT = 40
 #: Places that are kept for phrases and identifiers among the hits.
 _EXACT_PLACES = 3
 #: So many of the best by match alone are looked at; the rest cannot come among the first by age or importance.
@@ -264,7 +270,8 @@ def _ranked(
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
     _lift(ranked)
-    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
+    ordered = sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
+    return ordered if ranking.project is None else _newer_choices_first(ordered, ranking.project)
 
 
 def _weight(entry: Entry, rival: Rival) -> float:
@@ -279,6 +286,41 @@ def _lift(ranked: Sequence[_Ranked]) -> None:
             above = places.get(rival.uri)
             if above is not None and _weight(found.entry, rival) >= USUAL_CONTEST:
                 above.total = max(above.total, found.total)
+
+
+def _newer_choices_first(ranked: list[_Ranked], project: str) -> list[_Ranked]:
+    """A project's memories with the newer one before an older one about the same choice that scores little better."""
+    own = [found for found in ranked[:_LOOKED_AT] if found.entry.project == project]
+    common = distinct_words(project)
+    words = {found.entry.id: distinct_words(_told(found.entry)) - common for found in own}
+    for newer in sorted(own, key=lambda found: _since(found.entry)):
+        for older in own:
+            said, known = words[newer.entry.id], words[older.entry.id]
+            same_kind = older.entry.context_type == newer.entry.context_type
+            if not same_kind or _since(older.entry) >= _since(newer.entry) or older.total < newer.total:
+                continue
+            if _is_one_choice(newer, said, known, newer.total / (older.total or 1.0)):
+                newer.total = min(1.0, math.nextafter(older.total, 2.0))
+    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals)))
+
+
+def _is_one_choice(newer: _Ranked, said: frozenset[str], known: frozenset[str], share: float) -> bool:
+    shared = len(said & known)
+    if share >= _ALIKE_SHARE and shared >= _ALIKE_WORDS * min(len(said), len(known)) > 0:
+        return True
+    changes = word_pattern(__file__, "changes").search(_told(newer.entry))
+    return share >= _CHANGED_SHARE and shared > 0 and changes is not None
+
+
+def _told(entry: Entry) -> str:
+    """A memory's name and line."""
+    return f"{entry.uri.rpartition('/')[2].removesuffix('.md')}\n{entry.abstract}"
+
+
+def _since(entry: Entry) -> tuple[str, str]:
+    """When it happened or was told, to the day, and when it was written."""
+    written = entry.updated_at or entry.created_at or ""
+    return (entry.happened or written)[:10], written
 
 
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:

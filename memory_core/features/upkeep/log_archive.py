@@ -328,6 +328,8 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
         category=entry.category,
     )
     source = {"kind": _PROMOTED, "log": f"{log_uri(user_space, day)}#{entry.line}"}
+    if lesson and entry.error:
+        source["error_type"] = entry.error
     if entry.session_id is not None:
         source["session_id"] = entry.session_id
     return WriteOp(memory_data=data.sourced(source))
