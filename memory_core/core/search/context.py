@@ -144,6 +144,7 @@ class ContextEngine:
         retriever: Searches.
         recalls: Notes the retrieval, and knows the memories used most.
         traces: Whether it is kept what sessions are given.
+        waiting: Given a session, what a client is told of other conversations that wait; None for nothing.
     """
 
     def __init__(
@@ -156,7 +157,9 @@ class ContextEngine:
         recalls: Recalls,
         *,
         traces: bool = True,
+        waiting: Callable[[str | None], str | None] = lambda _session: None,
     ) -> None:
+        self._waiting = waiting
         self._config = config.retrieve
         self._owner_names = config.owner_names
         self._ledger = ledger
@@ -254,6 +257,7 @@ class ContextEngine:
             return gathered
         first = _RECALLED not in seen if request.session_id is not None else request.query is None
         if first:
+            gathered.notes += [line for line in [self._waiting(request.session_id)] if line]
             for opening in self._browser.features.members("opening"):
                 for piece, told in opening(reader, request.now, self._config):
                     gathered.add([piece], told=told)
