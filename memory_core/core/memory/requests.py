@@ -244,7 +244,7 @@ class RetrieveRequest:
     format: Annotated[
         str,
         Arg(
-            help="blocks: typed XML; text: Markdown; system: for a system prompt; messages-…: a simulated tool call "
+            help="blocks: typed blocks; text: Markdown; system: for a system prompt; messages-…: a simulated tool call "
             "and result in that API's shape.",
             cli="default text; messages-… prints JSON to insert after the user's message",
             choices=CONTEXT_FORMATS,
