@@ -12,7 +12,7 @@ _FORGET = Argument(
     "forget",
     dict[str, Any] | None,
     Arg(
-        help="Alone: deletes what a search finds. {query, target_uri?, filter?, limit?} or {uris} shows the matches; "
+        help="Alone: deletes what a search finds. query or uris shows the matches; "
         "the same with confirm: <their number> deletes them. include_conversations: also messages."
     ),
 )

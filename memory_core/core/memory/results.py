@@ -505,7 +505,6 @@ class ContextPack:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form; of what was left out it names as much as the budget holds, and counts all."""
-        facts = {**self.structured, "tokens": self.tokens}
-        if self.left_out:
-            facts |= {"left_out": list(self.left_out[: self.left_out_named]), "left_out_count": len(self.left_out)}
+        named = list(self.left_out[: self.left_out_named])
+        facts = {**self.structured, "tokens": self.tokens, "left_out": named, "left_out_count": len(self.left_out)}
         return {**facts, "notes": list(self.notes)} if self.notes else facts
