@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -182,6 +182,7 @@ class Runebook:
             self.retriever,
             self.recalls,
             traces=self.access.leaves_traces,
+            waiting=self.waiting_line,
         )
 
     @cached_property
@@ -412,6 +413,26 @@ class Runebook:
         )
         return tuple(found)
 
+    def waiting_line(self, session_id: str | None = None) -> str | None:
+        """What a client is told of conversations that nothing makes memories of, at most once a day; see ``trigger``.
+
+        Args:
+            session_id: The session at hand, which does not count.
+        """
+        if not self.access.leaves_traces or self.config.extractor == "none" or self.opened.has_model:
+            return None
+        from memory_core.core.extract.trigger import waiting_line
+
+        ledger, space = self.store.ledger, self.config.user_space
+        rows = ledger.extractions.waiting(MemoryUri((Scope.SESSION.value, space)))
+        others = [row for row in rows if row.session_id != session_id]
+        line = waiting_line(others, self.config.llm.provider, datetime.now(UTC))
+        try:
+            return line if line and ledger.model_calls.counted_today(f"waiting told {space}", 1) else None
+        except RunebookError as error:
+            _log.info("not told what waits: %s", error.message)
+            return None
+
     def take_in(self, recorded: CommitReceipt, now: datetime | None = None, *, brief: bool = False) -> CommitReceipt:
         """What ``commit`` does with a conversation once it is recorded; see ``ConversationIntake.take_in``."""
         return self._intake.take_in(recorded, now, brief=brief)
@@ -434,6 +455,11 @@ class Runebook:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""
         self.expect_writable()
         return self._intake.extract_waiting(session_id)
+
+    def extract_ended(self, sessions: Collection[str] = ()) -> Iterator[CommitReceipt]:
+        """Extract what has ended, or is due, while nobody waits; see ``ConversationIntake.extract_ended``."""
+        self.expect_writable()
+        return self._intake.extract_ended(sessions)
 
     @healed
     def find(self, request: FindRequest) -> FindResult:

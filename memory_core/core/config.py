@@ -156,6 +156,8 @@ class LLMConfig(Record):
     """The language model that the server may call to extract memories. Keys come from the environment only."""
 
     provider: str = "none"
+    command: tuple[str, ...] = ()
+    calls_per_day: Annotated[int, Within(0, 100_000)] = 60
     model: str = ""
     base_url: str = ""
     structure: Literal["auto", "json_schema", "json_object", "text"] = "auto"
@@ -164,13 +166,17 @@ class LLMConfig(Record):
     retries: Annotated[int, Within(0, 10)] = 3
 
     def problem(self) -> tuple[str, str] | None:
-        """An unknown provider."""
+        """An unknown provider, or a program that is not named."""
         if self.provider == "none":
             return None
-        from memory_core.core.llm.client import PROVIDERS
+        from memory_core.core.llm.client import COMMAND, PROVIDERS
 
-        known = ("none", *PROVIDERS, "sampling")
-        return None if self.provider in known else ("provider", f"it should be one of {', '.join(known)}")
+        known = ("none", *PROVIDERS, COMMAND, "sampling")
+        if self.provider not in known:
+            return "provider", f"it should be one of {', '.join(known)}"
+        if self.provider == COMMAND and not self.command:
+            return "command", "provider 'command' needs it: claude-code, codex, gemini-cli, ollama, or a command line"
+        return None
 
 
 class ExtractionConfig(Record):
@@ -262,6 +268,7 @@ class Config(Record):
 
 ENV_PREFIX = "RUNEBOOK_"
 CONFIG_NAME = "config.json"
+_COMMAND = "llm.command"
 
 
 def settings() -> Iterator[tuple[str, Any, str]]:
@@ -316,6 +323,8 @@ def load(
     home = _expanded(Path(str(overrides.get("home", Config.home))))
     named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
     values = _read(_expanded(named), required=True) if named else _read(home / CONFIG_NAME, required=False)
+    if isinstance(model := values.get("llm"), dict) and "command" in model:  # one line, or a list of words
+        values = {**values, "llm": {**model, "command": _decoded(_COMMAND, model["command"])}}
     merged = _merged(values, overrides)
     try:
         config = Config.model_validate(merged)
@@ -367,7 +376,7 @@ def _decoded(dotted: str, raw: Any) -> Any:
         ("schema_dirs", "prompt_dirs"),
         ("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
     )
-    separator = os.pathsep if dotted in paths else "," if dotted in words else None
+    separator = os.pathsep if dotted in paths else "," if dotted in words else " " if dotted == _COMMAND else None
     if separator is None or not isinstance(raw, str):
         return raw
     if raw.lstrip().startswith("["):
@@ -377,7 +386,23 @@ def _decoded(dotted: str, raw: Any) -> Any:
             raise ConfigInvalid(
                 f"setting '{dotted}': {error.msg}.", hint=f"Write a JSON list, or the parts with {separator!r} between."
             ) from error
+    if dotted == _COMMAND:
+        return _command_words(raw)
     return [part.strip() for part in raw.split(separator) if part.strip()]
+
+
+def _command_words(line: str) -> list[str]:
+    """The words of a command written as one line, as a shell of this system would part them."""
+    import shlex
+
+    try:
+        if os.name != "nt":
+            return shlex.split(line)
+        return [word.strip('"') for word in shlex.split(line, posix=False)]  # a backslash parts folders there
+    except ValueError as error:
+        raise ConfigInvalid(
+            f"setting '{_COMMAND}': {error}.", hint="Close the quotation marks, or write a JSON list of words."
+        ) from error
 
 
 def _set(target: dict[str, Any], dotted: str, value: Any) -> None:

@@ -7,7 +7,7 @@ receipt about all of it. Does not record, decide or write; recorder, extractor a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -23,6 +23,12 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import REPEATED, Store
 
+#: Where nobody waits, each conversation gets so many times the time of one that somebody waits for.
+_UNWATCHED = 4
+NO_MODEL = (
+    "Set llm.provider to command, anthropic or openai, or let a client's model do it: commit_memory(brief=true), or "
+    "the prompt extract_memories."
+)
 #: What comes after an extraction: given the log that grew, the project at hand and the moment, what was committed, or
 #: None where there was nothing to do.
 FollowUp = Callable[[MemoryUri | None, ProjectScope, datetime], Generator[LLMRequest, Completion, CommitReceipt | None]]
@@ -148,14 +154,30 @@ class ConversationIntake:
             ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
             NotFound: If there is no such session.
         """
-        client = self._client()
-        if client is None:
-            raise ModelUnavailable(
-                "no language model is configured.",
-                hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
-            )
+        client = self._model()
         for receipt in self._extractor.extract_waiting(client, self._deadline_seconds, session_id):
             yield self._indexed(receipt, ProjectScope())
+
+    def extract_ended(self, sessions: Collection[str]) -> Iterator[CommitReceipt]:
+        """Extract conversations that have ended, and what else is due; nobody waits, so each gets more time.
+
+        Args:
+            sessions: Those that have ended, by folder name.
+
+        Raises:
+            ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
+        """
+        client = self._model()
+        logs = self._extractor.ended(sessions, self._trigger, datetime.now().astimezone())
+        seconds = _UNWATCHED * self._deadline_seconds
+        for receipt in self._extractor.extract_waiting(client, seconds, logs=logs):
+            yield self._indexed(receipt, ProjectScope())
+
+    def _model(self) -> LLMClient:
+        client = self._client()
+        if client is None:
+            raise ModelUnavailable("no language model is configured.", hint=NO_MODEL)
+        return client
 
 
 def _offered(result: OperationResult) -> OperationResult:

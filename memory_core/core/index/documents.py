@@ -183,9 +183,13 @@ def holds_always(memory: Memory) -> bool:
 
     What a tool once failed with is no rule, however much it sounds like one.
     """
-    if memory.metadata.is_pinned or memory.metadata.share("salience", 0.0) >= STANDING_SALIENCE:
+    if memory.metadata.is_pinned:
         return True
-    if memory.type_name not in _MAY_DIRECT or memory.metadata.is_tool_failure:
+    if memory.metadata.tells_of_an_error:
+        return False
+    if memory.metadata.share("salience", 0.0) >= STANDING_SALIENCE:
+        return True
+    if memory.type_name not in _MAY_DIRECT:
         return False
     if memory.fields.get("pattern_type") == "rule":
         return True

@@ -99,7 +99,7 @@ class Retriever:
         query, limit, score_threshold = request.query, request.limit, request.score_threshold
         rank = request.rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
-        if self._config.search.floor and is_small_talk(query):
+        if self._config.search.floor and self._config.retrieve.intent_check and is_small_talk(query):
             return FindResult(notes=("small talk: nothing was searched",))
         given = [compile_filter(request.filter), _below(request.target_uri)]
         behind = self._indexer.follow()

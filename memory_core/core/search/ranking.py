@@ -138,10 +138,6 @@ _BEST_FEW = 10
 _TAIL_SHARE = 0.35
 #: What a memory of the current project gains.
 _PROJECT_GAIN = 1.15
-#: Two memories of a project are about one choice if the newer one says that something changed, or if they share so
-#: many of their words; and if the newer one scores such a share of the older one's.
-_CHANGED_SHARE, _ALIKE_SHARE, _ALIKE_WORDS = 0.7, 0.85, 0.4
-_LOOKED_AT = 40
 #: Places that are kept for phrases and identifiers among the hits.
 _EXACT_PLACES = 3
 #: So many of the best by match alone are looked at; the rest cannot come among the first by age or importance.
@@ -272,8 +268,8 @@ def _ranked(
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
     _lift(ranked)
-    ordered = sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
-    return _newer_choices_first(ordered, ranking.project)
+    _lift_changes(ranked)
+    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
 
 
 def _weight(entry: Entry, rival: Rival) -> float:
@@ -290,53 +286,35 @@ def _lift(ranked: Sequence[_Ranked]) -> None:
                 above.total = max(above.total, found.total)
 
 
-def _newer_choices_first(ranked: list[_Ranked], project: str | None) -> list[_Ranked]:
-    """A newer memory before an older one about the same thing that scores little better, if it tells of a change.
+def _lift_changes(ranked: Sequence[_Ranked]) -> None:
+    """Let a memory that tells of a change come before an older one about the same thing.
 
     What is "no longer" so, or 改成 another way, shares words with what was so before, and the question's words often
-    stand more purely in the older one. Of the project at hand all counts, and it need not tell of a change.
+    stand more purely in the older one. Only near ties change places.
     """
-    looked = [
-        found for found in ranked[:_LOOKED_AT] if found.entry.context_type == "memory" or _is_of(found.entry, project)
-    ]
-    common = distinct_words(project or "") | word_set(__file__, "everybody")
-    words = {found.entry.id: distinct_words(_told(found.entry)) - common for found in looked}
-    for newer in sorted(looked, key=lambda found: _since(found.entry)):
-        for older in looked:
-            same_kind = older.entry.context_type == newer.entry.context_type
-            if not same_kind or _since(older.entry) >= _since(newer.entry) or older.total < newer.total:
+    memories = sorted(
+        (found for found in ranked if found.entry.context_type == "memory"), key=lambda found: -found.total
+    )
+    several = memories[:_BEST_FEW]
+    words = {found.entry.id: _content_words(found.entry.abstract) for found in several}
+    for found in several:
+        if not word_pattern(__file__, "change").search(found.entry.abstract):
+            continue
+        for older in several:
+            if _moment(older) >= _moment(found) or not found.total < older.total <= found.total / _NEAR_TIE:
                 continue
-            own = _is_of(newer.entry, project) and _is_of(older.entry, project)
-            if _is_one_choice(
-                newer, words[newer.entry.id], words[older.entry.id], newer.total / (older.total or 1.0), own
-            ):
-                newer.total = min(1.0, math.nextafter(older.total, 2.0))
-    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals)))
+            own, others = words[found.entry.id], words[older.entry.id]
+            if len(own & others) >= _SAME_SUBJECT * min(len(own), len(others)) > 0:
+                found.total = math.nextafter(older.total, math.inf)
 
 
-def _is_of(entry: Entry, project: str | None) -> bool:
-    return project is not None and entry.project == project
+def _moment(found: _Ranked) -> tuple[str, int]:
+    """When a memory was last changed; of one second, which was indexed later."""
+    return found.entry.updated_at or "", found.entry.id
 
 
-def _is_one_choice(newer: _Ranked, said: frozenset[str], known: frozenset[str], share: float, own: bool) -> bool:
-    """Whether a newer memory is about the choice of an older one; ``own``: both are of the project at hand."""
-    shared, whole = len(said & known), min(len(said), len(known))
-    if own and share >= _ALIKE_SHARE and shared >= _ALIKE_WORDS * whole > 0:
-        return True
-    near = share >= _NEAR_TIE and shared >= _SAME_SUBJECT * whole > 0
-    near = near or (own and share >= _CHANGED_SHARE and shared > 0)
-    return near and word_pattern(__file__, "changes").search(_told(newer.entry)) is not None
-
-
-def _told(entry: Entry) -> str:
-    """A memory's name and line."""
-    return f"{entry.uri.rpartition('/')[2].removesuffix('.md')}\n{entry.abstract}"
-
-
-def _since(entry: Entry) -> tuple[str, str, int]:
-    """When it happened or was told, to the day, when it was written, and of one second which was indexed later."""
-    written = entry.updated_at or entry.created_at or ""
-    return (entry.happened or written)[:10], written, entry.id
+def _content_words(text: str) -> frozenset[str]:
+    return distinct_words(text) - word_set(__file__, "everybody")
 
 
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:

@@ -190,7 +190,7 @@ def test_rules_of_another_project_and_lessons_of_failed_tools_are_no_rules(memor
     assert "constraints" not in kinds(memory.retrieve(RetrieveRequest("write a poem")))
     assert "make check" in memory.retrieve(RetrieveRequest("write a poem", here="shop")).text
     asked = memory.retrieve(RetrieveRequest("why did fetch fail with TimeoutError?"))
-    assert "TimeoutError" in text_of(asked, "memories")
+    assert "TimeoutError" in text_of(asked, "tools")
     assert "constraints" not in kinds(asked)
 
 

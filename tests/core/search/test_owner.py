@@ -101,7 +101,10 @@ def test_names_of_the_settings_are_shown_and_are_the_user(tmp_path: Path) -> Non
         memory.commit(CommitRequest("I rent a flat in Tampere.", memory_type="facts"))
         assert "Mira Holm" in memory.retrieve(RetrieveRequest("a poem", session_id="s")).text
         assert memory.find(FindRequest("Where does Mira Holm live?")).hits
-        brief = memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id="t")).brief or ""
+        brief = (
+            memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id="t", brief=True)).brief
+            or ""
+        )
         assert "The owner of this memory is Mira Holm" in brief
         memory.commit(CommitRequest("My name is Mira Holm.", memory_type="profile"))
         assert memory.retrieve(RetrieveRequest("a poem", session_id="u")).text.count("Mira Holm") == 1
