@@ -160,9 +160,9 @@ _DESCRIPTIONS = {
         "worth repeating. Send exactly one of: memory_content (one memory, optionally with memory_type and fields); "
         "operations (several changes: write_operations create or add by key, edit_operations patch fields with "
         "SEARCH/REPLACE, end, pin or link a memory, delete_operations remove); messages (a "
-        "whole conversation, kept verbatim). A receipt says what each operation did and why, and names similar memories; "
-        "nothing that stands there goes unless you say so. A brief is the task of turning a stored conversation into "
-        "operations; hand them in with its session_id. Do not store secrets."
+        "whole conversation, kept verbatim). A receipt says what each operation did and why, and names what is "
+        "similar; nothing goes unless you say so. A brief is the task of turning a stored conversation into "
+        "operations for its session_id. Do not store secrets."
     ),
     "find": (
         "Search memories and past conversations by meaning and by words, in any language. Use it before answering "
