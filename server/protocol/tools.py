@@ -97,7 +97,7 @@ _DESCRIPTIONS = {
         "Store in long-term memory. Use it, unasked, when the user states a lasting fact about themselves, a "
         "preference, a decision, a correction ('don't do that again', 下次不要这样), or when you solved a problem "
         "worth repeating. Send exactly one of: memory_content (one memory, optionally with memory_type and fields); "
-        "operations (several changes: write_operations create or replace by key, edit_operations patch fields with "
+        "operations (several changes: write_operations create or add by key, edit_operations patch fields with "
         "SEARCH/REPLACE or set pinned, expires_at, active, confidence, links; delete_operations remove); messages (a "
         "whole conversation, kept verbatim). A receipt says for each operation whether it was created, updated, "
         "deleted, unchanged, queued or rejected and why, and names similar memories; it never merges or drops by "

@@ -33,6 +33,7 @@ from memory_core.features.review import (
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import replaced
 
 USER = "viking://user/default/memories"
 REVIEW = "viking://user/default/review"
@@ -216,7 +217,7 @@ def test_a_proposal_edited_by_command_stores_that(tmp_path: Path) -> None:
 def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        memory.commit(CommitRequest("Drinks only oolong.", memory_type="preferences", fields={"topic": "Tea"}))
+        replaced(memory, "preferences", "Drinks only oolong.", topic="Tea")
         proposal = only(memory)
         (refused,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert refused.status is Status.REJECTED

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from memory_core.core.commit.apart import decide
 from memory_core.core.commit.conflicts import moved_on
-from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.config import Config
 from memory_core.core.errors import ContentRejected, InvalidInput, InvalidUri, TooLarge
 from memory_core.core.feature import NO_FEATURES, Features
@@ -181,6 +181,7 @@ class Commits:
         settlement: Settlement | None = None,
         kind: str = "commit",
         assignment: ProjectAssignment = NO_PROJECT,
+        write_mode: WriteMode = WriteMode.REFUSE,
         watch: Callable[[ChangeSet], None] = lambda _planned: None,
     ) -> CommitReceipt:
         """Execute operations as one commit; ``receipt.changed_uris`` are the files that changed.
@@ -201,6 +202,7 @@ class Commits:
             settlement: Likewise, for messages out of their order.
             kind: Of the commit, shown in history.
             assignment: The project of the memories.
+            write_mode: What a write does where text stands that it does not say, unless it says itself.
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
         Raises:
@@ -227,6 +229,8 @@ class Commits:
             expected=expected,
             reads_elsewhere=reads_elsewhere,
             assignment=assignment,
+            write_mode=write_mode,
+            quotes=True,
         )
         malformed = (
             tuple(
@@ -276,6 +280,7 @@ class Commits:
             now=request.now,
             only_if=request.expected,
             assignment=assignment,
+            write_mode=WriteMode.ADD,
         )
 
     def _given(self, request: CommitRequest) -> MemoryData:

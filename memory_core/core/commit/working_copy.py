@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from enum import StrEnum
 from typing import Any
 
 from memory_core.core.errors import InvalidUri, MemoryChanged, NotFound
@@ -19,6 +20,14 @@ from memory_core.core.memory.project import ProjectAssignment, project_key
 from memory_core.core.memory.results import FileChange, text_sha256
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
+
+
+class WriteMode(StrEnum):
+    """What a write does where text stands that it does not say: add to it, be refused, or replace it."""
+
+    ADD = "add"
+    REFUSE = "refuse"
+    REPLACE = "replace"
 
 
 @frozen
@@ -33,6 +42,8 @@ class PlanContext:
         content_bytes: Largest file a plan may produce.
         expected: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
         reads_elsewhere: Whether the author may have read files that ``expected`` does not name.
+        write_mode: What a write does to text that stands there, unless it says itself.
+        quotes: Whether results show what became of a memory's text.
     """
 
     registry: MemoryTypeRegistry
@@ -44,6 +55,8 @@ class PlanContext:
     content_bytes: int = 262_144
     expected: Mapping[str, str] | None = None
     reads_elsewhere: bool = False
+    write_mode: WriteMode = WriteMode.ADD
+    quotes: bool = False
 
     def directory(self, memory_type: MemoryType) -> MemoryUri:
         """The directory of a type's memories."""

@@ -436,7 +436,7 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
             )
         memory.commit(CommitRequest(messages=[*ENGLISH, {"role": "user", "content": "Tea"}], session_id="s1"))
         memory.commit(
-            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea, from Uji."})
+            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea. It is from Uji."})
         )
         replaced = write("preferences", topic="Tea", content="Only green tea.")
         receipt = memory.commit(CommitRequest(operations={"write_operations": [replaced]}, session_id="s1"))
@@ -448,7 +448,7 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
         patch = "<<<<<<< SEARCH\nLikes Tea\n=======\nLikes only green tea\n>>>>>>> REPLACE"
         fitting = {"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]}
         assert memory.commit(CommitRequest(operations=fitting, session_id="s1")).status is Status.COMMITTED
-        assert memory.read(ReadRequest(TEA)).content.startswith("Likes only green tea, from Uji.")
+        assert memory.read(ReadRequest(TEA)).content.startswith("Likes only green tea. It is from Uji.")
         assert waiting(memory) == {}
 
 
