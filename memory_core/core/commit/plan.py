@@ -34,7 +34,7 @@ from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
 from memory_core.core.memory.memory_type import MemoryType, OperationMode
-from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, expires_after
+from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, RECORDED_AT, expires_after
 from memory_core.core.memory.operations import (
     DeleteOp,
     EditOp,
@@ -447,8 +447,8 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
     """The metadata that a new memory begins with, before what was given counts."""
     metadata: dict[str, Any] = {
         "version": 1,
-        "created_at": data.said_at or context.now,
-        "updated_at": data.said_at or context.now,
+        "created_at": data.said_at or context.said_at or context.now,
+        "updated_at": data.said_at or context.said_at or context.now,
         "salience": memory_type.salience,
         CONFIDENCE: 1.0,
         "source": _source(memory_type, data, context) or None,
@@ -460,9 +460,11 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
 
 
 def _source(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
-    """Where a new memory comes from; of one that belongs to no project, also in which it was told."""
+    """Where a new memory comes from, in which project it was told, and when it was recorded where that was later."""
     told_in = context.assignment.told_in(memory_type)
-    return {**context.source, **data.source, **({} if told_in is None else {"project": told_in})}
+    recorded = context.now if context.said_at is not None and context.said_at[:10] < context.now[:10] else None
+    around = {"project": told_in, RECORDED_AT: recorded}
+    return {**context.source, **data.source, **{name: value for name, value in around.items() if value is not None}}
 
 
 def _given_metadata(data: MemoryData) -> dict[str, Any]:
@@ -479,10 +481,10 @@ def _says_more(memory: Memory, metadata: Mapping[str, Any]) -> bool:
 
 def _said_anew(memory: Memory, data: MemoryData, context: PlanContext) -> dict[str, Any]:
     """Version and time of a memory whose content changed, and that somebody now vouches for one learnt by itself."""
-    changed: dict[str, Any] = {
-        "version": memory.metadata.next_version,
-        "updated_at": data.said_at or context.now,
-    }
+    said = data.said_at or context.now
+    if data.said_at is None and context.said_at is not None:  # what was said long ago is no newer than what is known
+        said = max(context.said_at, memory.metadata.text("updated_at") or "")
+    changed: dict[str, Any] = {"version": memory.metadata.next_version, "updated_at": said}
     source = memory.metadata.get("source")
     if context.source.get("kind") == _EXPLICIT and isinstance(source, Mapping) and source.get("kind") != _EXPLICIT:
         changed["source"] = {**source, "kind": _EXPLICIT}
