@@ -33,7 +33,7 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
-from memory_core.core.memory.memory_type import MemoryType, OperationMode
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, OperationMode
 from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, RECORDED_AT, expires_after
 from memory_core.core.memory.operations import (
     DeleteOp,
@@ -359,9 +359,7 @@ class _Planner:
         if not same_fields or _says_more(memory, metadata):
             metadata |= _said_anew(memory, data, self._context)
         changed = memory.changed(fields={**memory.fields, **merged.values}, metadata=metadata)
-        if missing := unshown(memory_type, changed.body, memory.fields, changed.fields):
-            whose = "was edited by hand and stays" if memory.hand_edited else "was written on its own and stays"
-            notes = (f"the body {whose}; it does not show what changed, edit it, too: {', '.join(missing)}", *notes)
+        notes = (*_about_body(memory, memory_type, changed, merged.values), *notes)
         if mode is WriteMode.ADD and self._context.quotes and not memory.hand_edited:
             notes = (*notes, *_doubts(memory, merged, given))
         return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
@@ -388,6 +386,16 @@ class _Planner:
                 hint=f"Write it as '{found.name}', or leave the uri out to create a new memory.",
             )
         return memory
+
+
+def _about_body(memory: Memory, memory_type: MemoryType, changed: Memory, given: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of a body that does not follow its fields by itself."""
+    if memory.hand_edited:
+        missing = unshown(memory_type, changed.body, memory.fields, changed.fields)
+        shown = f"; it does not show: {', '.join(missing)}" if missing else ""
+        yield f"the body was edited by hand and stays; only the fields were updated{shown}"
+    elif given.get(CONTENT) == memory.fields.get(CONTENT) and changed.body.startswith(f"{memory.body}\n\n"):
+        yield "the body was written on its own and stays; what changed was added below it: edit content, too"
 
 
 def _beside_keys(memory_type: MemoryType, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
