@@ -101,8 +101,8 @@ _DESCRIPTIONS = {
         "SEARCH/REPLACE or set pinned, expires_at, active, confidence, links; delete_operations remove); messages (a "
         "whole conversation, kept verbatim). A receipt says for each operation whether it was created, updated, "
         "deleted, unchanged, queued or rejected and why, and names similar memories; it never merges or drops by "
-        "itself. A queued receipt may hold a brief: follow it and "
-        "hand in operations with its session_id. Do not store secrets."
+        "itself. brief=true returns the task by which you turn a stored conversation into memories; hand in its "
+        "operations with its session_id. Do not store secrets."
     ),
     "find": (
         "Search memories and past conversations by meaning and by words, in any language. Use it before answering "

@@ -144,7 +144,7 @@ def test_what_a_person_or_agent_stores_itself_takes_effect_at_once(tmp_path: Pat
 
 def test_the_answer_to_a_brief_waits_too(tmp_path: Path) -> None:
     with opened(tmp_path, None) as memory:
-        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).brief is not None
+        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True)).brief is not None
         operations = {"write_operations": [write("preferences", topic="Tea", content="Drinks only green tea.")]}
         receipt = memory.commit(CommitRequest(operations=operations, session_id="s1"))
         assert len(queued(receipt)) == 1

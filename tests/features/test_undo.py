@@ -199,7 +199,9 @@ def test_a_conversation_that_went_on_is_not_torn_apart(memory: Runebook) -> None
 
 
 def test_an_undone_extraction_waits_and_can_be_handed_in_again(memory: Runebook) -> None:
-    memory.commit(CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1"))
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1", brief=True)
+    )
     log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
     operations = {"write_operations": [{"memory_data": {"memory_type": "notes", "fields": {"content": "Berlin."}}}]}
     extracted = memory.commit(CommitRequest(operations=operations, session_id="s1"))

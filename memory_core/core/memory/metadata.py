@@ -210,12 +210,6 @@ class Metadata(Mapping[str, Any]):
         return moment is not None and moment <= now and not self.is_pinned
 
     @property
-    def tells_of_an_error(self) -> bool:
-        """Whether it was made of a tool's failure."""
-        source = self._stated.get("source")
-        return isinstance(source, Mapping) and bool(source.get("error_type"))
-
-    @property
     def changed_at(self) -> datetime | None:
         """When it was last changed, aware; None where the trailer does not say."""
         return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))
@@ -225,6 +219,12 @@ class Metadata(Mapping[str, Any]):
         """When it came into the store, aware, where that is not when it was said."""
         source = self._stated.get("source")
         return read_moment(source.get(RECORDED_AT)) if isinstance(source, Mapping) else None
+
+    @property
+    def is_tool_failure(self) -> bool:
+        """Whether it tells how a tool once failed, so that it is a lesson and no rule of the user's."""
+        source = self._stated.get("source")
+        return isinstance(source, Mapping) and bool(source.get("error_type"))
 
     @property
     def tags(self) -> tuple[str, ...]:

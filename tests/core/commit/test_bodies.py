@@ -37,6 +37,8 @@ def test_a_body_made_of_fields_follows_them(memory: Runebook) -> None:
     assert "清理缓存" not in memory.retrieve(RetrieveRequest("disk full")).text
     case(memory, problem="Inodes ran out.")
     assert body(memory, uri) == "No space left.\nInodes ran out.\n\nAdd a second disk."
+    edited(memory, uri, problem="Inodes ran out.")
+    assert body(memory, uri) == "Inodes ran out.\n\nAdd a second disk."
 
 
 def test_what_a_person_wrote_beside_the_fields_stays(memory: Runebook) -> None:

@@ -456,7 +456,7 @@ def test_a_model_cannot_change_a_private_memory_whose_name_it_guesses(tmp_path: 
 
 
 def test_a_brief_is_answered_in_the_project_of_its_conversation(memory: Runebook) -> None:
-    brief = tell(memory, f"Our {SECRET} needs care.", "s", here=Q, private=True)
+    brief = tell(memory, f"Our {SECRET} needs care.", "s", here=Q, private=True, brief=True)
     assert brief.brief
     receipt = memory.commit(
         CommitRequest(
