@@ -80,7 +80,7 @@ def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conver
     if not wanted.target_uri and not wanted.filter:
         found = search.with_profile(found)
     said, named = _nearest(memory, asked, found)
-    return _joined([*said, *search.again(wanted, named)])
+    return _joined([*said, *search.again(wanted, asked, named)])
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -127,9 +127,16 @@ class _Search:
         said = self._at(f"viking://user/{space}/memories/profile.md", None)
         return found if said is None or any(each.uri == said.uri for each in found) else [*found, said]
 
-    def again(self, wanted: FindRequest, named: Sequence[str]) -> Iterator[Said]:
-        """The places that say what these sentences name, or most of their words."""
-        needles = list(dict.fromkeys(name for sentence in named for name in names_in(sentence)))
+    def again(self, wanted: FindRequest, asked: str, named: Sequence[str]) -> Iterator[Said]:
+        """The places that say what these sentences name where they say what was asked, or most of their words."""
+        clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
+        scores = _closeness(self._memory, asked, clauses)
+        best = max(scores.values(), default=0.0)
+        needles = list(
+            dict.fromkeys(
+                name for clause, score in scores.items() if score >= _NEAR_SHARE * best for name in names_in(clause)
+            )
+        )
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
         for query in queries[:_AGAIN_MOST]:
