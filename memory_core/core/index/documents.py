@@ -185,7 +185,7 @@ def holds_always(memory: Memory) -> bool:
     """
     if memory.metadata.is_pinned:
         return True
-    if memory.metadata.tells_of_an_error:
+    if memory.metadata.is_tool_failure:
         return False
     if memory.metadata.share("salience", 0.0) >= STANDING_SALIENCE:
         return True
