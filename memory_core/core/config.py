@@ -217,6 +217,7 @@ class Config(Record):
     home: Path = Path("~/.runebook")
     user_space: SpaceName = "default"
     agent_space: SpaceName = "default"
+    owner_names: tuple[str, ...] = ()
     private_mode: bool = False
     schema_dirs: tuple[Path, ...] = ()
     watch: Literal["auto", "off"] = "auto"
@@ -261,7 +262,8 @@ class Config(Record):
                 f"{user_space!r} and {agent_space!r} cannot both name spaces.",
                 hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
             )
-        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space})
+        names = self.owner_names if user_space == self.user_space else ()  # somebody else has another name
+        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space, "owner_names": names})
 
 
 ENV_PREFIX = "RUNEBOOK_"
@@ -370,7 +372,10 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 
 
 def _decoded(dotted: str, raw: Any) -> Any:
-    paths, words = ("schema_dirs", "prompt_dirs"), ("secrets_allowed", "http.allowed_hosts", "http.allowed_origins")
+    paths, words = (
+        ("schema_dirs", "prompt_dirs"),
+        ("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
+    )
     separator = os.pathsep if dotted in paths else "," if dotted in words else " " if dotted == _COMMAND else None
     if separator is None or not isinstance(raw, str):
         return raw

@@ -195,7 +195,7 @@ def _lesson(
         given["pattern_type"] = _PATTERN_TYPE
     salience = REPEATED_SALIENCE if repeated and is_kind_ours else None
     data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
-    return Lesson(WriteOp(memory_data=data), {"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+    return Lesson(WriteOp(memory_data=data, replace=True), {"kind": SOURCE_KIND, "tool": tool, "error_type": error})
 
 
 def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: Sequence[str]) -> str:

@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +34,7 @@ from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
 from memory_core.features.imports.items import ConversationItem, digest_of
@@ -130,12 +130,11 @@ def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
     if event.source == "compact" and event.session_id is not None:
         told = memory.working_memory(event.session_id).text()
     if told:
-        told = escape(told, quote=False)
-        told = f'<working_memory note="kept from before the compaction">\n{told}\n</working_memory>'
+        told = f'<working_memory note="kept from before the compaction">\n{as_data(told)}\n</working_memory>'
     budget = memory.config.hooks.session_start_tokens
     request = RetrieveRequest(session_id=event.session_id, token_budget=budget, fresh=event.is_fresh, here=here)
     pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS - len(told) - len(waits)))
-    return "\n".join(part for part in (pack.text, told, escape(waits, quote=False)) if part)
+    return "\n".join(part for part in (pack.text, told, as_data(waits)) if part)
 
 
 def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:

@@ -105,8 +105,9 @@ class BriefWriter:
         return {**values, "types": self._guide.text(int(self._room(values) * share))}
 
     def _filled(self, values: dict[str, str], messages: Sequence[Message], view: StoreView) -> Brief:
-        found = Prefetcher(self._guide, view).gather(messages, self._room(values))
-        return Brief(self._prompts.render("brief", {**values, "context": found.text}), found.seen)
+        owner = _owner_line(view.owner_names())
+        found = Prefetcher(self._guide, view).gather(messages, self._room(values) - count_tokens(owner))
+        return Brief(self._prompts.render("brief", {**values, "context": f"{owner}{found.text}"}), found.seen)
 
     def _room(self, values: dict[str, str]) -> int:
         return max(0, self._budget_tokens - count_tokens(self._prompts.render("brief", values)) - _SPARE_TOKENS)
@@ -114,6 +115,14 @@ class BriefWriter:
 
 def _where(session: str) -> str:
     return f"the conversation of session `{session}`"
+
+
+def _owner_line(names: Sequence[str]) -> str:
+    """Who the owner is, for talk between several people; empty where nobody said."""
+    if not names:
+        return ""
+    also = f" (also {', '.join(map(one_line, names[1:]))})" if names[1:] else ""
+    return f"The owner of this memory is {one_line(names[0])}{also}: what they say of themselves is about the user.\n"
 
 
 def _handing(session: str | None) -> dict[str, str]:

@@ -96,6 +96,10 @@ class StoreView:
             return None
         return None if found is None or self.browser.is_elsewhere(place, found) else found
 
+    def owner_names(self) -> tuple[str, ...]:
+        """The names of the user whose memories these are."""
+        return self._retriever.owner_names()
+
     def memory(self, uri: str) -> Memory | None:
         """The memory; None if it is absent, out of sight or unreadable."""
         place = canonical(uri)

@@ -189,6 +189,7 @@ class Catalog:
             "confidence": document.confidence,
             "active": document.active,
             "pinned": document.pinned,
+            "always_on": document.always_on,
             "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
             "support": document.support,
             "role": document.role,

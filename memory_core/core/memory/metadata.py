@@ -82,7 +82,7 @@ METADATA = (
     MetadataField("memory_type", Kind.SYSTEM),
     MetadataField("version", Kind.SYSTEM),
     MetadataField("name", Kind.SYSTEM),
-    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _OPERATION, _WRITE, filtered=True),
+    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _ANYONE, _WRITE, filtered=True),
     MetadataField("category", Kind.TEXT, "A label.", None, _WRITE, _WRITE, filtered=True),
     MetadataField("abstract", Kind.TEXT, "The memory in one line.", None, _WRITE, _WRITE),
     MetadataField("overview", Kind.TEXT, "The memory in a paragraph.", None, _WRITE, _WRITE),
@@ -217,6 +217,12 @@ class Metadata(Mapping[str, Any]):
     def changed_at(self) -> datetime | None:
         """When it was last changed, aware; None where the trailer does not say."""
         return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))
+
+    @property
+    def is_tool_failure(self) -> bool:
+        """Whether it tells how a tool once failed, so that it is a lesson and no rule of the user's."""
+        source = self._stated.get("source")
+        return isinstance(source, Mapping) and bool(source.get("error_type"))
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from memory_core.core.search.candidates import Evidence, Gathered
 from memory_core.core.search.fusion import Calibration, Score, fuse, is_relevant
 from memory_core.core.store.usage import Usage
 from memory_core.core.text.analysis import distinct_words
-from memory_core.core.text.word_table import word_pattern
+from memory_core.core.text.word_table import word_pattern, word_set
 
 Profile = Literal["relevance", "balanced", "decay", "weighted"]
 
@@ -138,14 +138,12 @@ _BEST_FEW = 10
 _TAIL_SHARE = 0.35
 #: What a memory of the current project gains.
 _PROJECT_GAIN = 1.15
-#: Two memories of a project are about one choice if the newer one says that something changed, or if they share so
-#: many of their words; and if the newer one scores such a share of the older one's.
-_CHANGED_SHARE, _ALIKE_SHARE, _ALIKE_WORDS = 0.7, 0.85, 0.4
-_LOOKED_AT = 40
 #: Places that are kept for phrases and identifiers among the hits.
 _EXACT_PLACES = 3
 #: So many of the best by match alone are looked at; the rest cannot come among the first by age or importance.
 _LEAST_RANKED, _RANKED_TIMES = 40, 3
+#: A change comes before what it changed if it scores this share of it, and they share this part of their words.
+_NEAR_TIE, _SAME_SUBJECT = 0.5, 0.2
 #: How much a cross-encoder's opinion weighs beside the fused score.
 _JUDGED_SHARE = 0.7
 
@@ -270,8 +268,8 @@ def _ranked(
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
     _lift(ranked)
-    ordered = sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
-    return ordered if ranking.project is None else _newer_choices_first(ordered, ranking.project)
+    _lift_changes(ranked)
+    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
 
 
 def _weight(entry: Entry, rival: Rival) -> float:
@@ -288,39 +286,35 @@ def _lift(ranked: Sequence[_Ranked]) -> None:
                 above.total = max(above.total, found.total)
 
 
-def _newer_choices_first(ranked: list[_Ranked], project: str) -> list[_Ranked]:
-    """A project's memories with the newer one before an older one about the same choice that scores little better."""
-    own = [found for found in ranked[:_LOOKED_AT] if found.entry.project == project]
-    common = distinct_words(project)
-    words = {found.entry.id: distinct_words(_told(found.entry)) - common for found in own}
-    for newer in sorted(own, key=lambda found: _since(found.entry)):
-        for older in own:
-            said, known = words[newer.entry.id], words[older.entry.id]
-            same_kind = older.entry.context_type == newer.entry.context_type
-            if not same_kind or _since(older.entry) >= _since(newer.entry) or older.total < newer.total:
+def _lift_changes(ranked: Sequence[_Ranked]) -> None:
+    """Let a memory that tells of a change come before an older one about the same thing.
+
+    What is "no longer" so, or 改成 another way, shares words with what was so before, and the question's words often
+    stand more purely in the older one. Only near ties change places.
+    """
+    memories = sorted(
+        (found for found in ranked if found.entry.context_type == "memory"), key=lambda found: -found.total
+    )
+    several = memories[:_BEST_FEW]
+    words = {found.entry.id: _content_words(found.entry.abstract) for found in several}
+    for found in several:
+        if not word_pattern(__file__, "change").search(found.entry.abstract):
+            continue
+        for older in several:
+            if _moment(older) >= _moment(found) or not found.total < older.total <= found.total / _NEAR_TIE:
                 continue
-            if _is_one_choice(newer, said, known, newer.total / (older.total or 1.0)):
-                newer.total = min(1.0, math.nextafter(older.total, 2.0))
-    return sorted(ranked, key=lambda found: (-found.total, len(found.rivals)))
+            own, others = words[found.entry.id], words[older.entry.id]
+            if len(own & others) >= _SAME_SUBJECT * min(len(own), len(others)) > 0:
+                found.total = math.nextafter(older.total, math.inf)
 
 
-def _is_one_choice(newer: _Ranked, said: frozenset[str], known: frozenset[str], share: float) -> bool:
-    shared = len(said & known)
-    if share >= _ALIKE_SHARE and shared >= _ALIKE_WORDS * min(len(said), len(known)) > 0:
-        return True
-    changes = word_pattern(__file__, "changes").search(_told(newer.entry))
-    return share >= _CHANGED_SHARE and shared > 0 and changes is not None
+def _moment(found: _Ranked) -> tuple[str, int]:
+    """When a memory was last changed; of one second, which was indexed later."""
+    return found.entry.updated_at or "", found.entry.id
 
 
-def _told(entry: Entry) -> str:
-    """A memory's name and line."""
-    return f"{entry.uri.rpartition('/')[2].removesuffix('.md')}\n{entry.abstract}"
-
-
-def _since(entry: Entry) -> tuple[str, str]:
-    """When it happened or was told, to the day, and when it was written."""
-    written = entry.updated_at or entry.created_at or ""
-    return (entry.happened or written)[:10], written
+def _content_words(text: str) -> frozenset[str]:
+    return distinct_words(text) - word_set(__file__, "everybody")
 
 
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:

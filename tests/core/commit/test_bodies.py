@@ -35,7 +35,7 @@ def test_a_body_made_of_fields_follows_them(memory: Runebook) -> None:
     edited(memory, uri, solution="Add a second disk.")
     assert body(memory, uri) == "No space left.\n\nAdd a second disk."
     assert "清理缓存" not in memory.retrieve(RetrieveRequest("disk full")).text
-    case(memory, problem="Inodes ran out.")
+    edited(memory, uri, problem="Inodes ran out.")
     assert body(memory, uri) == "Inodes ran out.\n\nAdd a second disk."
 
 

@@ -440,3 +440,12 @@ def test_words_of_another_space_do_not_raise_the_bar_for_meaning(tmp_path: Path,
         fact(b, "饮料", query)
         assert before == ["viking://user/a/memories/facts/Coffee.md"]
         assert [hit.uri for hit in a.find(FindRequest(query, rank="relevance")).hits] == before
+
+
+def test_small_talk_finds_nothing_whatever_it_is_near_to(memory: Runebook) -> None:
+    memory.commit(
+        CommitRequest("She says thank you and good night in four languages. 她会说谢谢和晚安。", memory_type="facts")
+    )
+    for said in ("Thank you, good night!", "好的，谢谢你，晚安！"):
+        assert memory.find(FindRequest(said)).hits == ()
+    assert memory.find(FindRequest("who says good night in four languages?")).hits

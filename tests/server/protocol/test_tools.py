@@ -122,15 +122,6 @@ def test_schemas_are_closed_typed_and_without_titles(listed: list[dict[str, Any]
 
 def test_operations_are_fully_typed(listed: list[dict[str, Any]]) -> None:
     schema = listed[0]["inputSchema"]
-    assert set(schema["$defs"]) == {
-        "WriteOp",
-        "MemoryData",
-        "GivenLink",
-        "EditOp",
-        "SearchReplace",
-        "DeleteOp",
-        "OverviewOp",
-    }
     validator = jsonschema.Draft202012Validator(schema)
     patch = [{"search": "a", "replace": "b", "start_line": 1}]
     good = {
@@ -364,7 +355,8 @@ def test_largest_context_pack_fits(large: Caller, form: str) -> None:
     facts = answer.structured_content
     assert facts is not None
     assert 10_000 < size_of(answer) < RESULT_LIMIT_CHARS
-    assert text_of(answer).startswith(facts["text"])
+    if form == "text":
+        assert text_of(answer).startswith(facts["text"])
     assert facts["tokens"] <= 10_000
     assert len(facts["left_out"]) <= facts["left_out_count"]
 
@@ -527,7 +519,6 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
     ("find", {"query": "x", "filter": {"salience": {"gt": "high"}}}),
     ("find", {"query": "x", "filter": {"time": {"gt": "yesterday"}}}),
     ("find", {"query": "x", "filter": {"memory_type": {"eq": {"a": 1}}}}),
-    ("find", {"query": "x", "filter": []}),
     ("find", {"query": "x", "filter": "words"}),
     ("read", {}),
     ("read", {"uri": 5}),
