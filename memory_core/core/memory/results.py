@@ -338,7 +338,7 @@ class Hit:
     """
 
     JSON: ClassVar = (
-        "uri context_type memory_type score abstract updated_at confidence why project? also? contested_by? rivals?"
+        "uri context_type memory_type score abstract updated_at confidence why project? also? rivals?"
     )
 
     uri: str
