@@ -2,7 +2,7 @@
 
 A scripted client stands in for a language model. It knows nothing but what the server says: it commits each
 session, takes the prompt ``extract_memories``, derives operations from the messages, types and rules in it, checks
-them against the JSON schema in it, hands them in, and goes on until nothing waits. Then it asks a question
+them against the schema of the tool, hands them in, and goes on until nothing waits. Then it asks a question
 about each memory it made, through ``find``.
 
     python -m bench.client_driven --data locomo10.json --sessions 3
@@ -30,7 +30,6 @@ import jsonschema
 from bench.corpora.locomo import sessions
 from bench.stdio_client import StdioClient
 
-_SCHEMA = re.compile(r"JSON schema of operations:\n```json\n(.+?)\n```", re.DOTALL)
 _TYPE = re.compile(r"^- (\w+) \((viking://[^)]+)\): fields ([^.]+)\.", re.MULTILINE)
 _FIELD = re.compile(r"(\w+) \[(\w+)\]")
 _MESSAGE = re.compile(r"^\[\d+\] (?:\[(\d{4}-\d{2}-\d{2})[^\]]*\] )?([^:\n]+): (.+(?:\n  .+)*)", re.MULTILINE)
@@ -44,9 +43,8 @@ _FOUND_AMONG = 5
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a client can read out of a brief: JSON schema, types with their fields, session, messages."""
+    """What a client can read out of a brief: types with their fields, session, messages."""
 
-    schema: dict[str, Any]
     types: dict[str, dict[str, str]]
     session_id: str
     messages: tuple[tuple[str, str, str], ...]
@@ -54,12 +52,12 @@ class Brief:
     @classmethod
     def parse(cls, text: str) -> Brief:
         """Read a brief; ``messages`` are (date, speaker, text)."""
-        schema, session = _SCHEMA.search(text), _SESSION.search(text)
-        if schema is None or session is None:
+        session = _SESSION.search(text)
+        if session is None:
             raise SystemExit(f"this is no brief:\n{text[:2000]}")
         types = {name: dict(_FIELD.findall(fields)) for name, _, fields in _TYPE.findall(text)}
         messages = tuple((day, who, " ".join(said.split())) for day, who, said in _MESSAGE.findall(text))
-        return cls(json.loads(schema[1]), types, session[1], messages)
+        return cls(types, session[1], messages)
 
 
 @dataclass(slots=True)
@@ -99,13 +97,16 @@ def play(client: StdioClient, conversations: Iterable[tuple[str, Sequence[dict[s
     """Commit, extract by brief and find again, all through one connected client."""
     result = Result()
     texts: dict[str, str] = {}
+    tools = client.ask("tools/list", {})["result"]["tools"]
+    schema = next(tool["inputSchema"] for tool in tools if tool["name"] == "commit_memory")
     for session_id, messages in conversations:
         client.call("commit_memory", {"messages": list(messages), "session_id": session_id})
         result.sessions += 1
         for brief in _briefs(client, session_id):
             operations = derive(brief)
-            jsonschema.validate(operations, brief.schema)
-            receipt = client.call("commit_memory", {"operations": operations, "session_id": brief.session_id})
+            call = {"operations": operations, "session_id": brief.session_id}
+            jsonschema.validate(call, schema)
+            receipt = client.call("commit_memory", call)
             result.hand_ins += 1
             created = [line["uri"] for line in receipt["results"] if line["action"] == "created"]
             contents = [item["memory_data"]["fields"]["content"] for item in operations["write_operations"]]

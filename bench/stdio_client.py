@@ -22,10 +22,13 @@ INITIALIZE: dict[str, Any] = {
 class StdioClient:
     """A child process that speaks MCP; ``cold_start_seconds`` is from spawn to the initialize result.
 
-    ``started`` is the moment of the spawn on ``time.perf_counter``. ``environment`` is added to this process's own.
+    ``started`` is the moment of the spawn on ``time.perf_counter``. ``environment`` is added to this process's own;
+    ``folder`` is where it runs, None: where this one does.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
+    ) -> None:
         self.started = time.perf_counter()
         self._process = subprocess.Popen(
             list(command),
@@ -33,6 +36,7 @@ class StdioClient:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **(environment or {})},
+            cwd=folder,
         )
         self._next_id = 0
         self.request("initialize", INITIALIZE)

@@ -16,7 +16,7 @@ from memory_core.core.index.indexer import FOLLOW_SECONDS, Indexer
 from memory_core.core.index.vectors import open_vectors
 from memory_core.core.memory.memory import file_problems, identify
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
-from memory_core.core.store.files import INDEX_NAME
+from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME
 from memory_core.core.store.local import Store
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class OpenedStore:
         self.reranker = open_reranker(config.search)
         self._llm_settings = config.llm
         self._llm = llm
+        self._llm_given = llm is not None
         self._llm_guard = threading.Lock()
         #: Does what requests leave behind.
         self.background = Background()
@@ -139,6 +140,11 @@ class OpenedStore:
             self.store.watch()
 
     @property
+    def has_model(self) -> bool:
+        """Whether it was opened with a language model, whatever the settings name."""
+        return self._llm_given
+
+    @property
     def llm(self) -> LLMClient | None:
         """The language model that extracts memories, or None.
 
@@ -149,7 +155,8 @@ class OpenedStore:
 
         with self._llm_guard:
             if self._llm is None:
-                self._llm = open_client(self._llm_settings)
+                folder = self.store.files.state / ASIDE_NAME
+                self._llm = open_client(self._llm_settings, folder, self.store.ledger.model_calls.may_call)
             return self._llm
 
     def model_for(self, user_space: str) -> LLMClient | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,7 +22,7 @@ from memory_core.core.config import Config
 from memory_core.core.errors import AccessDenied, InvalidInput, InvalidUri, RunebookError
 from memory_core.core.index.indexer import healed
 from memory_core.core.memory.project import ProjectChoice, ProjectScope
-from memory_core.core.memory.results import Action, Listings, ReadResult
+from memory_core.core.memory.results import Action, CommitReceipt, Listings, ReadResult, Status
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, SCHEME, MemoryUri, Scope
 from memory_core.core.progress import tell
 from memory_core.core.search.browse import Browser
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # the parts import what they need when they are first used
         RetrieveRequest,
         TreeRequest,
     )
-    from memory_core.core.memory.results import CommitReceipt, ContextPack, FileChange, FindResult
+    from memory_core.core.memory.results import ContextPack, FileChange, FindResult
     from memory_core.core.search.context import ContextEngine, Fit
     from memory_core.core.search.context_sources import PieceReader
     from memory_core.core.search.find import Retriever
@@ -182,6 +182,7 @@ class Runebook:
             self.retriever,
             self.recalls,
             traces=self.access.leaves_traces,
+            waiting=self.waiting_line,
         )
 
     @cached_property
@@ -326,8 +327,8 @@ class Runebook:
         """Store one explicit memory, ready-made operations, or a conversation: exactly one of the three.
 
         A conversation is stored first. Then the configured model extracts its memories; without one, or if it
-        fails, the conversation waits, and without one the receipt briefs the caller's own model. Operations with
-        a ``session_id`` are the answer to such a brief.
+        fails, the conversation waits. With ``brief`` the receipt briefs the caller's own model; operations with a
+        ``session_id`` are the answer to such a brief. Alone it briefs about a conversation that waits.
 
         Raises:
             InvalidInput: If none or several are given, or an argument is wrong. Nothing was stored.
@@ -338,6 +339,10 @@ class Runebook:
         self.expect_writable()
         if request.alone:
             return self._alone(request)
+        if request.brief and request.given in (("brief",), ("session_id", "brief")):
+            here = self.projects.current(request.here)
+            text = self.extractor.brief(request.session_id, project=here, noted=not request.dry_run)
+            return CommitReceipt("", Status.UNCHANGED, brief=text)
         _check_commit(request)
         request_id = self.request_key(request.request_id)
         assignment = self.projects.assignment(request.project, request.private, request.here)
@@ -355,7 +360,9 @@ class Runebook:
             tell("the conversation was read; nothing is stored" if request.dry_run else "the conversation is stored")
             receipt = self.indexed(receipt, scope, compare=True)
             self.after_commit(receipt, request.now or datetime.now(UTC))
-            return self.take_in(receipt, request.now) if request.extract and not request.dry_run else receipt
+            if request.dry_run or not request.extract:
+                return receipt
+            return self.take_in(receipt, request.now, brief=bool(request.brief))
         if request.operations is None:
             receipt = self.commits.remember(request, request_id, assignment)
         elif request.expected is not None:
@@ -406,9 +413,29 @@ class Runebook:
         )
         return tuple(found)
 
-    def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
+    def waiting_line(self, session_id: str | None = None) -> str | None:
+        """What a client is told of conversations that nothing makes memories of, at most once a day; see ``trigger``.
+
+        Args:
+            session_id: The session at hand, which does not count.
+        """
+        if not self.access.leaves_traces or self.config.extractor == "none" or self.opened.has_model:
+            return None
+        from memory_core.core.extract.trigger import waiting_line
+
+        ledger, space = self.store.ledger, self.config.user_space
+        rows = ledger.extractions.waiting(MemoryUri((Scope.SESSION.value, space)))
+        others = [row for row in rows if row.session_id != session_id]
+        line = waiting_line(others, self.config.llm.provider, datetime.now(UTC))
+        try:
+            return line if line and ledger.model_calls.counted_today(f"waiting told {space}", 1) else None
+        except RunebookError as error:
+            _log.info("not told what waits: %s", error.message)
+            return None
+
+    def take_in(self, recorded: CommitReceipt, now: datetime | None = None, *, brief: bool = False) -> CommitReceipt:
         """What ``commit`` does with a conversation once it is recorded; see ``ConversationIntake.take_in``."""
-        return self._intake.take_in(recorded, now)
+        return self._intake.take_in(recorded, now, brief=brief)
 
     def extraction(self, recorded: CommitReceipt) -> Generator[LLMRequest, Completion, CommitReceipt]:
         """The update loop over the receipt of a conversation that was only stored; see ``ConversationIntake``."""
@@ -428,6 +455,11 @@ class Runebook:
         """Extract what waits with the configured model; see ``ConversationIntake.extract_waiting``."""
         self.expect_writable()
         return self._intake.extract_waiting(session_id)
+
+    def extract_ended(self, sessions: Collection[str] = ()) -> Iterator[CommitReceipt]:
+        """Extract what has ended, or is due, while nobody waits; see ``ConversationIntake.extract_ended``."""
+        self.expect_writable()
+        return self._intake.extract_ended(sessions)
 
     @healed
     def find(self, request: FindRequest) -> FindResult:
@@ -627,6 +659,11 @@ def _check_commit(request: CommitRequest) -> None:
         raise InvalidInput(
             f"{' and '.join(request.metadata)} go with memory_content.",
             hint="In operations each memory_data and edit operation takes its own.",
+        )
+    if request.brief and request.messages is None:
+        raise InvalidInput(
+            "brief goes with messages, or stands alone.",
+            hint="Store first, then ask for the brief: commit_memory(brief=true), with a session_id if one is meant.",
         )
     answers = request.operations is not None and request.session_id is not None
     if request.expected is not None and (request.messages is not None or answers):

@@ -186,7 +186,7 @@ class Terminal:
         self._refuse_in_private()
         request = ForgetRequest(query=query, here=self._here)
         preview = self._memory.run(FORGET, request)
-        going = [result.uri for result in preview.results if result.action == "deleted"]
+        going = [result.uri for result in preview.results if result.action in ("deleted", "updated")]
         if not going:
             self._tell("Nothing matches.")
             return

@@ -17,10 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memory_core.core.caller import ASIDE
 from server.commands.opening import Commands
 
 #: Command lines that no request declares, and in between the names of those that one does; in the order of the help.
 _COMMAND_LINES = Path(__file__).with_name("commands") / "command_lines.json"
+
+
+#: What a program that makes memories for us must not reach: nothing of it is told, recorded or served.
+_ASIDE = ("hook", "serve")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()  # nothing built during imports is garbage; collecting it costs start-up time
     _speak_utf8()
     words = sys.argv[1:] if argv is None else argv
+    if os.environ.get(ASIDE) and words[:1] and words[0] in _ASIDE:
+        return 0
     arguments = command_line(next(iter(words), "")).parse(words)
     if getattr(arguments, "answers_alone", False):  # a hook: it never fails, and keeps its own log
         return int(arguments.run(arguments))

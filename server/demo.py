@@ -53,7 +53,7 @@ async def _show(folder: Path, options: Sequence[str]) -> None:
         for memory in script["memories"]:
             receipt = await _call(client, "commit_memory", memory)
             print(f"  {receipt['status']:<10} {receipt['results'][0]['uri']}")
-        receipt = await _call(client, "commit_memory", {"messages": script["conversation"]})
+        receipt = await _call(client, "commit_memory", {"messages": script["conversation"], "brief": True})
         print(
             f"  {receipt['status']:<10} {receipt['results'][0]['uri']}  ({receipt['usage']['messages_new']} messages)"
         )
@@ -61,7 +61,7 @@ async def _show(folder: Path, options: Sequence[str]) -> None:
         _title("2. Let a conversation become memories", "the receipt briefs the client's own model; no key is needed")
         session = receipt["results"][0]["uri"].split("/")[-2]
         brief = receipt.get("brief", "").splitlines()
-        print(_indented("\n".join([*brief[:2], f"… {len(brief)} lines: rules, types, JSON schema, what is stored"])))
+        print(_indented("\n".join([*brief[:2], f"… {len(brief)} lines: rules, types, how to hand in, what is stored"])))
         receipt = await _call(client, "commit_memory", {"operations": script["answer"], "session_id": session})
         for line in receipt["results"]:
             print(f"  {line['action']:<10} {line['uri']}")

@@ -26,6 +26,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "hooks.stop": False,
     "hooks.deadline_ms": 1_000,
     "hooks.patience_seconds": 10.0,
+    "hooks.extract": True,
+    "llm.provider": "none",
 }
 _ON = frozenset({"1", "true", "on", "yes", "y", "t"})
 _OFF = frozenset({"0", "false", "off", "no", "n", "f"})

@@ -91,6 +91,10 @@ def receipt_text(receipt: CommitReceipt) -> str:
         if item.note:
             line += f" ({item.note})"
         lines.append(_inside(line))
+        if item.went:
+            lines.append(_inside(f"  it no longer says: {item.went}"))
+        if item.now:
+            lines.append(_inside(f"  it says now: {item.now}"))
     if receipt.usage:
         lines.append("counts: " + ", ".join(f"{name} {count}" for name, count in receipt.usage.items()))
     if receipt.similar:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memory_core.core.config import Config, EmbeddingConfig
-from memory_core.core.memory.requests import ReadRequest
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.trailer import split
 from memory_core.runebook import Runebook
@@ -25,6 +25,12 @@ def files_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
         with contextlib.suppress(FileNotFoundError):  # it was renamed or removed since it was listed
             if path.is_file() and not path.name.startswith(".tmp-"):
                 yield path, path.read_bytes()
+
+
+def replaced(memory: Runebook, memory_type: str, content: str, **keys: str) -> CommitReceipt:
+    """A memory written whole, whatever stood there."""
+    data = {"memory_type": memory_type, "fields": {**keys, "content": content}}
+    return memory.commit(CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data}]}))
 
 
 def only(receipt: CommitReceipt) -> OperationResult:

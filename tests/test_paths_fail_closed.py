@@ -299,9 +299,9 @@ def test_a_link_put_in_place_of_a_file_that_was_just_checked_is_not_followed(tmp
 
 
 def test_case_and_width_twins_of_a_memory_are_one_memory_or_two_files(memory: Runebook) -> None:
-    for topic in ("HOME", "ｈｏｍｅ", "home ", "Home"):
+    for number, topic in enumerate(("HOME", "ｈｏｍｅ", "home ", "Home")):
         (result,) = memory.commit(
-            CommitRequest(f"About {topic}.", memory_type="facts", fields={"topic": topic})
+            CommitRequest(f"Room {number}.", memory_type="facts", fields={"topic": topic})
         ).results
         assert result.action is Action.UPDATED
         assert result.uri == f"{OWN}/facts/home.md"

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
 
+#: In the environment of a program that is asked for memories: hooks and servers of ours that it starts do nothing.
+ASIDE = "RUNEBOOK_ASIDE"
+
 
 class Access(StrEnum):
     """How far a view of a store goes."""

@@ -156,6 +156,8 @@ class LLMConfig(Record):
     """The language model that the server may call to extract memories. Keys come from the environment only."""
 
     provider: str = "none"
+    command: tuple[str, ...] = ()
+    calls_per_day: Annotated[int, Within(0, 100_000)] = 60
     model: str = ""
     base_url: str = ""
     structure: Literal["auto", "json_schema", "json_object", "text"] = "auto"
@@ -164,13 +166,17 @@ class LLMConfig(Record):
     retries: Annotated[int, Within(0, 10)] = 3
 
     def problem(self) -> tuple[str, str] | None:
-        """An unknown provider."""
+        """An unknown provider, or a program that is not named."""
         if self.provider == "none":
             return None
-        from memory_core.core.llm.client import PROVIDERS
+        from memory_core.core.llm.client import COMMAND, PROVIDERS
 
-        known = ("none", *PROVIDERS, "sampling")
-        return None if self.provider in known else ("provider", f"it should be one of {', '.join(known)}")
+        known = ("none", *PROVIDERS, COMMAND, "sampling")
+        if self.provider not in known:
+            return "provider", f"it should be one of {', '.join(known)}"
+        if self.provider == COMMAND and not self.command:
+            return "command", "provider 'command' needs it: claude-code, codex, gemini-cli, ollama, or a command line"
+        return None
 
 
 class ExtractionConfig(Record):
@@ -181,7 +187,7 @@ class ExtractionConfig(Record):
     idle_minutes: Annotated[float, Within(0.0, 525_600.0)] = 30.0
     max_iterations: Annotated[int, Within(0, 10)] = 3
     prompt_tokens: Annotated[int, Within(6_000, 200_000)] = 12_000
-    brief_tokens: Annotated[int, Within(3_400, 10_000)] = 5_400
+    brief_tokens: Annotated[int, Within(2_600, 10_000)] = 4_000
     language: str = "auto"
 
 
@@ -211,6 +217,7 @@ class Config(Record):
     home: Path = Path("~/.runebook")
     user_space: SpaceName = "default"
     agent_space: SpaceName = "default"
+    owner_names: tuple[str, ...] = ()
     private_mode: bool = False
     schema_dirs: tuple[Path, ...] = ()
     watch: Literal["auto", "off"] = "auto"
@@ -255,11 +262,13 @@ class Config(Record):
                 f"{user_space!r} and {agent_space!r} cannot both name spaces.",
                 hint="A space is 1 to 64 letters, digits, '-' and '_', and begins with a letter or digit.",
             )
-        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space})
+        names = self.owner_names if user_space == self.user_space else ()  # somebody else has another name
+        return self.model_copy(update={"user_space": user_space, "agent_space": agent_space, "owner_names": names})
 
 
 ENV_PREFIX = "RUNEBOOK_"
 CONFIG_NAME = "config.json"
+_COMMAND = "llm.command"
 
 
 def settings() -> Iterator[tuple[str, Any, str]]:
@@ -314,6 +323,8 @@ def load(
     home = _expanded(Path(str(overrides.get("home", Config.home))))
     named = path or (Path(environment["RUNEBOOK_CONFIG"]) if environment.get("RUNEBOOK_CONFIG") else None)
     values = _read(_expanded(named), required=True) if named else _read(home / CONFIG_NAME, required=False)
+    if isinstance(model := values.get("llm"), dict) and "command" in model:  # one line, or a list of words
+        values = {**values, "llm": {**model, "command": _decoded(_COMMAND, model["command"])}}
     merged = _merged(values, overrides)
     try:
         config = Config.model_validate(merged)
@@ -361,8 +372,11 @@ def _read(path: Path, *, required: bool) -> dict[str, Any]:
 
 
 def _decoded(dotted: str, raw: Any) -> Any:
-    paths, words = ("schema_dirs", "prompt_dirs"), ("secrets_allowed", "http.allowed_hosts", "http.allowed_origins")
-    separator = os.pathsep if dotted in paths else "," if dotted in words else None
+    paths, words = (
+        ("schema_dirs", "prompt_dirs"),
+        ("owner_names", "secrets_allowed", "http.allowed_hosts", "http.allowed_origins"),
+    )
+    separator = os.pathsep if dotted in paths else "," if dotted in words else " " if dotted == _COMMAND else None
     if separator is None or not isinstance(raw, str):
         return raw
     if raw.lstrip().startswith("["):
@@ -372,7 +386,23 @@ def _decoded(dotted: str, raw: Any) -> Any:
             raise ConfigInvalid(
                 f"setting '{dotted}': {error.msg}.", hint=f"Write a JSON list, or the parts with {separator!r} between."
             ) from error
+    if dotted == _COMMAND:
+        return _command_words(raw)
     return [part.strip() for part in raw.split(separator) if part.strip()]
+
+
+def _command_words(line: str) -> list[str]:
+    """The words of a command written as one line, as a shell of this system would part them."""
+    import shlex
+
+    try:
+        if os.name != "nt":
+            return shlex.split(line)
+        return [word.strip('"') for word in shlex.split(line, posix=False)]  # a backslash parts folders there
+    except ValueError as error:
+        raise ConfigInvalid(
+            f"setting '{_COMMAND}': {error}.", hint="Close the quotation marks, or write a JSON list of words."
+        ) from error
 
 
 def _set(target: dict[str, Any], dotted: str, value: Any) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -25,7 +26,15 @@ from typing import Any, ClassVar
 
 from memory_core.core.commit.links import linked_uris
 from memory_core.core.config import Config
-from memory_core.core.errors import ConfigInvalid, InvalidInput, InvalidUri, NotFound, RunebookError, StorageFailed
+from memory_core.core.errors import (
+    ConfigInvalid,
+    InvalidInput,
+    InvalidUri,
+    ModelFailed,
+    NotFound,
+    RunebookError,
+    StorageFailed,
+)
 from memory_core.core.feature import Features
 from memory_core.core.index.documents import Document, documents_of, is_searchable, is_session_log, session_growth
 from memory_core.core.index.embedding_queue import passages_without_vector
@@ -39,7 +48,7 @@ from memory_core.core.memory.results import text_sha256
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, file_of
 from memory_core.core.store.atomic import TEMPORARY_PREFIX
-from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
+from memory_core.core.store.files import ASIDE_NAME, INDEX_NAME, LEDGER_NAME, STATE_NAME, FileStore
 from memory_core.core.store.hand_edits import differ_alone
 from memory_core.core.text.word_table import word_table
 
@@ -241,6 +250,26 @@ def _hooks(subject: Subject) -> Iterator[Finding]:
         notes = [path for path in (subject.state / "hooks" / "pending").glob("*.json") if path.stat().st_mtime < until]
         if notes:
             yield from _found("notes", str(notes[0].parent), count=len(notes))
+
+
+def asked_command(config: Config) -> Iterator[Finding]:
+    """What one call of the program of ``llm.command`` came to; nothing where none is set."""
+    from memory_core.core.llm.client import COMMAND, LLMRequest, Turn
+    from memory_core.core.llm.command import CommandModel
+    from memory_core.core.llm.json_text import find_answer
+
+    if config.llm.provider != COMMAND:
+        return
+    model = CommandModel(config.llm, config.root / STATE_NAME / ASIDE_NAME, lambda _limit: True)
+    schema = {"type": "object", "properties": {"ready": {"type": "boolean"}}, "required": ["ready"]}
+    question = LLMRequest("This is a test.", (Turn("user", 'Answer {"ready": true}.'),), schema, "Ready", 256)
+    command, started = shlex.join(config.llm.command), time.monotonic()
+    try:
+        find_answer(model.complete(question, config.llm.deadline_seconds).text, ("ready",))
+    except ModelFailed as error:
+        yield from _found("command failed", command, error=error.message, hint=error.hint)
+    else:
+        yield from _found("command", command, seconds=time.monotonic() - started)
 
 
 # The ledger ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
-"""Forgetting on request: what a search finds, shown first, deleted when the same is confirmed.
+"""Forgetting on request: every place that says it, shown first, taken out when the same is confirmed.
 
-Deletes memories as any other commit does, in one transaction; of conversations, where that is wanted, single messages,
-whose lines stay empty. History keeps the texts, so forgetting can be undone; ``forget_purge`` is for good.
+Of a memory that says other things, too, only the sentences go (``mentions`` finds them); a memory that says nothing
+else is deleted, an entry of a log is taken out, and of conversations single messages, whose lines stay empty. All in
+one transaction, as any other commit; history keeps the texts, so one undo brings everything back. ``purge`` is for
+good.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ from memory_core.core.commit.forgotten import is_forgotten, without_lines
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext
 from memory_core.core.errors import InvalidInput, RunebookError
-from memory_core.core.feature import Feature
+from memory_core.core.feature import Feature, Features, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
 from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.operations import DeleteOp, MemoryOperations
+from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryData, MemoryOperations, WriteOp
 from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
+from memory_core.features.mentions import places, tells, texts_of, without
 from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
 
@@ -36,23 +39,24 @@ if TYPE_CHECKING:
 
 KIND = "forget"
 _ABSTRACT_CHARS = 120
-_TURN = re.compile(r"(?P<log>.+/messages\.jsonl)#(?P<line>\d{1,9})")
+_TURN = re.compile(r"(?P<log>.+\.(?:jsonl|md))#(?P<line>\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest:
-    """Delete the memories that a search finds, after a look at them.
+    """Take out what the store says about something, after a look at it.
 
-    What a search finds is meant, or what is named, or those named that the search finds. ``confirm`` is the number of
-    matches that a preview showed; if other files match now, nothing is deleted.
+    Every place that says what the query is about is meant: sentences of memories, whole memories that say nothing
+    else, entries of logs, messages. With ``uris`` alone, these files whole; with both, those of the places or nothing.
+    ``confirm`` is the number of places that a preview showed; if other places match now, nothing is changed.
     """
 
-    query: Annotated[str | None, Arg(help="What the memories are about.", positional=True)] = None
+    query: Annotated[str | None, Arg(help="What is to be forgotten.", positional=True)] = None
     target_uri: Annotated[str, Arg(help="Only below this directory.", flag="--in")] = ""
     filter: Annotated[Mapping[str, Any] | None, Arg(help="Which memories count.", metavar="JSON")] = None
     limit: Annotated[int, Arg(help="Files at most.", least=1, most=100)] = 10
     uris: Annotated[Sequence[str] | None, Arg(help="The files themselves.")] = None
-    include_conversations: Annotated[bool, Arg(help="Also single messages of conversations.")] = False
+    include_conversations: Annotated[bool, Arg(help="Also single messages of conversations.")] = True
     confirm: Annotated[int | None, Arg(help="How many matches the preview showed.", least=0)] = None
     dry_run: Annotated[bool, Arg(help="Only show.", surfaces=NOWHERE)] = False
     request_id: Annotated[str | None, Arg(surfaces=NOWHERE)] = None
@@ -63,13 +67,17 @@ class ForgetRequest:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One memory, or with ``line`` one message of a session's log; ``refused`` says why it cannot be deleted."""
+    """One place: a memory, or with ``line`` an entry or a message of a log.
+
+    ``sentences`` are those that go, where not all of it does; ``refused`` says why it cannot be changed.
+    """
 
     uri: MemoryUri
     line: int | None
     abstract: str
     score: float | None = None
     refused: str | None = None
+    sentences: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, address: str, abstract: str = "", score: float | None = None) -> Match:
@@ -88,6 +96,9 @@ class Match:
         if self.refused is not None:
             return OperationResult(KIND, self.address, Action.REJECTED, self.refused, "Leave it out.")
         score = "" if self.score is None else f"score {self.score:.2f}: "
+        if self.sentences:
+            told = " … ".join(summary_line(each, _ABSTRACT_CHARS) for each in self.sentences)
+            return OperationResult(KIND, self.address, Action.UPDATED, note=f"{score}goes: {told}")
         return OperationResult(KIND, self.address, Action.DELETED, note=f"{score}{self.abstract}")
 
 
@@ -105,15 +116,19 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
     matches = _matches(memory, request)
-    going = [match for match in matches if match.refused is None]
-    differs = _difference(request, going)
+    named = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
+    found = [match for match in matches if match.refused is None]
+    going = found if named is None else [match for match in found if match.address in named]
+    differs = _difference(request, going, named)
     if request.dry_run or request.confirm is None or differs is not None or not going:
-        shown = _preview(request, matches, going, differs)
+        shown = _preview(request, matches, found if differs is not None else going, differs)
         return replace(shown, notes=(*shown.notes, *_left_in_archive(going, memory.store.text)))
     moment = request.now or datetime.now(UTC)
     context = memory.plan_context(moment)
     receipt = memory.store.commit(
-        lambda snapshot: memory.features.completed(_planned(going, snapshot, context), snapshot, context),
+        lambda snapshot: memory.features.completed(
+            _planned(going, snapshot, context, memory.features), snapshot, context
+        ),
         kind=KIND,
         request_id=request_id,
         now=moment,
@@ -130,13 +145,11 @@ def _matches(memory: Runebook, request: ForgetRequest) -> list[Match]:
     if request.target_uri:
         memory.browser.visible(MemoryUri.parse(request.target_uri))
     scope = memory.projects.scope(request.project, request.here)
-    wanted = FindRequest(request.query or "", request.target_uri, request.limit, filter=request.filter)
+    wanted = FindRequest(query, request.target_uri, request.limit, filter=request.filter, now=request.now)
     matches: dict[str, Match] = {}
-    for hit in memory.retriever.find(wanted, scope).hits:
-        for uri in (hit.uri, *hit.also):
-            is_turn = _TURN.fullmatch(uri) is not None
-            if hit.context_type != "resource" or (is_turn and request.include_conversations):
-                matches.setdefault(uri, Match.at(uri, hit.abstract, hit.score))
+    for said in places(memory, wanted, scope, conversations=request.include_conversations):
+        match = Match(said.uri, said.line, summary_line(said.text, _ABSTRACT_CHARS), said.score)
+        matches[match.address] = replace(match, sentences=said.sentences)
     for each in () if request.target_uri or request.filter else mentioning(memory, query):
         if scope.finds(each.assignment.project, private=each.private):
             matches.setdefault(str(each.uri), Match.at(str(each.uri), each.title))
@@ -154,20 +167,27 @@ def _named(memory: Runebook, request: ForgetRequest, uri: str) -> Match:
             return replace(match, refused=refused)
         if match.uri.scope is Scope.SESSION or match.uri.name == MESSAGES_NAME:
             return _turn_of(match, text, request)
+        if match.line is not None:
+            return _entry_of(match, text, memory.features.kind_of(match.uri))
         return replace(match, abstract=summary_line(split(text).body, _ABSTRACT_CHARS))
     except RunebookError as error:
         return replace(match, refused=error.message)
 
 
-def _difference(request: ForgetRequest, going: list[Match]) -> str | None:
+def _entry_of(match: Match, text: str, kind: RecordKind | None) -> Match:
+    line = match.line or 0
+    said = text.split("\n")[line : line + kind.entry_lines(text, line)] if kind is not None and kind.has_entries else []
+    if not said:
+        return replace(match, refused="there is no entry on that line.")
+    return replace(match, abstract=summary_line("\n".join(said), _ABSTRACT_CHARS))
+
+
+def _difference(request: ForgetRequest, going: list[Match], named: frozenset[str] | None) -> str | None:
     """Why what is confirmed is not what is found now."""
-    if request.confirm is None:
-        return None
-    if request.confirm != len(going):
-        return f"{len(going)} match now, not {request.confirm}"
-    named = set(request.uris or ()) if (request.query or "").strip() and request.uris is not None else None
     if named is not None and named != {match.address for match in going}:
-        return "other files match now than uris names"
+        return "uris names other places than match now"
+    if request.confirm is not None and request.confirm != len(going):
+        return f"{len(going)} match now, not {request.confirm}"
     return None
 
 
@@ -189,8 +209,8 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
         status = Status.REJECTED if matches else Status.UNCHANGED
         return CommitReceipt("", status, results, notes=("nothing was deleted: nothing matches",))
     notes = [
-        f"nothing was deleted yet; to delete what is listed, send the same with confirm={len(going)}; with these uris "
-        "beside it, exactly these or nothing"
+        f"nothing was deleted yet; to take out what is listed, send the same with confirm={len(going)}; with uris "
+        "beside it, exactly those of these places or nothing; uris without the query delete whole files"
     ]
     if differs is not None:
         notes.insert(0, f"not what was confirmed: {differs}")
@@ -199,30 +219,61 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
     return CommitReceipt("", Status.DRY_RUN, results, notes=tuple(notes))
 
 
-def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext) -> ChangeSet:
-    """Memories are deleted, messages emptied, in one change set."""
-    files = [match for match in going if match.line is None]
-    deletes = [
-        DeleteOp(uri=str(each.uri), reason="forgotten on request") for each in files if not _lies_aside(each.uri)
-    ]
-    decided = plan(MemoryOperations(delete_operations=deletes), snapshot, context) if deletes else ChangeSet()
-    changes, results = list(decided.changes), list(decided.results)
+def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
+    """Sentences, memories, entries and messages go in one change set."""
+    files = [match for match in going if match.line is None and not _lies_aside(match.uri)]
+    operations = MemoryOperations()
     for match in files:
-        if _lies_aside(match.uri) and (text := snapshot.text(match.uri)) is not None:
+        _operate(operations, match, snapshot, context)
+    decided = plan(operations, snapshot, context) if files else ChangeSet()
+    told = {match.address: match.result() for match in files}
+    changes = list(decided.changes)
+    results = [told.get(each.uri, each) if each.action is not Action.REJECTED else each for each in decided.results]
+    for match in (match for match in going if match.line is None and _lies_aside(match.uri)):
+        if (text := snapshot.text(match.uri)) is not None:
             changes.append(FileChange(match.uri, text, None))
             results.append(match.result())
     for log in dict.fromkeys(match.uri for match in going if match.line is not None):
         turns = [match for match in going if match.uri == log and match.line is not None]
         before = snapshot.text(log)
         if before is None:
-            results += [replace(turn, refused="the conversation is gone.").result() for turn in turns]
+            results += [replace(turn, refused="it is gone meanwhile.").result() for turn in turns]
             continue
-        after = without_lines(before, {turn.line for turn in turns if turn.line is not None})
+        lines = {turn.line for turn in turns if turn.line is not None}
+        kind = features.kind_of(log)
+        after = without_lines(before, lines) if kind is None else _without_entries(before, lines, kind)
         if after != before:
-            changes.append(FileChange(log, before, after, "", log.parent.name))
+            name = log.parent.name if kind is None else ""
+            changes.append(FileChange(log, before, after, "", name))
         results += [turn.result() for turn in turns]
     notes = (*decided.notes, *_left_in_archive(going, snapshot.text))
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
+
+
+def _operate(operations: MemoryOperations, match: Match, snapshot: Snapshot, context: PlanContext) -> None:
+    """Add what takes a memory, or sentences of it, out; one whose name says it, too, is written anew under another."""
+    gone = DeleteOp(uri=str(match.uri), reason="forgotten on request")
+    memory = parse(match.uri, snapshot.text(match.uri) or "", context.registry)
+    if not match.sentences or memory.type is None:
+        operations.delete_operations.append(gone)
+        return
+    left = {name: without(text, match.sentences) for name, text in texts_of(memory).items()}
+    keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
+    telling = {name for name, key in keys.items() if tells(key, match.sentences)}
+    if not telling:
+        changed = {name: text for name, text in left.items() if text != memory.fields[name]}
+        operations.edit_operations.append(EditOp(uri=str(match.uri), patches=changed))
+        return
+    fields = {name: value for name, value in {**memory.fields, **left}.items() if name not in telling}
+    data = MemoryData(memory_type=memory.type.name, fields=fields, salience=memory.salience)
+    operations.delete_operations.append(gone)
+    operations.write_operations.append(WriteOp(memory_data=data))
+
+
+def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:
+    """The log of a day without the entries that begin at these lines."""
+    gone = {line for start in starts for line in range(start, start + kind.entry_lines(text, start))}
+    return "\n".join(line for number, line in enumerate(text.split("\n")) if number not in gone)
 
 
 def _lies_aside(uri: MemoryUri) -> bool:

@@ -1,8 +1,10 @@
-"""Procedural memory without a model: a failed tool call becomes a pattern, a repeated one a rule.
+"""Procedural memory without a model: a failed tool call becomes a pattern, told of as often as it failed.
 
 Reads the calls that ``statistics`` finds. Owns the signature of an error, what is told of a failure, and the block of
-occurrences inside the memory's text. One memory for each tool and error. Secrets were taken out of the messages before.
-Pure: what is stored already is asked of a callable.
+occurrences inside the memory's text. One memory for each tool and error. It says what happened and is no rule: what
+failed once may work today. That something worked afterwards is told only of the same call, or of one whose arguments
+correct it (``corrected``). A program that ran and reported its findings, tests or a compiler, teaches nothing of how
+it is called. Secrets were taken out of the messages before. Pure: what is stored already is asked of a callable.
 
 The text is a sentence or two, then a block of our own::
 
@@ -24,6 +26,8 @@ from dataclasses import dataclass
 from datetime import date
 from difflib import SequenceMatcher
 from functools import partial
+from itertools import zip_longest
+from pathlib import PurePosixPath
 from typing import Any
 
 from memory_core.core.commit.append import Growing, Learned
@@ -33,20 +37,28 @@ from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.text.language import in_language
 from memory_core.core.text.word_table import cued_patterns, word_pattern, word_table
+from memory_core.features.failures import command_of, is_finding, without_wrapping
 from memory_core.features.statistics import Existing, FinishedCall, grown
 
 _pattern = partial(word_pattern, __file__)
 MEMORIES_LIMIT = 20
 SOURCE_KIND = "auto_reflection"
 OTHER_ERRORS = "other errors"
-RULE_SALIENCE = 0.7
+REPEATED_SALIENCE = 0.7
+_PATTERN_TYPE = "tool_error"
 _TYPES_PER_TOOL = 5
 _OCCURRENCES_KEPT = 5
 _ARGUMENTS_LIMIT_CHARS = 160
 _MESSAGE_LIMIT_CHARS = 200
 _ERROR_TYPE_LIMIT_CHARS = 60
 _READ_LIMIT_CHARS = 4_000
-_SIMILAR = 0.5
+#: Texts of several words that are alike by so much are two tries at one thing; words, by so much, one misspelt.
+_SAME_TEXT = 0.6
+_SAME_WORD = 0.75
+_WORD_CHARS = 4
+_OPTION_CHARS = 24
+#: Arguments that say why, not what.
+_REMARKS = frozenset({"description", "explanation", "reason", "thought", "comment", "说明", "原因"})
 
 #: Statuses that are nobody's mistake: there is nothing to learn for the next call.
 _STOPPED = frozenset({"cancelled", "canceled", "aborted", "interrupted", "skipped"})
@@ -145,7 +157,7 @@ def _grouped(calls: Sequence[FinishedCall]) -> dict[tuple[str, str], list[int]]:
     """Places of failed calls by tool and error; the rarer errors of a tool that has many are one group."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, call in enumerate(calls):
-        if not call.succeeded and call.status.casefold() not in _STOPPED:
+        if not call.succeeded and call.status.casefold() not in _STOPPED and not is_finding(call.text):
             groups.setdefault((call.name, error_type(call.text, call.status)), []).append(place)
     folded: dict[tuple[str, str], list[int]] = {}
     kept: dict[str, int] = {}
@@ -176,13 +188,14 @@ def _lesson(
     after = before.after if before is not None else ""
     content = "\n\n".join(part for part in (prose, block, after) if part.strip())
     given: dict[str, Any] = {"pattern_name": name, "content": content}
-    is_rule = stored is not None or count > 1
+    repeated = stored is not None or count > 1
     was = None if stored is None else stored.get("pattern_type")
-    if memory_type.field("pattern_type") is not None and was in (None, "", "tool_error"):
-        given["pattern_type"] = "rule" if is_rule else "tool_error"
-    promoted = is_rule and was in (None, "", "tool_error")
-    data = MemoryData(memory_type=memory_type.name, fields=given, salience=RULE_SALIENCE if promoted else None)
-    return Lesson(WriteOp(memory_data=data), {"kind": SOURCE_KIND, "tool": tool, "error_type": error})
+    is_kind_ours = was in (None, "", _PATTERN_TYPE, *(("rule",) if ours else ()))
+    if memory_type.field("pattern_type") is not None and is_kind_ours:
+        given["pattern_type"] = _PATTERN_TYPE
+    salience = REPEATED_SALIENCE if repeated and is_kind_ours else None
+    data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
+    return Lesson(WriteOp(memory_data=data, replace=True), {"kind": SOURCE_KIND, "tool": tool, "error_type": error})
 
 
 def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: Sequence[str]) -> str:
@@ -190,7 +203,7 @@ def _prose(texts: Mapping[str, str], tool: str, error: str, count: int, lines: S
     days = [match[1] for line in lines if (match := _LINE.fullmatch(line)) and match[1]]
     day = max(days, default=None)
     phrase = {key: texts[key].format(day=day) if day else "" for key in ("on", "last")}
-    return texts["once" if count == 1 else "rule"].format(tool=tool, error=error, count=count, **phrase)
+    return texts["once" if count == 1 else "repeated"].format(tool=tool, error=error, count=count, **phrase)
 
 
 def _is_ours(prose: str, tool: str, error: str) -> bool:
@@ -198,7 +211,7 @@ def _is_ours(prose: str, tool: str, error: str) -> bool:
     for texts in word_table(__file__)["texts"].values():
         days = {key: f"(?:{re.escape(texts[key]).replace(_SLOT % 'day', _DAY)})?" for key in ("on", "last")}
         values = {"tool": re.escape(tool), "error": re.escape(error), "count": r"\d+", **days}
-        for template in (texts["once"], texts["rule"]):
+        for template in (texts["once"], texts["repeated"], *texts["earlier"]):
             pattern = re.escape(template)
             for name, value in values.items():
                 pattern = pattern.replace(_SLOT % name, value)
@@ -238,24 +251,85 @@ def _occurrence(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, s
 
 
 def _worked(calls: Sequence[FinishedCall], place: int, texts: Mapping[str, str]) -> str:
-    """What the next successful call of the tool did differently, if it was about the same."""
+    """That the same call worked later, or what its correction was; empty where nothing of the kind is known."""
     failed = calls[place]
     wanted = _canonical(failed.arguments)
     for later in calls[place + 1 :]:
         if later.name != failed.name or not later.succeeded:
             continue
-        given = _canonical(later.arguments)
-        if given == wanted:
+        if _canonical(later.arguments) == wanted:
             return texts["worked_same"]
-        if SequenceMatcher(None, wanted[:400], given[:400], autojunk=False).ratio() >= _SIMILAR:
-            return texts["worked"].format(arguments=_shown(_changed(failed.arguments, later.arguments)))
+        if (changed := corrected(failed.arguments, later.arguments)) is not None:
+            return texts["worked"].format(arguments=_shown(changed))
     return ""
 
 
-def _changed(old: Any, new: Any) -> Any:
+def corrected(old: Any, new: Any) -> Any:
+    """What ``new`` gives differently, if it is the same call with its arguments put right; None for another call.
+
+    The first argument names what the call is about: it must be the same, a path that leads to the same file, or
+    differ by a misspelt word. Beside it one short value may be another one; longer texts must be alike. A command
+    line is the same with one word or its program put right, or with options added.
+    """
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return new
-    return {name: value for name, value in new.items() if name not in old or old[name] != value} or new
+        pairs = {"": (old, new)}
+    elif command_of(old) and command_of(new):
+        return {"command": command_of(new)} if _is_command_corrected(command_of(old), command_of(new)) else None
+    else:
+        names = [name for name in dict.fromkeys((*old, *new)) if name not in _REMARKS]
+        pairs = {name: (old.get(name), new.get(name)) for name in names}
+    changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    subject = next(iter(pairs), None)
+    others = [pair for name, pair in changed.items() if name != subject and not _is_like(*pair)]
+    if not changed or (subject in changed and not _is_like(*changed[subject])):
+        return None
+    if len(others) > 1 or not all(_is_option(value) for pair in others for value in pair):
+        return None
+    given = {name: pair[1] for name, pair in changed.items()}
+    return given if isinstance(new, Mapping) else new
+
+
+def _is_option(value: Any) -> bool:
+    return not isinstance(value, str) or (len(value) <= _OPTION_CHARS and not value.isspace() and " " not in value)
+
+
+def _is_like(old: Any, new: Any) -> bool:
+    """Whether one value is the other put right."""
+    if not isinstance(old, str) or not isinstance(new, str):
+        return False
+    if old.split() == new.split():
+        return True
+    if "/" in old + new and " " not in old + new:
+        name = PurePosixPath(old).name
+        return name == PurePosixPath(new).name or _is_misspelt(old, new)
+    if _is_misspelt(old, new):
+        return True
+    long = min(len(old), len(new)) > _OPTION_CHARS
+    return long and SequenceMatcher(None, old[:400], new[:400], autojunk=False).ratio() >= _SAME_TEXT
+
+
+def _is_misspelt(old: str, new: str) -> bool:
+    """Whether one word of a text was put right; another number or another short word is another thing."""
+    parts = [re.findall(r"[^\W\d_]+|\d+", text) for text in (old, new)]
+    differing = [(one, other) for one, other in zip_longest(*parts, fillvalue="") if one != other]
+    if len(differing) != 1 or len(parts[0]) != len(parts[1]):
+        return False
+    one, other = differing[0]
+    if min(len(one), len(other)) < _WORD_CHARS or not (one + other).isalpha():
+        return False
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _SAME_WORD
+
+
+def _is_command_corrected(old: str, new: str) -> bool:
+    """Whether a command line was put right: one word of it, its program, or options that were missing."""
+    before, after = old.split(), new.split()
+    if len(after) > len(before):
+        return after[: len(before)] == before and after[len(before)].startswith("-") and after[-1] not in ("|", "&&")
+    differing = [place for place, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]]
+    if len(before) != len(after) or len(differing) != 1:
+        return False
+    one, other = before[differing[0]], after[differing[0]]
+    return (differing[0] == 0 and len(before) > 1) or _is_like(one, other)
 
 
 def _canonical(arguments: Any) -> str:
@@ -278,7 +352,7 @@ def _value(value: Any) -> str:
 
 def _error_text(message: str) -> str:
     """The words of an error, begin and end of a long one; of a JSON answer those of its ``error`` and the like."""
-    text = message.strip()
+    text = without_wrapping(message).strip() or message.strip()
     found: list[str] = []
     if text.startswith("{"):
         try:

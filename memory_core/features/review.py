@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from memory_core.core.command import Arg, Command
 from memory_core.core.commit.apart import decide
-from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.commit.working_copy import PlanContext, WriteMode
 from memory_core.core.errors import FieldRejected, InvalidInput, NotFound, RunebookError
 from memory_core.core.feature import Feature, Features
 from memory_core.core.memory.directory_page import parse_page
@@ -398,7 +398,14 @@ def accepted(
         RunebookError: If the proposal holds no operation.
     """
     told = {**context.source, **proposal.source}
-    own = replace(context, source=told, assignment=proposal.assignment, expected=proposal.seen, reads_elsewhere=False)
+    own = replace(
+        context,
+        source=told,
+        assignment=proposal.assignment,
+        expected=proposal.seen,
+        reads_elsewhere=False,
+        write_mode=WriteMode.REPLACE if proposal.edited else WriteMode.REFUSE,  # a person's words are meant as they are
+    )
     decided = decide(proposal.operations(), snapshot, own, moment, features)
     if any(result.action is Action.REJECTED for result in decided.results) or not decided.results:
         return ChangeSet((), tuple(_still_waits(result, proposal) for result in decided.results), notes=decided.notes)

@@ -7,7 +7,7 @@ one counted for. Knows nothing of files: what is stored already is asked of a ca
 *Which result answers which call.* By the call's id; where ids repeat, the latest call that still waits. A result
 without an id answers the oldest waiting call of the latest message that has one, of its name where it is named. A
 result that no call in the log waits for stands for a call of its own, if it is named. Statuses such as
-``running`` are no result yet.
+``running`` are no result yet. A call failed if its status says so, or if its answer does (``failures``).
 
 *What an execution of a skill is.* A run of calls with that skill's name, up to another skill's call or a new message
 of the user. Where the run begins with the call that loads the skill's instructions, calls that name no skill belong
@@ -32,11 +32,13 @@ from memory_core.core.memory.memory_type import FieldType, MemoryType, MemoryTyp
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
 from memory_core.core.memory.operations import MemoryData, WriteOp
 from memory_core.core.memory.results import Action, OperationResult
+from memory_core.features.failures import says_failed
 
 #: Stored fields of the memory of a type with these key fields, or None where there is none.
 Existing: TypeAlias = Callable[[str, Mapping[str, str]], Mapping[str, Any] | None]
 
 COMPLETED = "completed"
+_FAILED = "error"
 FLOW = "recommended_flow"
 FLOW_SALIENCE = 0.7
 _FLOW_STEPS_LIMIT = 20
@@ -255,7 +257,8 @@ def _write(
     given |= {name: value for name, value in measured.items() if name in summed}
     if flow is not None:
         given[FLOW] = flow
-    return [WriteOp(memory_data=MemoryData(memory_type=memory_type.name, fields=given, salience=salience))]
+    data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
+    return [WriteOp(memory_data=data, replace=flow is not None)]
 
 
 def _countable(registry: MemoryTypeRegistry, type_name: str, key: str) -> MemoryType | None:
@@ -343,6 +346,7 @@ class _Reader:
 
 def _finished(slot: _Slot, result: ToolResult, place: int, time: datetime | None) -> FinishedCall:
     call, status = slot.call, result.status or COMPLETED
+    failed = status == COMPLETED and says_failed(call.name, call.arguments, result.text)
     moment = slot.time or time
     call_id = call.call_id or result.call_id
     instant = None if moment is None else moment.astimezone(UTC).isoformat()
@@ -352,7 +356,7 @@ def _finished(slot: _Slot, result: ToolResult, place: int, time: datetime | None
         name=call.name,
         arguments=call.arguments,
         text=result.text,
-        status=status,
+        status=_FAILED if failed else status,
         duration_ms=result.duration_ms or 0,
         tokens=(result.prompt_tokens or 0) + (result.completion_tokens or 0),
         time=moment,

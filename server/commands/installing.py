@@ -53,7 +53,7 @@ HOST_NAMES = _HostNames()
 
 def install(arguments: argparse.Namespace) -> int:
     """Put the server, and what else is wanted, into the files of hosts."""
-    from server.hosts import host_setup
+    from server.hosts import host_setup, own_program
     from server.hosts.host_table import this_machine
 
     machine, wanted = this_machine(), _wanted(arguments)
@@ -71,9 +71,19 @@ def install(arguments: argparse.Namespace) -> int:
             continue
         asked = replace(wanted, parts=wanted.parts | _agreed(arguments, host, machine, wanted))
         changes = host_setup.install(host, machine, asked, dry_run=arguments.dry_run)
+        memories = own_program.install(arguments, host.name, host.title, lambda question: _asked(arguments, question))
         pasted = [*host_setup.by_hand(host, machine, asked), *_instead(host, machine, asked, changes)]
-        told.append({"host": host.name, "changes": as_json(changes), "paste": as_json(pasted), "next": host.after})
+        told.append(
+            {
+                "host": host.name,
+                "changes": as_json(changes),
+                "paste": as_json(pasted),
+                "next": host.after,
+                **memories.facts,
+            }
+        )
         lines += [*_change_lines(host.title, changes, arguments.dry_run), *_pasting_lines("", pasted)]
+        lines += memories.lines
         left_alone = any(change.action == "refused" for change in changes)
         refused = refused or left_alone
         if not arguments.dry_run and not left_alone:
@@ -89,7 +99,7 @@ def install(arguments: argparse.Namespace) -> int:
 
 def uninstall(arguments: argparse.Namespace) -> int:
     """Take every part out of the files of hosts."""
-    from server.hosts import host_setup
+    from server.hosts import host_setup, own_program
     from server.hosts.host_table import this_machine
 
     machine, wanted = this_machine(), _wanted(arguments)
@@ -101,12 +111,14 @@ def uninstall(arguments: argparse.Namespace) -> int:
             continue
         changes = host_setup.uninstall(host, machine, wanted, dry_run=arguments.dry_run, purge=arguments.purge_backups)
         changes = [change for change in changes if change.action != "absent"]
-        told.append({"host": host.name, "changes": as_json(changes)})
+        memories = own_program.uninstall(arguments, host.name)
+        told.append({"host": host.name, "changes": as_json(changes), **memories.facts})
         lines += (
             _change_lines(host.title, changes, arguments.dry_run)
             if changes
             else [f"{host.title}: nothing of Runebook's."]
         )
+        lines += memories.lines
         refused = refused or any(change.action == "refused" for change in changes)
     show(arguments, {"hosts": told}, "\n".join(lines))
     return 1 if refused else 0
@@ -164,8 +176,6 @@ def _chosen(arguments: argparse.Namespace, machine: Machine) -> list[Host | None
 
 def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted: Wanted) -> frozenset[str]:
     """The parts that the person at the terminal agrees to; none where nobody is asked."""
-    if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return frozenset()
     settings = host.settings(machine, wanted.project)
     questions = {
         "rules": None if settings.rules is None else f"tell its model to use the memory, in {settings.rules.paths[0]}",
@@ -174,11 +184,14 @@ def _agreed(arguments: argparse.Namespace, host: Host, machine: Machine, wanted:
     return frozenset(
         part
         for part, what in questions.items()
-        if what is not None and getattr(arguments, part) is None and _yes(f"{host.title}: {what}? [y/N] ")
+        if what is not None and getattr(arguments, part) is None and _asked(arguments, f"{host.title}: {what}? [y/N] ")
     )
 
 
-def _yes(question: str) -> bool:
+def _asked(arguments: argparse.Namespace, question: str) -> bool:
+    """Whether the person at the terminal says yes; where none is, nobody is asked."""
+    if arguments.dry_run or arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
     print(question, end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes", "j", "是", "好")
 

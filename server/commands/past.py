@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def forget(arguments: argparse.Namespace) -> int:
-    """Delete what a search finds."""
+    """Take out what a query is about."""
     from memory_core.core.memory.results import CommitReceipt
     from memory_core.features.forgetting import FORGET
 
@@ -34,10 +34,10 @@ def forget(arguments: argparse.Namespace) -> int:
         "target_uri": arguments.target_uri,
         "filter": json_text(arguments.filter, "--filter"),
         "limit": arguments.limit,
-        "include_conversations": arguments.conversations,
+        "include_conversations": not arguments.no_conversations,
     }
     preview = CommitReceipt.from_dict(declared.ask(arguments, FORGET, given).facts)
-    going = [result.uri for result in preview.results if result.action == "deleted"]
+    going = [result.uri for result in preview.results if result.action in ("deleted", "updated")]
     if not going:
         return _tell(arguments, preview)
     if not arguments.yes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -185,10 +186,12 @@ def doctor(arguments: argparse.Namespace) -> int:
     """Examine a store, which need not be sound, and mend it if asked to."""
     from memory_core.core.memory.results import as_json
     from memory_core.features.doctor import examine, repair
+    from memory_core.features.doctor_checks import asked_command
     from memory_core.open_store import load_registry
 
     config = settings_of(arguments)
     report = (repair if arguments.repair else examine)(config, load_registry(config))
+    report = replace(report, findings=(*report.findings, *asked_command(config)))
     show(arguments, as_json(report), "\n".join(report.lines()))
     return 0 if report.clean else 1
 

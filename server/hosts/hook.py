@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memory_core.core.errors import InvalidInput, RunebookError
+from memory_core.core.llm.client import COMMAND
 from server.commands.opening import open_memory_of
 from server.early_settings import EarlySettings, read_early
 from server.hosts import hook_notes
@@ -193,7 +194,7 @@ def hook(arguments: argparse.Namespace) -> int:
     deadline = Deadline(seconds, lambda: report(settings.state, name, "too late: not answered"))
     try:
         if name == TAKE_IN:
-            _take_in(arguments, settings)
+            _take_in(arguments, settings, deadline)
         else:
             _answer(arguments, settings, deadline)
     except Exception as error:  # noqa: BLE001 - a host takes any failure of a hook for its own
@@ -261,7 +262,8 @@ def _answer(arguments: argparse.Namespace, settings: EarlySettings, deadline: De
         alone = answer is None
         answer = answer or _opened(arguments, event)
         deadline.say(rendered(event, str(answer.get("text") or ""), arguments.format))
-        if alone and event.name == SESSION_START and hook_notes.waiting(settings.state):
+        left = alone and event.name == SESSION_START and hook_notes.waiting(settings.state)
+        if left or answer.get("due"):
             _begin_taking_in(arguments)
 
 
@@ -295,6 +297,9 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
     whose = (str(settings.values["user_space"]), str(settings.values["agent_space"]))
     note = hook_notes.leave(settings.state, event.name, event.host, event.given, whose)
     ends = event.name == SESSION_END
+    if ends and _makes_memories(settings):
+        _begin_taking_in(arguments)  # no server has to live long enough
+        return
     answer = _asked(settings, event, _END_SECONDS if ends else _CHANNEL_SHARE * deadline.left_seconds)
     if answer is None and ends:
         _begin_taking_in(arguments)
@@ -302,7 +307,10 @@ def _store(arguments: argparse.Namespace, settings: EarlySettings, event: HookEv
     answer = answer or _opened(arguments, event)
     if left_out := answer.get("notes"):
         report(settings.state, event.name, f"{len(left_out)} messages were not stored: {left_out[0]}")
-    hook_notes.settle(note)
+    if answer.get("due"):
+        _begin_taking_in(arguments)
+    else:
+        hook_notes.settle(note)
 
 
 def _asked(settings: EarlySettings, event: HookEvent, seconds: float) -> Mapping[str, Any] | None:
@@ -329,13 +337,22 @@ def _opened(arguments: argparse.Namespace, event: HookEvent) -> Mapping[str, Any
         return answer(memory, event.name, event.given, event.host, resident=False)._asdict()
 
 
-def _take_in(arguments: argparse.Namespace, settings: EarlySettings) -> None:
-    """Store what earlier hooks left notes of."""
-    if hook_notes.waiting(settings.state):
-        from server.hosts.hook_answers import take_in
+def _makes_memories(settings: EarlySettings) -> bool:
+    """Whether a program of this machine makes memories of what has ended."""
+    return bool(settings.values["hooks.extract"]) and settings.values["llm.provider"] == COMMAND
 
-        with open_memory_of(arguments, embeds=False) as memory:
+
+def _take_in(arguments: argparse.Namespace, settings: EarlySettings, deadline: Deadline) -> None:
+    """Store what earlier hooks left notes of; where a program makes memories, have it make them."""
+    makes = _makes_memories(settings)
+    if hook_notes.waiting(settings.state) or (makes and settings.root.is_dir()):
+        from server.hosts.hook_answers import make_memories, take_in
+
+        with open_memory_of(arguments, embeds=makes, warm=False) as memory:
             take_in(memory)
+            deadline.meet()  # each call of the program has a time of its own
+            for reason in make_memories(memory):
+                report(settings.state, TAKE_IN, reason)
 
 
 def _begin_taking_in(arguments: argparse.Namespace) -> None:
@@ -349,7 +366,7 @@ def _begin_taking_in(arguments: argparse.Namespace) -> None:
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP}
     process = subprocess.Popen(
-        [sys.executable, "-m", "server.cli", "hook", TAKE_IN, *options],
+        [sys.executable, "-P", "-m", "server.cli", "hook", TAKE_IN, *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -19,7 +19,7 @@ import shlex
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,16 +27,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.caller import Access, authored
-from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError
-from memory_core.core.llm.client import PROVIDERS
+from memory_core.core.commit.receipts import EXTRACTION
+from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
+from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
+from memory_core.core.store.locks import StoreLock
 from memory_core.features.imports.items import ConversationItem, digest_of
 from server.hosts import hook_notes
-from server.hosts.hook import CLAUDE_CODE, POST_READ, SESSION_START, STOP, STORING, HookEvent, read_event
-from server.hosts.hook_notes import PrivateTimes
+from server.hosts.hook import CLAUDE_CODE, POST_READ, SESSION_END, SESSION_START, STOP, STORING, HookEvent, read_event
+from server.hosts.hook_notes import Pending, PrivateTimes
 from server.hosts.transcripts import last_said, message_of, path_of, value_of, whole
 from server.private_file import make_private, write_json
 
@@ -77,11 +80,13 @@ class HookAnswer(NamedTuple):
         text: What the host's model is to know; empty for nothing.
         stored: New messages of the conversation that were stored.
         notes: What could not be done, for a log.
+        due: Whether a process of its own should make memories now, see ``make_memories``.
     """
 
     text: str = ""
     stored: int = 0
     notes: tuple[str, ...] = ()
+    due: bool = False
 
 
 def answer(
@@ -114,21 +119,21 @@ def answer(
     if event == SESSION_START:
         if resident:
             begin_taking_in(memory)
-        return HookAnswer(_opening(memory, read, here))
+        return HookAnswer(_opening(memory, read, here), due=_is_left(memory))
     return HookAnswer(_recalled(memory, read, here))
 
 
 def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
     """What a session begins with; after a compaction also what its context has to keep."""
-    told = ""
+    told, waits = "", memory.waiting_line(event.session_id) or ""
     if event.source == "compact" and event.session_id is not None:
         told = memory.working_memory(event.session_id).text()
     if told:
         told = f'<working_memory note="kept from before the compaction">\n{as_data(told)}\n</working_memory>'
     budget = memory.config.hooks.session_start_tokens
     request = RetrieveRequest(session_id=event.session_id, token_budget=budget, fresh=event.is_fresh, here=here)
-    pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS - len(told)))
-    return "\n".join(part for part in (pack.text, told) if part)
+    pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS - len(told) - len(waits)))
+    return "\n".join(part for part in (pack.text, told, as_data(waits)) if part)
 
 
 def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
@@ -192,6 +197,12 @@ def _keep(memory: Runebook, event: HookEvent, *, resident: bool) -> HookAnswer:
     if memory.access is not Access.READ_WRITE or not (event.messages or path_of(event.transcript)):
         return HookAnswer()
     stored = record(memory, event)
+    if _by_command(memory):
+        row = memory.store.ledger.extractions.get(memory.commits.session_uri(_session(memory, event)))
+        due = row is not None and row.waiting > 0
+        if event.name != SESSION_END and row is not None:
+            due = due and memory.trigger.takes_own(row, datetime.now(UTC), first=not (row.extracted or row.attempts))
+        return stored._replace(due=due)
     if resident and (event.name != STOP or hook_notes.waiting(memory.store.files.state)):
         _begin_afterwards(memory, extracts=stored.stored > 0 and event.name != STOP)
     return stored
@@ -223,13 +234,83 @@ def take_in(memory: Runebook) -> int:
         except OSError as error:  # its transcript cannot be read just now
             _log.warning("a hook's note waits: %s", error.strerror or error)
             continue
-        hook_notes.settle(note.path)
+        if not _by_command(memory):  # else it says what has ended, until memories were made of it
+            hook_notes.settle(note.path)
         followed += 1
     with suppress(OSError):  # how far transcripts were read that nobody wrote to for long
         for memo in (state / "hooks" / "read").iterdir():
             if memo.stat().st_mtime < time.time() - _READ_SECONDS:
                 memo.unlink(missing_ok=True)
     return followed
+
+
+def make_memories(memory: Runebook) -> Iterator[str]:
+    """Have the program of ``llm.command`` make memories of the conversations that have ended.
+
+    What has ended is what notes are there of; a note goes when memories were made or it is known why not, so that what
+    is killed is taken up by whoever comes next. One process of the store does it: another leaves its notes to it.
+
+    Yields:
+        Why a conversation waits on, at its first failure.
+    """
+    if not _by_command(memory):
+        return
+    state = memory.store.files.state
+    lock = StoreLock(state / "locks" / "memories.lock", timeout_seconds=0.0)
+    tried: set[Path] = set()
+    while not tried or any(note.path not in tried for note in hook_notes.pending(state)):
+        try:
+            with lock.held():
+                notes = list(hook_notes.pending(state))
+                tried |= {state, *(note.path for note in notes)}
+                for spaces in dict.fromkeys((("", ""), *(note.spaces for note in notes))):
+                    view = memory.view(*spaces) if any(spaces) else memory
+                    yield from _made(view, [note for note in notes if note.spaces == spaces])
+        except StoreBusy:  # whoever has it looks for notes again after it
+            return
+
+
+def _made(memory: Runebook, notes: Sequence[Pending]) -> Iterator[str]:
+    """Make memories of what the notes are about, and of what else is due; see ``make_memories``."""
+    ended: dict[Path, str] = {}
+    for note in notes:
+        with suppress(InvalidInput):
+            ended[note.path] = _session(memory, read_event(note.event, note.given, note.host))
+    queue, failed = memory.store.ledger.extractions, False
+    try:
+        for receipt in memory.extract_ended(dict.fromkeys(ended.values())):
+            for result in receipt.results:
+                row = queue.get(MemoryUri.parse(result.uri)) if result.op == EXTRACTION else None
+                if row is not None and row.attempts == 1 and not failed:
+                    failed = True
+                    yield f"a conversation waits: {row.reason}"
+    except RunebookError as error:
+        yield f"conversations wait: {error.message}"
+    for note in notes:
+        row = queue.get(memory.commits.session_uri(ended[note.path])) if note.path in ended else None
+        if row is None or not row.waiting or row.attempts:
+            hook_notes.settle(note.path)
+
+
+def _is_left(memory: Runebook) -> bool:
+    """Whether something has ended, or failed before, that no process is at work on for all that is known."""
+    if not _by_command(memory):
+        return False
+    if hook_notes.waiting(memory.store.files.state):
+        return True
+    from memory_core.core.extract.trigger import ExtractionTrigger
+
+    config, queue, now = memory.config, memory.store.ledger.extractions, datetime.now(UTC)
+    trigger = ExtractionTrigger(config.extraction, queue, lambda _row: 0)
+    due = queue.waiting(MemoryUri((Scope.SESSION.value, config.user_space)), due_at=now.isoformat(timespec="seconds"))
+    return any(trigger.takes_other(row, now) for row in due)
+
+
+def _by_command(memory: Runebook) -> bool:
+    """Whether a program of this machine makes memories of what has ended; with ``heat``, use decides."""
+    config = memory.config
+    wanted = config.hooks.extract and config.extraction.trigger != "heat" and config.extractor != "none"
+    return wanted and config.llm.provider == COMMAND and memory.access is Access.READ_WRITE
 
 
 def begin_taking_in(memory: Runebook) -> None:

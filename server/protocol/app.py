@@ -99,7 +99,7 @@ user's own words; English and Chinese find each other.
 again", 记住…, 下次不要这样), or you solved a problem worth repeating, call commit_memory at once. One subject a \
 memory, in the user's language, with absolute dates.
 - When a long conversation ends or is about to be compacted, call commit_memory(messages=…) with all of it; \
-known messages are skipped. If the receipt holds a brief, do what it says: derive operations and hand them in.
+known messages are skipped. A receipt may offer a brief (brief=true): take it, derive operations, hand them in.
 
 Types for memory_type: profile, preferences, entities, events, facts, tasks, reflections (the user); cases, \
 patterns, tools, skills, assistant_knowledge (the agent); notes when nothing fits.

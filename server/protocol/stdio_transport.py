@@ -127,7 +127,7 @@ class Ending:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Begin at the first termination signal, and see to it that the end comes; afterwards all is as before."""
+        """Begin at the first termination signal, and see to it that the end comes; without one all is as it was."""
         try:
             with self._signals():
                 yield
@@ -154,7 +154,8 @@ class Ending:
             for number in heeded:
                 with suppress(NotImplementedError):
                     self._loop.remove_signal_handler(number)
-                signal.signal(number, previous[number] or signal.SIG_DFL)
+                if not self._asked:  # else a second signal still ends the rest at once, with its status
+                    signal.signal(number, previous[number] or signal.SIG_DFL)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._asked:

@@ -45,10 +45,10 @@ def test_a_long_conversation_is_handed_in_by_several_briefs_that_show_every_mess
 
 def test_the_receipt_of_a_conversation_holds_a_brief_that_can_be_followed(tmp_path: Path) -> None:
     with server(tmp_path) as client:
-        receipt = client.call("commit_memory", {"messages": conversation(1), "session_id": "s1"})
+        receipt = client.call("commit_memory", {"messages": conversation(1), "session_id": "s1", "brief": True})
         brief = Brief.parse(receipt["brief"])
         assert (brief.session_id, brief.messages) == ("s1", ())
         assert brief.types["events"] == {"event_name": "immutable", "event_time": "immutable", "content": "patch"}
-        known = Brief(brief.schema, brief.types, "s1", tuple(("2026-03-01", who, said) for who, said in SAID))
+        known = Brief(brief.types, "s1", tuple(("2026-03-01", who, said) for who, said in SAID))
         handed = client.call("commit_memory", {"operations": derive(known), "session_id": "s1"})
         assert [line["action"] for line in handed["results"]] == ["created"] * 3

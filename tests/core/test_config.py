@@ -93,13 +93,18 @@ def another_value(home: Path, dotted: str, default: Any) -> str:
 
 
 def test_every_setting_can_come_from_the_environment_and_from_flags(tmp_path: Path) -> None:
-    values = {dotted: another_value(tmp_path, dotted, default) for dotted, default, _ in settings() if dotted != "home"}
-    values |= {"home": str(tmp_path), "secrets_allowed": "hunter2, 口令"}
+    values = {
+        dotted: another_value(tmp_path, dotted, default)
+        for dotted, default, _ in settings()
+        if dotted not in ("home", "owner_names")
+    }
+    values |= {"home": str(tmp_path), "secrets_allowed": "hunter2, 口令", "owner_names": "Ana, 安娜"}
     values["schema_dirs"] = os.pathsep.join(("/one", "/两"))
     config = load(environment={environment_name(dotted): value for dotted, value in values.items()})
     assert load(environment={}, flags=values) == config
     assert config.schema_dirs == (Path("/one"), Path("/两"))
     assert config.secrets_allowed == ("hunter2", "口令")
+    assert config.owner_names == ("Ana", "安娜")
     assert [dotted for dotted, default, _ in settings() if attribute(config, dotted) == default] == []
 
 

@@ -278,7 +278,9 @@ def test_a_conversation_that_went_on_elsewhere_goes_on_here(memory: Runebook, tm
 
 
 def test_conversations_wait_for_extraction_as_they_did(memory: Runebook, tmp_path: Path) -> None:
-    memory.commit(CommitRequest(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done"))
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "done with 已提取"}], session_id="done", brief=True)
+    )
     memory.commit(CommitRequest(operations={"reasoning": "nothing to keep"}, session_id="done"))
     space = MemoryUri.parse("viking://session/default")
     waiting = [(row.log, row.waiting) for row in memory.store.ledger.extractions.waiting(space)]

@@ -125,7 +125,7 @@ def test_a_copied_store_opens_whole_and_nobody_edited_it(
         memory.commit(
             CommitRequest(memory_type="entities", fields={"entity_name": "Café Zürich", "content": "Open again."})
         )
-        assert memory.read(ReadRequest(CAFE)).content.startswith("Open again.")
+        assert memory.read(ReadRequest(CAFE)).content.startswith("Closed on Sundays.\nOpen again.")
     with opened(copy) as memory:
         assert memory.store.adopt() == 0
         assert memory.find(FindRequest("OceanBase")).memories[0].uri == PAYMENTS

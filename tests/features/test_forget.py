@@ -17,6 +17,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import files_below
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -105,14 +106,15 @@ def test_another_users_memory_cannot_be_named(memory: Runebook) -> None:
         memory.view("bob", "bob").run(FORGET, ForgetRequest(uris=[f"{NOTES}/猫.md"], confirm=1))
 
 
-def test_conversations_stay_unless_they_are_meant(memory: Runebook) -> None:
+def test_messages_that_say_it_go_and_others_stay(memory: Runebook) -> None:
     memory.commit(CommitRequest(messages=TALK, session_id="s1"))
-    assert memory.run(FORGET, ForgetRequest(query="护照号码")).status is Status.UNCHANGED
+    left_alone = ForgetRequest(query="护照号码", include_conversations=False)
+    assert memory.run(FORGET, left_alone).status is Status.UNCHANGED
     text = memory.read(ReadRequest(LOG)).content
-    found = memory.run(FORGET, ForgetRequest(query="护照号码", include_conversations=True))
+    found = memory.run(FORGET, ForgetRequest(query="护照号码"))
     lines = {result.uri for result in found.results}
     assert lines == {f"{LOG}#2", f"{LOG}#3"}
-    receipt = memory.run(FORGET, ForgetRequest(query="护照号码", include_conversations=True, confirm=2))
+    receipt = memory.run(FORGET, ForgetRequest(query="护照号码", confirm=2))
     assert receipt.status is Status.COMMITTED
     left = memory.read(ReadRequest(LOG)).content
     assert "护照" not in left
@@ -124,6 +126,87 @@ def test_conversations_stay_unless_they_are_meant(memory: Runebook) -> None:
     assert memory.find(FindRequest("landlord Ferdinand")).hits[0].uri == f"{LOG}#0"
     memory.run(UNDO, UndoRequest("last"))
     assert memory.read(ReadRequest(LOG)).content == text
+
+
+PROFILE = "viking://user/default/memories/profile.md"
+LOGS = "viking://user/default/logs"
+#: What is said of an address and a phone number, here and there, with what is said beside it.
+SAID = [
+    ("profile", None, "A nurse. I live at Hauptstraße 5, 8010 Graz. No coffee.\n\n- 电话 13800138000\n- 不吃香菜"),
+    ("facts", "Parcels", "Parcels go to Hauptstraße 5, second floor. The post office closes at six."),
+    ("facts", "联系方式", "手机号码是 13800138000。每天六点起床。"),
+    ("notes", None, "I live at Hauptstraße 5. The garden has roses."),
+    ("daily_logs", None, "She moved to Hauptstraße 5 today."),
+    ("daily_logs", None, "Bought roses for the garden."),
+]  # fmt: skip
+ADDRESS = [
+    {"role": "user", "content": "Please note that I live at Hauptstraße 5."},
+    {"role": "assistant", "content": "Noted: Hauptstraße 5."},
+    {"role": "user", "content": "And the roses?"},
+    {"role": "assistant", "content": "Water them. 你的电话 13800138000 记下了。"},
+]
+
+
+@pytest.fixture
+def told(memory: Runebook) -> Runebook:
+    for memory_type, topic, text in SAID:
+        fields = {"topic": topic} if topic else None
+        memory.commit(CommitRequest(text, memory_type=memory_type, fields=fields))
+    memory.commit(CommitRequest(messages=ADDRESS, session_id="s1"))
+    return memory
+
+
+def texts(memory: Runebook) -> dict[str, bytes]:
+    """All files of the owner but pages of directories, by path."""
+    root = memory.store.files.root
+    memory.indexer.follow(None)
+    found = {path.relative_to(root).as_posix(): text for path, text in files_below(root)}
+    return {path: text for path, text in found.items() if "/." not in f"/{path}"}
+
+
+@pytest.mark.parametrize(
+    ("query", "gone", "stays"),
+    [
+        ("Forget that I live at Hauptstraße 5", "Hauptstraße", ["13800138000", "No coffee", "closes at six", "roses"]),
+        ("forget my address", "Hauptstraße", ["13800138000", "No coffee", "closes at six", "roses"]),
+        ("我的手机号", "13800138000", ["Hauptstraße 5, 8010", "不吃香菜", "每天六点起床", "roses"]),
+        ("忘掉我的电话 13800138000", "13800138000", ["Hauptstraße 5, 8010", "不吃香菜", "每天六点起床", "roses"]),
+    ],
+)  # fmt: skip
+def test_every_place_that_says_it_loses_that_sentence_and_nothing_else(
+    told: Runebook, query: str, gone: str, stays: list[str]
+) -> None:
+    before = texts(told)
+    preview = told.run(FORGET, ForgetRequest(query))
+    assert texts(told) == before
+    assert PROFILE in {result.uri for result in preview.results if result.action is Action.UPDATED}
+    receipt = told.run(FORGET, ForgetRequest(query, confirm=len(preview.results)))
+    assert receipt.status is Status.COMMITTED
+    after = texts(told)
+    assert [path for path, text in after.items() if gone in path or gone.encode() in text] == []
+    whole = b"\n".join(after.values()).decode("utf-8")
+    assert [words for words in stays if words not in whole] == []
+    assert told.find(FindRequest(gone)).total == 0
+    told.run(UNDO, UndoRequest("last"))
+    assert texts(told) == before
+
+
+def test_some_of_the_places_may_be_chosen(told: Runebook) -> None:
+    request = ForgetRequest("Hauptstraße 5", uris=[PROFILE, f"{LOGS}/none.md"], confirm=1)
+    assert told.run(FORGET, request).status is Status.DRY_RUN
+    chosen = ForgetRequest("Hauptstraße 5", uris=[PROFILE], confirm=1)
+    assert [result.uri for result in told.run(FORGET, chosen).results] == [PROFILE]
+    assert "Hauptstraße" not in told.read(ReadRequest(PROFILE)).content
+    assert "second floor" in told.find(FindRequest("Hauptstraße parcels")).hits[0].abstract
+
+
+def test_an_entry_of_a_log_is_named_by_its_line(told: Runebook) -> None:
+    found = told.find(FindRequest("roses garden", filter={"memory_type": "daily_logs"})).hits[0].uri
+    assert told.run(FORGET, ForgetRequest(uris=[found], confirm=1)).status is Status.COMMITTED
+    log = told.read(ReadRequest(found.partition("#")[0])).content
+    assert "roses" not in log
+    assert "She moved" in log
+    assert told.run(FORGET, ForgetRequest(uris=[f"{PROFILE}#2"])).status is Status.REJECTED
 
 
 def test_a_forgotten_message_does_not_come_back_when_the_conversation_is_sent_again(memory: Runebook) -> None:

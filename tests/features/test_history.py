@@ -15,6 +15,7 @@ from memory_core.core.memory.results import Action, CommitReceipt
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import history_of
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import replaced
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
@@ -60,7 +61,7 @@ def test_the_first_characters_of_an_id_are_enough_where_they_name_one_commit(mem
 
 def test_a_commits_diff_shows_memories_before_generated_summaries(memory: Runebook) -> None:
     note(memory, "a", "One.\nTwo.\n")
-    receipt = note(memory, "a", "One.\n二。\n")
+    receipt = replaced(memory, "notes", "One.\n二。\n", title="a")
     first, *_ = history_of(memory).diff(receipt.commit_id)
     assert str(first.step.uri) == f"{NOTES}/a.md"
     assert "-Two." in first.lines
@@ -99,7 +100,7 @@ def test_versions_follow_a_rename_and_outlive_the_file(memory: Runebook) -> None
 
 def test_a_file_is_compared_between_any_two_commits(memory: Runebook) -> None:
     one = note(memory, "a", "一\n")
-    two = note(memory, "a", "二\n")
+    two = replaced(memory, "notes", "二\n", title="a")
     three = note(memory, "b", "other\n")
     assert "-一" in history_of(memory).compare(f"{NOTES}/a.md")
     assert history_of(memory).compare(f"{NOTES}/a.md", two.commit_id, three.commit_id) == ()

@@ -128,8 +128,8 @@ def test_a_second_run_changes_nothing(memory: Runebook, older: Path) -> None:
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(memory: Runebook, older: Path) -> None:
-    memory.find(FindRequest("anything"))  # adoption of the folder is over
-    memory.indexer.follow(None)  # and its pages are made
+    memory.opened.adopted.wait()
+    memory.indexer.follow(None)
     before = {path: (older / path).stat().st_mtime_ns for path in files(older)}
     seq = memory.store.ledger.newest_seq()
     plan = run(memory, dry_run=True)

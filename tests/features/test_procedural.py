@@ -1,4 +1,4 @@
-"""Failures become procedural memories without a model: one for each tool and error, a rule from the second time."""
+"""Failures become procedural memories without a model: one for each tool and error, and no rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from memory_core.core.memory.memory_type import MemoryTypeRegistry, builtin_schema_dir
 from memory_core.core.memory.message import Message, ToolCall, ToolResult
-from memory_core.features.procedural import MEMORIES_LIMIT, OTHER_ERRORS, Lessons, error_type, lessons
+from memory_core.features.procedural import (
+    MEMORIES_LIMIT,
+    OTHER_ERRORS,
+    Lessons,
+    corrected,
+    error_type,
+    lessons,
+)
 from memory_core.features.redaction import Redaction
 from memory_core.features.statistics import FinishedCall, finished_calls
 
@@ -107,8 +114,7 @@ def test_a_failure_is_kept_with_arguments_message_and_day(registry: MemoryTypeRe
         "pattern_name": "web_search: TimeoutError",
         "pattern_type": "tool_error",
         "content": (
-            "web_search failed with TimeoutError on 2026-05-11. "
-            "If it is called like this again, expect the same error.\n\n"
+            "web_search failed with TimeoutError on 2026-05-11.\n\n"
             "<!-- occurrences: 1 -->\n"
             '- 2026-05-11: web_search(query="天气") → TimeoutError: no answer within 30 s\n'
             "<!-- /occurrences -->"
@@ -117,28 +123,28 @@ def test_a_failure_is_kept_with_arguments_message_and_day(registry: MemoryTypeRe
     assert found.lessons[0].source == {"kind": "auto_reflection", "tool": "web_search", "error_type": "TimeoutError"}
 
 
-def test_a_failure_seen_twice_is_a_rule(registry: MemoryTypeRegistry) -> None:
+def test_a_failure_seen_twice_is_told_once_with_its_number(registry: MemoryTypeRegistry) -> None:
     calls = [ran("HTTP 429", q="a", time=MAY_11), ran("HTTP 429", q="b", time=MAY_11.replace(day=12))]
     found = lessons(calls, registry, nothing)
     told = fields(found)
-    assert (len(found.lessons), told["pattern_type"]) == (1, "rule")
-    assert told["content"].startswith("Before calling web_search: it failed 2 times with HTTP 429; last on 2026-05-12.")
+    assert (len(found.lessons), told["pattern_type"]) == (1, "tool_error")
+    assert told["content"].startswith("web_search failed 2 times with HTTP 429; last on 2026-05-12.\n")
     assert found.lessons[0].write.memory_data.given["salience"] == 0.7
 
 
-def test_a_failure_that_is_stored_becomes_a_rule(registry: MemoryTypeRegistry) -> None:
+def test_a_failure_that_is_stored_is_counted_on(registry: MemoryTypeRegistry) -> None:
     first = fields(lessons([ran("HTTP 429")], registry, nothing))
     told = again(registry, first["content"], [ran("HTTP 429", time=MAY_11.replace(day=20))])
-    assert told["pattern_type"] == "rule"
+    assert told["pattern_type"] == "tool_error"
     assert "failed 2 times with HTTP 429; last on 2026-05-20." in told["content"]
     assert told["content"].count("occurrences") == 2
 
 
-def test_a_rule_in_chinese_for_a_chinese_conversation(registry: MemoryTypeRegistry) -> None:
+def test_a_failure_is_told_in_chinese_in_a_chinese_conversation(registry: MemoryTypeRegistry) -> None:
     calls = [ran("请求超时", name="网页搜索"), ran("请求超时", name="网页搜索")]
     told = fields(lessons(calls, registry, nothing, language="Chinese (Simplified)"))
     assert told["pattern_name"] == "网页搜索: timeout"
-    assert told["content"].startswith("调用 网页搜索 之前：它已因 timeout 失败 2 次，最近一次是 2026-05-11。")
+    assert told["content"].startswith("网页搜索 已因 timeout 失败 2 次，最近一次是 2026-05-11。")
 
 
 def test_the_last_five_occurrences_are_kept_and_all_are_counted(registry: MemoryTypeRegistry) -> None:
@@ -146,7 +152,7 @@ def test_the_last_five_occurrences_are_kept_and_all_are_counted(registry: Memory
     for number in range(1, 9):
         content = again(registry, content, [ran("HTTP 500", n=number)], "rule")["content"]
     assert "<!-- occurrences: 9 -->" in content
-    assert "it failed 9 times" in content
+    assert "web_search failed 9 times" in content
     assert [line[-20:] for line in content.splitlines() if line.startswith("- ")] == [
         f"search(n={number}) → HTTP 500"[-20:] for number in range(4, 9)
     ]
@@ -154,9 +160,9 @@ def test_the_last_five_occurrences_are_kept_and_all_are_counted(registry: Memory
 
 def test_no_day_is_told_where_none_is_known(registry: MemoryTypeRegistry) -> None:
     call = ran("HTTP 500", time=None)
-    assert "web_search failed with HTTP 500. If" in fields(lessons([call], registry, nothing))["content"]
+    assert "web_search failed with HTTP 500.\n" in fields(lessons([call], registry, nothing))["content"]
     dated = fields(lessons([call], registry, nothing, recorded=date(2026, 6, 1)))["content"]
-    assert "on 2026-06-01. If" in dated
+    assert "on 2026-06-01.\n" in dated
 
 
 def test_prose_that_a_person_wrote_stays(registry: MemoryTypeRegistry) -> None:
@@ -216,6 +222,52 @@ def test_what_worked_afterwards_is_told(registry: MemoryTypeRegistry) -> None:
     assert "afterwards" not in fields(lessons(other, registry, nothing))["content"]
 
 
+CORRECTIONS: list[tuple[Any, Any, Any]] = [
+    ({"q": "rust", "engine": "a"}, {"q": "rust", "engine": "b"}, {"engine": "b"}),
+    ({"city": "Graz", "units": "metric"}, {"city": "Linz", "units": "metric"}, None),
+    ({"path": "src/confg.py"}, {"path": "src/config.py"}, {"path": "src/config.py"}),
+    ({"path": "config.py"}, {"path": "src/config.py"}, {"path": "src/config.py"}),
+    ({"path": "src/a.py"}, {"path": "src/b.py"}, None),
+    ({"path": "page1.html"}, {"path": "page2.html"}, None),
+    ({"path": "a.py", "old": "x = 1", "new": "x = 2"}, {"path": "a.py", "old": "y = 7", "new": "import os"}, None),
+    (
+        {"path": "a.py", "old": "def total(items):\n  return 1", "new": "def total(items):\n    return 2"},
+        {"path": "a.py", "old": "def total(items):\n    return 1", "new": "def total(items):\n    return 2"},
+        {"old": "def total(items):\n    return 1"},
+    ),
+    ({"path": "b.py", "limit": 0}, {"path": "b.py", "limit": 10}, {"limit": 10}),
+    ({"command": "npm run biuld"}, {"command": "npm run build"}, {"command": "npm run build"}),
+    ({"command": "pnpm install"}, {"command": "npm install"}, {"command": "npm install"}),
+    ({"command": "git push"}, {"command": "git push -u origin main"}, {"command": "git push -u origin main"}),
+    ({"command": "pytest tests/test_a.py"}, {"command": "pytest tests/test_b.py"}, None),
+    ({"command": "pytest"}, {"command": "git status"}, None),
+    ({"command": ["bash", "-lc", "cd /w && pytest"]}, {"command": ["bash", "-lc", "cd /w && ls"]}, None),
+    ({"command": "git add a.py"}, {"command": "git add b.py"}, None),
+    ({"城市": "成都"}, {"城市": "重庆"}, None),
+    ({"城市": "成都", "日期": "明天"}, {"城市": "成都", "日期": "2026-05-12"}, {"日期": "2026-05-12"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("failed", "worked", "told"), CORRECTIONS)
+def test_only_a_call_put_right_is_credited(failed: Any, worked: Any, told: Any) -> None:
+    assert corrected(failed, worked) == told
+
+
+def test_a_program_that_reports_findings_teaches_nothing(registry: MemoryTypeRegistry) -> None:
+    failing = "F.\nE   assert 1 == 2\n1 failed, 1 passed in 0.03s"
+    calls = [ran(text, name="Bash", command="pytest") for text in (failing, f"Exit code 1\n{failing}")]
+    assert lessons(calls, registry, nothing) == Lessons()
+
+
+def test_prose_of_an_earlier_version_is_told_anew(registry: MemoryTypeRegistry) -> None:
+    earlier = "Before calling web_search: it failed 2 times with HTTP 500; last on 2026-05-11."
+    block = "<!-- occurrences: 2 -->\n- a\n- b\n<!-- /occurrences -->"
+    advice = " Check the calls below first and do not repeat them unchanged."
+    told = again(registry, f"{earlier}{advice}\n\n{block}", [ran("HTTP 500")], "rule")
+    assert told["content"].startswith("web_search failed 3 times with HTTP 500; last on 2026-05-11.\n")
+    assert told["pattern_type"] == "tool_error"
+
+
 def test_secrets_of_a_call_are_in_no_lesson(registry: MemoryTypeRegistry) -> None:
     arguments = {"apiKey": "hunter2hunter2", "cmd": "curl --password hunter2hunter2", "max_tokens": 5}
     log = [
@@ -229,7 +281,7 @@ def test_secrets_of_a_call_are_in_no_lesson(registry: MemoryTypeRegistry) -> Non
 
 
 def test_stopped_and_successful_calls_teach_nothing(registry: MemoryTypeRegistry) -> None:
-    calls = [ran("x", "cancelled"), ran("Error: no", "completed"), ran("x", "Aborted")]
+    calls = [ran("x", "cancelled"), ran("no error", "completed"), ran("x", "Aborted")]
     assert lessons(calls, registry, nothing) == Lessons()
 
 

@@ -18,6 +18,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest
 from memory_core.core.search.recalls import HotMemories
 from memory_core.features.recall_trail import HOT, HotRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import replaced
 
 USER = "viking://user/default/memories"
 HOUR = 3_600.0
@@ -111,7 +112,7 @@ def test_what_another_process_changed_or_deleted_is_seen_at_once(memory: Runeboo
     hot = opened(memory, 2, Clock())
     assert hot.uris() == uris[:2]
     with open_memory(config(tmp_path)) as other:
-        fact(other, "茶 0", "现在喝咖啡。")
+        replaced(other, "facts", "现在喝咖啡。", topic="茶 0")
         assert (hot.hot()[0].abstract, hot.uris()) == ("现在喝咖啡。", uris[:2])
         other.commit(CommitRequest(operations={"delete_operations": [{"uri": uris[0]}]}))
         assert hot.uris() == uris[1:3]

@@ -49,7 +49,8 @@ def listed(block: str) -> list[str]:
 
 #: What is named a secret, with the secret in brackets.
 NAMED = listed(
-    r"""my password is ⟦hunter2⟧ | The password for the router is '⟦swordfish⟧' | reset my password to ⟦Foo123!⟧
+    r"""my password is ⟦hunter2⟧ | The password of my bank account is: ⟦Tr0ub4dor&3x⟧
+The password for the router is '⟦swordfish⟧' | reset my password to ⟦Foo123!⟧
 我的密码是⟦hunter2⟧，别告诉别人 | 银行卡密码改成了 ⟦884213⟧ | 口令：⟦芝麻123456⟧ | 密码：“⟦芝麻开门2024⟧”
 password=⟦hunter2⟧ | DB_PASSWORD='⟦s3cret!⟧' | api_key: "⟦abcd1234efgh5678⟧"
 export DEPLOY_TOKEN=⟦abcdef1234567890abcdef⟧ | {"password": "⟦swordfish⟧"} | "{\"password\": \"⟦hunter2⟧\"}"

@@ -33,6 +33,7 @@ from memory_core.features.review import (
 from memory_core.features.review import waiting as waiting_proposals
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
+from tests.stores import replaced
 
 USER = "viking://user/default/memories"
 REVIEW = "viking://user/default/review"
@@ -143,7 +144,7 @@ def test_what_a_person_or_agent_stores_itself_takes_effect_at_once(tmp_path: Pat
 
 def test_the_answer_to_a_brief_waits_too(tmp_path: Path) -> None:
     with opened(tmp_path, None) as memory:
-        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1")).brief is not None
+        assert memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True)).brief is not None
         operations = {"write_operations": [write("preferences", topic="Tea", content="Drinks only green tea.")]}
         receipt = memory.commit(CommitRequest(operations=operations, session_id="s1"))
         assert len(queued(receipt)) == 1
@@ -216,7 +217,7 @@ def test_a_proposal_edited_by_command_stores_that(tmp_path: Path) -> None:
 def test_what_changed_since_is_not_overwritten_and_the_proposal_still_waits(tmp_path: Path) -> None:
     with opened(tmp_path, [TEA_ANSWER]) as memory:
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
-        memory.commit(CommitRequest("Drinks only oolong.", memory_type="preferences", fields={"topic": "Tea"}))
+        replaced(memory, "preferences", "Drinks only oolong.", topic="Tea")
         proposal = only(memory)
         (refused,) = memory.run(ACCEPT, DecisionRequest([proposal.id]))
         assert refused.status is Status.REJECTED
@@ -357,9 +358,9 @@ def test_forgetting_reaches_what_waits(
         memory.commit(CommitRequest(messages=said, session_id="s1"))
         uri = str(only(memory).uri)
         assert memory.run(FORGET, ForgetRequest(query="giraffe")).status is Status.UNCHANGED
-        shown = memory.run(FORGET, ForgetRequest(query=query))
+        shown = memory.run(FORGET, ForgetRequest(query=query, include_conversations=False))
         assert [result.uri for result in shown.results] == [uri]
-        gone = memory.run(FORGET, ForgetRequest(query=query, confirm=1))
+        gone = memory.run(FORGET, ForgetRequest(query=query, include_conversations=False, confirm=1))
         assert (gone.status, len(waiting_proposals(memory))) == (Status.COMMITTED, 0)
         memory.run(UNDO, UndoRequest(gone.commit_id))
         assert memory.run(FORGET, ForgetRequest(uris=[uri], confirm=1)).status is Status.COMMITTED

@@ -23,6 +23,7 @@ from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.fork_server import starter
+from tests.stores import replaced
 
 NOTES = "viking://user/default/memories/notes"
 STYLE = "viking://user/default/memories/preferences/Python code style.md"
@@ -49,7 +50,7 @@ def note(memory: Runebook, title: str, content: str) -> CommitReceipt:
 
 
 def style(memory: Runebook, content: str) -> CommitReceipt:
-    return memory.commit(CommitRequest(content, memory_type="preferences", fields={"topic": "Python code style"}))
+    return replaced(memory, "preferences", content, topic="Python code style")
 
 
 def results(receipt: CommitReceipt) -> dict[str, Action]:
@@ -114,7 +115,9 @@ def test_a_conflict_is_refused_by_name_and_the_other_files_go_back(memory: Runeb
         {"memory_type": "preferences", "fields": {"topic": "Python code style", "content": "Two spaces."}},
         {"memory_type": "notes", "fields": {"title": "x", "content": "Extra."}},
     ]
-    both = memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data} for data in writes]}))
+    both = memory.commit(
+        CommitRequest(operations={"write_operations": [{"replace": True, "memory_data": data} for data in writes]})
+    )
     later = style(memory, "Tabs.")
     undone = memory.run(UNDO, UndoRequest(both.commit_id))
     assert undone.status is Status.PARTIAL
@@ -196,7 +199,9 @@ def test_a_conversation_that_went_on_is_not_torn_apart(memory: Runebook) -> None
 
 
 def test_an_undone_extraction_waits_and_can_be_handed_in_again(memory: Runebook) -> None:
-    memory.commit(CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1"))
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "I moved to Berlin."}], session_id="s1", brief=True)
+    )
     log = MemoryUri.parse("viking://session/default/s1/messages.jsonl")
     operations = {"write_operations": [{"memory_data": {"memory_type": "notes", "fields": {"content": "Berlin."}}}]}
     extracted = memory.commit(CommitRequest(operations=operations, session_id="s1"))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memory_core.core.commit.merge_fields import FieldMerge
+from memory_core.core.commit.merge_fields import FieldMerge, TextStands
 from memory_core.core.commit.patch import is_patch
 from memory_core.core.commit.working_copy import WorkingCopy
 from memory_core.core.errors import MemoryChanged, PatchRejected, RunebookError
 from memory_core.core.memory.directory_page import abstract_line, is_generated, parse_page
 from memory_core.core.memory.memory import Memory, parse
-from memory_core.core.memory.memory_type import MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.memory_type import FieldType, MemoryField, MemoryType, MergeOp
 from memory_core.core.memory.operations import escaped
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, MemoryUri
@@ -28,7 +28,13 @@ _HINT = (
 
 
 def check_fields(
-    copy: WorkingCopy, uri: MemoryUri, memory_type: MemoryType, given: Mapping[str, Any], merged: FieldMerge
+    copy: WorkingCopy,
+    uri: MemoryUri,
+    memory_type: MemoryType,
+    given: Mapping[str, Any],
+    merged: FieldMerge,
+    *,
+    adds: bool,
 ) -> None:
     """Refuse an update that replaces values its author did not see, or whose patch no longer fits.
 
@@ -38,6 +44,7 @@ def check_fields(
         memory_type: Its type.
         given: Values or patches of the operation, by field.
         merged: What became of them.
+        adds: Text was added to, not replaced.
 
     Raises:
         MemoryChanged: The operation is refused whole, so that sending it again adds no sum twice.
@@ -49,9 +56,10 @@ def check_fields(
         raise _changed(copy, uri, "and the patch no longer fits", misfits[0])
     now = _fields(copy.memory_before(uri)) or {}
     seen = _fields(_seen(copy, uri))
-    lost = [
+    lost = [name for name, error in merged.rejected.items() if isinstance(error, TextStands)]
+    lost += [
         name
-        for name in _whole(memory_type, given)
+        for name in _whole(memory_type, given, adds=adds)
         if name in merged.values
         and merged.values[name] != now.get(name)
         and (now.get(name) not in (None, "") if seen is None else seen.get(name) != now.get(name))
@@ -91,18 +99,19 @@ def check_summary(copy: WorkingCopy, uri: MemoryUri, given: str) -> None:
         raise _changed(copy, uri, "so it cannot be replaced as a whole")
 
 
-def _whole(memory_type: MemoryType, given: Mapping[str, Any]) -> Iterator[str]:
+def _whole(memory_type: MemoryType, given: Mapping[str, Any], *, adds: bool) -> Iterator[str]:
     """Names of the fields whose stored value the operation would replace as a whole."""
     for name, value in given.items():
         field = memory_type.field(name)
-        if value is not None and field is not None and _replaces(field, value):
+        if value is not None and field is not None and _replaces(field, value, adds=adds):
             yield name
 
 
-def _replaces(field: MemoryField, value: Any) -> bool:
+def _replaces(field: MemoryField, value: Any, *, adds: bool) -> bool:
     if field.merge_op is MergeOp.REPLACE:
         return True
-    return field.merge_op is MergeOp.PATCH and not isinstance(value, list) and not is_patch(str(value))
+    whole = field.merge_op is MergeOp.PATCH and not isinstance(value, list) and not is_patch(str(value))
+    return whole and not (adds and field.type is FieldType.STRING)
 
 
 def _seen(copy: WorkingCopy, uri: MemoryUri) -> Memory | None:

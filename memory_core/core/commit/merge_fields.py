@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch, opens_as_patch
+from memory_core.core.commit.working_copy import WriteMode
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.frozen import frozen
 from memory_core.core.memory.field_values import coerce, plain, refused, shown_value
-from memory_core.core.memory.memory_type import FieldType, FieldValue, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.memory_type import CONTENT, FieldType, FieldValue, MemoryField, MemoryType, MergeOp
 from memory_core.core.memory.names import key_of
 from memory_core.core.memory.operations import Patch, SearchReplace
 
@@ -22,6 +23,18 @@ _NO_PATCH_HINT = {
     MergeOp.IMMUTABLE: "Leave the field out; its value never changes.",
     MergeOp.SUM: "Give the number to add.",
 }
+
+
+class TextStands(FieldRejected):
+    """A write that would have dropped text; ``standing`` is the present text, ``both`` it with what the write adds."""
+
+    def __init__(self, field: str, standing: str, both: str) -> None:
+        super().__init__(
+            f"Field '{field}' holds text that this write would drop.",
+            hint="Send the text as an edit, or the write again with replace: true.",
+        )
+        self.standing = standing
+        self.both = both
 
 
 @frozen
@@ -40,19 +53,23 @@ class FieldMerge:
 
 
 def write_fields(
-    memory_type: MemoryType, current: Mapping[str, FieldValue] | None, given: Mapping[str, object]
+    memory_type: MemoryType,
+    current: Mapping[str, FieldValue] | None,
+    given: Mapping[str, object],
+    mode: WriteMode = WriteMode.ADD,
 ) -> FieldMerge:
-    """Merge a write: create when ``current`` is None, else replace the given fields and keep the others.
+    """Merge a write: create when ``current`` is None, else add to the given fields and keep the others.
 
-    ``sum`` fields add, ``immutable`` ones keep their value. A SEARCH/REPLACE block given for a ``patch`` field
-    is applied, never stored as text.
+    ``sum`` fields add, ``immutable`` ones keep their value, ``replace`` ones take the new. Text of a ``patch`` field
+    goes by ``mode``; a SEARCH/REPLACE block given for it is applied, never stored as text.
 
     Args:
         memory_type: Declares the fields.
         current: The stored fields, or None for a new memory.
         given: New values by field name; None means not given.
+        mode: What becomes of text that stands there.
     """
-    return _merge(memory_type, current, given, creates=current is None)
+    return _merge(memory_type, current, given, mode, creates=current is None)
 
 
 def edit_fields(
@@ -65,13 +82,14 @@ def edit_fields(
         current: The stored fields.
         patches: For a ``patch`` field any patch form, for ``sum`` the increment, else the new value.
     """
-    return _merge(memory_type, current, patches, creates=False)
+    return _merge(memory_type, current, patches, WriteMode.REPLACE, creates=False)
 
 
 def _merge(
     memory_type: MemoryType,
     current: Mapping[str, FieldValue] | None,
     given: Mapping[str, Any],
+    mode: WriteMode,
     *,
     creates: bool,
 ) -> FieldMerge:
@@ -86,15 +104,15 @@ def _merge(
             ignored.append(name)
             continue
         try:
-            values[name] = _merged(field, values.get(name), value, creates=creates)
+            values[name] = _merged(field, values.get(name), value, mode, creates=creates)
         except RunebookError as error:
             rejected[name] = error
     return FieldMerge(values, rejected, tuple(ignored))
 
 
-def _merged(field: MemoryField, old: FieldValue | None, value: object, *, creates: bool) -> FieldValue:
+def _merged(field: MemoryField, old: FieldValue | None, value: object, mode: WriteMode, *, creates: bool) -> FieldValue:
     if field.merge_op is MergeOp.PATCH:
-        return _patched(field, old, value, creates=creates)
+        return _patched(field, old, value, mode, creates=creates)
     if (value and _is_blocks(value)) or (isinstance(value, str) and opens_as_patch(value)):
         raise FieldRejected(
             f"Field '{field.name}' has merge_op {field.merge_op} and takes no SEARCH/REPLACE patch.",
@@ -113,7 +131,9 @@ def _merged(field: MemoryField, old: FieldValue | None, value: object, *, create
     return new
 
 
-def _patched(field: MemoryField, old: FieldValue | None, value: object, *, creates: bool) -> FieldValue:
+def _patched(
+    field: MemoryField, old: FieldValue | None, value: object, mode: WriteMode, *, creates: bool
+) -> FieldValue:
     if value == old and type(value) is type(old):
         return coerce(field, value)
     text = "" if old is None else plain(old)
@@ -122,7 +142,15 @@ def _patched(field: MemoryField, old: FieldValue | None, value: object, *, creat
     # A new memory may quote the format in its prose; an existing one gets a stray marker reported instead.
     if isinstance(value, str) and (opens_as_patch(value) if creates else is_patch(value)):
         return coerce(field, MemoryPatchHandler().apply_content_patch(text, value))
-    return coerce(field, value)
+    new = coerce(field, value)
+    if mode is WriteMode.REPLACE or not (isinstance(old, str) and old.strip() and isinstance(new, str)):
+        return new
+    from memory_core.core.commit.additions import with_added
+
+    both = with_added(old, new, label=field.name != CONTENT)
+    if mode is WriteMode.REFUSE and both not in (old, new):
+        raise TextStands(field.name, old, both)
+    return both
 
 
 def _is_blocks(value: object) -> bool:

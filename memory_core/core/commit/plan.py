@@ -9,6 +9,7 @@ summaries of every directory that changed follow (``summaries``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -16,9 +17,9 @@ from typing import Any
 
 from memory_core.core.commit.conflicts import check_fields, check_removal, check_summary
 from memory_core.core.commit.links import link, link_replacement
-from memory_core.core.commit.merge_fields import FieldMerge, edit_fields, write_fields
+from memory_core.core.commit.merge_fields import FieldMerge, TextStands, edit_fields, write_fields
 from memory_core.core.commit.patch import MemoryPatchHandler, is_patch
-from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy, WriteMode
 from memory_core.core.errors import (
     ContentRejected,
     FieldRejected,
@@ -32,8 +33,8 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
-from memory_core.core.memory.memory_type import MemoryType, OperationMode
-from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, expires_after
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, OperationMode
+from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, RECORDED_AT, expires_after
 from memory_core.core.memory.operations import (
     DeleteOp,
     EditOp,
@@ -46,21 +47,20 @@ from memory_core.core.memory.operations import (
     escaped,
 )
 from memory_core.core.memory.results import Action, ChangeSet, OperationResult
+from memory_core.core.memory.template import unshown
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME, MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import Snapshot
 
 ABSTRACT_LIMIT_CHARS = 1_000
 OVERVIEW_LIMIT_CHARS = 16_000
+_NOW_CHARS, _WENT_CHARS, _STANDING_CHARS = 400, 300, 1_200
 #: Names tried for memories that begin alike; past the first few they carry a hash of their text.
 _NAMES_LIMIT = 32
 #: Parts of ``viking://user/{space}/memories``.
 _MEMORIES_DEPTH = 3
 _TOLD_EVERY = 100
 _EXPLICIT = "user_explicit"
-
-#: Merges given values or patches into stored fields.
-_Merge = Callable[[MemoryType, Mapping[str, Any], Mapping[str, Any]], FieldMerge]
 
 
 @frozen
@@ -124,6 +124,7 @@ class _Planner:
             )
             return
         before = self._copy.text(outcome.uri)
+        now, went = self._quoted(outcome) if self._context.quotes else (None, None)
         if isinstance(outcome.after, Memory):
             self._copy.store(outcome.after)
         else:
@@ -145,12 +146,25 @@ class _Planner:
                 " ".join(reasons) or None,
                 " ".join(hints) or None,
                 "; ".join(outcome.notes) or None,
+                now=now,
+                went=went,
             )
         )
         if links:
             self._links.append((len(self._results) - 1, outcome.uri, links))
         if outcome.replacement is not None:
             self._replacements.append((len(self._results) - 1, outcome.replacement, outcome.uri))
+
+    def _quoted(self, outcome: _Outcome) -> tuple[str | None, str | None]:
+        """Of a memory whose text changes: how it begins now, and what it no longer says."""
+        after = outcome.after
+        before = self._copy.memory(outcome.uri) if isinstance(after, Memory) else None
+        if before is None or not isinstance(after, Memory) or before.body == after.body:
+            return None, None
+        from memory_core.core.commit.additions import missing
+
+        went = " ".join(missing(_texts(before), _texts(after)))
+        return _clipped(after.body.strip(), _NOW_CHARS), _clipped(went, _WENT_CHARS) or None
 
     def join(self) -> None:
         """Add the links of all operations, now that every memory they may name is there."""
@@ -184,7 +198,7 @@ class _Planner:
         return ChangeSet(self._copy.changes(), tuple(self._results))
 
     def write(self, op: WriteOp) -> _Outcome:
-        """Create a memory, or replace fields of the one with the same URI or key."""
+        """Create a memory, or add to the one with the same URI or key."""
         check_text(op)
         data = op.memory_data
         memory_type = self._context.registry.get(data.memory_type)
@@ -192,14 +206,14 @@ class _Planner:
         if op.uri is not None:
             uri = self._copy.owned(op.uri)
             if self._copy.text(uri) is not None:
-                return self._update(self._expect_type(uri, memory_type), memory_type, data.fields, data, write_fields)
+                return self._write_over(self._expect_type(uri, memory_type), memory_type, op)
             self._copy.expect_never_seen(uri)
         merged = write_fields(memory_type, None, data.fields)
         fields, made_up = names.named(memory_type, merged.values)
         if not made_up and memory_type.operation_mode is OperationMode.UPSERT:
             found = self._copy.locate(directory, memory_type, fields)
             if found is not None:
-                return self._write_over(self._copy.existing(found), memory_type, fields, data)
+                return self._write_over(self._copy.existing(found), memory_type, op, fields)
         _raise_first(merged)
         if not any(isinstance(value, str) and value.strip() for value in fields.values()):
             raise ContentRejected(
@@ -209,10 +223,13 @@ class _Planner:
         return self._add(op, directory, memory_type, merged, fields)
 
     def _write_over(
-        self, memory: Memory, memory_type: MemoryType, fields: Mapping[str, Any], data: MemoryData
+        self, memory: Memory, memory_type: MemoryType, op: WriteOp, fields: Mapping[str, Any] | None = None
     ) -> _Outcome:
-        """Update the memory with the key that a write gives."""
-        updated = self._update(memory, memory_type, data.fields, data, write_fields)
+        """Update the memory that a write names by its URI, or by the key in ``fields``."""
+        mode = WriteMode.REPLACE if op.replace else self._context.write_mode
+        updated = self._update(memory, memory_type, op.memory_data.fields, op.memory_data, mode)
+        if fields is None:
+            return updated
         name = names.render(memory_type.filename_template, fields)
         if names.fold(name) == names.fold(memory.uri.name) or updated.after == memory:
             return updated
@@ -234,7 +251,7 @@ class _Planner:
                 return replace(created, notes=notes)
             memory = self._copy.existing(found)
             if all(memory.fields.get(name) == value for name, value in _beside_keys(memory_type, tried)):
-                return self._update(memory, memory_type, {}, op.memory_data, write_fields)
+                return self._update(memory, memory_type, {}, op.memory_data, WriteMode.ADD)
         raise FieldRejected("too many memories have this name.", hint="Give the memory a name of its own.")
 
     def edit(self, op: EditOp) -> _Outcome:
@@ -242,7 +259,7 @@ class _Planner:
         check_text(op)
         memory, memory_type = self._copy.typed(self._copy.owned(op.uri))
         data = MemoryData(memory_type=memory_type.name, **op.given)
-        return self._update(memory, memory_type, op.patches, data, edit_fields)
+        return self._update(memory, memory_type, op.patches, data, None)
 
     def delete(self, op: DeleteOp) -> _Outcome:
         """Remove a memory; its text stays in history."""
@@ -311,18 +328,28 @@ class _Planner:
         memory_type: MemoryType,
         given: Mapping[str, Any],
         data: MemoryData,
-        merge: _Merge,
+        mode: WriteMode | None,
     ) -> _Outcome:
-        """Merge ``given`` into the memory's fields, and what else ``data`` says into its metadata."""
+        """Merge ``given`` into the memory's fields, and what else ``data`` says into its metadata.
+
+        ``mode`` is that of a write; None is an edit, whose values are patches.
+        """
         if memory.damage is not None:
             raise FieldRejected(
                 f"{str(memory.uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand."
             )
         assignment, project = self._context.assignment, memory.project
-        assignment.check_existing(memory_type, str(memory.uri), project, replaces=merge is write_fields)
-        merged = merge(memory_type, memory.fields, given)
-        check_fields(self._copy, memory.uri, memory_type, given, merged)
+        assignment.check_existing(memory_type, str(memory.uri), project, replaces=mode is not None)
+        if mode is None:
+            merged = edit_fields(memory_type, memory.fields, given)
+        else:
+            merged = write_fields(memory_type, memory.fields, given, mode)
+        adds = mode in (WriteMode.ADD, WriteMode.REFUSE)
+        check_fields(self._copy, memory.uri, memory_type, given, merged, adds=adds)
+        merged = _explained(memory.uri, merged)
         metadata: dict[str, Any] = {**_given_metadata(data), **assignment.privacy(project)}
+        if adds and isinstance(metadata.get("tags"), list):
+            metadata["tags"] = list(dict.fromkeys((*memory.metadata.tags, *metadata["tags"])))
         same_fields = all(memory.fields.get(name) == value for name, value in merged.values.items())
         notes = (_ignored(merged),) if merged.ignored else ()
         if same_fields and all(memory.metadata.get(name) == value for name, value in metadata.items()):
@@ -332,8 +359,9 @@ class _Planner:
         if not same_fields or _says_more(memory, metadata):
             metadata |= _said_anew(memory, data, self._context)
         changed = memory.changed(fields={**memory.fields, **merged.values}, metadata=metadata)
-        if memory.hand_edited:
-            notes = ("the body was edited by hand and stays; only the fields were updated", *notes)
+        notes = (*_about_body(memory, memory_type, changed, merged.values), *notes)
+        if mode is WriteMode.ADD and self._context.quotes and not memory.hand_edited:
+            notes = (*notes, *_doubts(memory, merged, given))
         return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
 
     def _fitting(self, memory: Memory) -> Memory:
@@ -360,26 +388,91 @@ class _Planner:
         return memory
 
 
+def _about_body(memory: Memory, memory_type: MemoryType, changed: Memory, given: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of a body that does not follow its fields by itself."""
+    if memory.hand_edited:
+        missing = unshown(memory_type, changed.body, memory.fields, changed.fields)
+        shown = f"; it does not show: {', '.join(missing)}" if missing else ""
+        yield f"the body was edited by hand and stays; only the fields were updated{shown}"
+    elif given.get(CONTENT) == memory.fields.get(CONTENT) and changed.body.startswith(f"{memory.body}\n\n"):
+        yield "the body was written on its own and stays; what changed was added below it: edit content, too"
+
+
 def _beside_keys(memory_type: MemoryType, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The fields that say more than the name."""
     keys = memory_type.key_fields
     return ((name, value) for name, value in fields.items() if name not in keys)
 
 
+def _explained(uri: MemoryUri, merged: FieldMerge) -> FieldMerge:
+    """The merge with refusals that show the present text, and the edit that adds to it."""
+    rejected = dict(merged.rejected)
+    for name, error in merged.rejected.items():
+        if isinstance(error, TextStands):
+            edit = json.dumps(
+                {"edit_operations": [{"uri": str(uri), "patches": {name: _added_by_patch(error)}}]}, ensure_ascii=False
+            )
+            rejected[name] = FieldRejected(
+                f"it holds text that this write would drop: {_clipped(error.standing, _STANDING_CHARS)!r}.",
+                hint=f"To keep both, send {edit}. To replace it, give the patch as plain text, or send the write again "
+                "with replace: true.",
+            )
+    return replace(merged, rejected=rejected)
+
+
+def _added_by_patch(error: TextStands) -> str | list[dict[str, str]]:
+    """The patch that turns the standing text into both: its last line with what follows, where that is unique."""
+    standing = error.standing.rstrip()
+    last = standing.rpartition("\n")[2]
+    if error.both.startswith(standing) and standing.count(last) == 1:
+        return [{"search": last, "replace": last + error.both[len(standing) :]}]
+    return error.both
+
+
+def _texts(memory: Memory) -> str:
+    """All that a memory says."""
+    if memory.type is None or memory.hand_edited:
+        return memory.body
+    return "\n\n".join(value for value in memory.fields.values() if isinstance(value, str))
+
+
+def _clipped(text: str, limit_chars: int) -> str:
+    return text if len(text) <= limit_chars else f"{text[: limit_chars - 1].rstrip()}…"
+
+
+def _doubts(memory: Memory, merged: FieldMerge, given: Mapping[str, Any]) -> Iterator[str]:
+    """What stands in a memory that was added to and may no longer hold."""
+    from memory_core.core.commit.additions import beside
+
+    for name, value in given.items():
+        old = memory.fields.get(name)
+        if isinstance(value, str) and isinstance(old, str) and merged.values.get(name) not in (old, value):
+            for sentence in beside(old, value):
+                yield f"it also says {sentence!r}; if that no longer holds, take it out by an edit"
+
+
 def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
     """The metadata that a new memory begins with, before what was given counts."""
     metadata: dict[str, Any] = {
         "version": 1,
-        "created_at": data.said_at or context.now,
-        "updated_at": data.said_at or context.now,
+        "created_at": data.said_at or context.said_at or context.now,
+        "updated_at": data.said_at or context.said_at or context.now,
         "salience": memory_type.salience,
         CONFIDENCE: 1.0,
-        "source": {**context.source, **data.source} or None,
+        "source": _source(memory_type, data, context) or None,
         **context.assignment.meta(memory_type),
     }
     if memory_type.expires_after_days is not None:
         metadata[EXPIRES_AT] = expires_after(context.now, memory_type.expires_after_days)
     return metadata
+
+
+def _source(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
+    """Where a new memory comes from, in which project it was told, and when it was recorded where that was later."""
+    told_in = context.assignment.told_in(memory_type)
+    recorded = context.now if context.said_at is not None and context.said_at[:10] < context.now[:10] else None
+    around = {"project": told_in, RECORDED_AT: recorded}
+    return {**context.source, **data.source, **{name: value for name, value in around.items() if value is not None}}
 
 
 def _given_metadata(data: MemoryData) -> dict[str, Any]:
@@ -396,10 +489,10 @@ def _says_more(memory: Memory, metadata: Mapping[str, Any]) -> bool:
 
 def _said_anew(memory: Memory, data: MemoryData, context: PlanContext) -> dict[str, Any]:
     """Version and time of a memory whose content changed, and that somebody now vouches for one learnt by itself."""
-    changed: dict[str, Any] = {
-        "version": memory.metadata.next_version,
-        "updated_at": data.said_at or context.now,
-    }
+    said = data.said_at or context.now
+    if data.said_at is None and context.said_at is not None:  # what was said long ago is no newer than what is known
+        said = max(context.said_at, memory.metadata.text("updated_at") or "")
+    changed: dict[str, Any] = {"version": memory.metadata.next_version, "updated_at": said}
     source = memory.metadata.get("source")
     if context.source.get("kind") == _EXPLICIT and isinstance(source, Mapping) and source.get("kind") != _EXPLICIT:
         changed["source"] = {**source, "kind": _EXPLICIT}

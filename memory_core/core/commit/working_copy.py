@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from enum import StrEnum
 from typing import Any
 
 from memory_core.core.errors import InvalidUri, MemoryChanged, NotFound
@@ -21,6 +22,14 @@ from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
 
 
+class WriteMode(StrEnum):
+    """What a write does where text stands that it does not say: add to it, be refused, or replace it."""
+
+    ADD = "add"
+    REFUSE = "refuse"
+    REPLACE = "replace"
+
+
 @frozen
 class PlanContext:
     """What a plan needs beyond the operations.
@@ -28,22 +37,28 @@ class PlanContext:
     Attributes:
         user_space: Space that ``{user_space}`` in a type's directory means; likewise ``agent_space``.
         now: Time of the commit, ISO 8601 in UTC.
+        said_at: When what the operations tell was said, ISO 8601 in UTC, where the conversation tells; else it is now.
         source: Written into new memories: kind and, where known, session.
         assignment: The project of the memories, and whether they are private to it.
         content_bytes: Largest file a plan may produce.
         expected: SHA-256 of each file's text as the author of the operations saw it, by URI; None is no check.
         reads_elsewhere: Whether the author may have read files that ``expected`` does not name.
+        write_mode: What a write does to text that stands there, unless it says itself.
+        quotes: Whether results show what became of a memory's text.
     """
 
     registry: MemoryTypeRegistry
     user_space: str
     agent_space: str
     now: str
+    said_at: str | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
     assignment: ProjectAssignment = field(default_factory=ProjectAssignment)
     content_bytes: int = 262_144
     expected: Mapping[str, str] | None = None
     reads_elsewhere: bool = False
+    write_mode: WriteMode = WriteMode.ADD
+    quotes: bool = False
 
     def directory(self, memory_type: MemoryType) -> MemoryUri:
         """The directory of a type's memories."""

@@ -1,8 +1,8 @@
 """The brief: the whole task in one text, for a client's own model that has the tools and needs no server model.
 
-Holds the rules, the memory types, the JSON schema of the operations, how to hand them in, and what is stored near
-to the conversation. Schema and types come before anything that was written by others, so that a program which
-looks for them finds ours. Fits a token budget from 3,200 upwards.
+Holds the rules, the memory types, how to hand operations in, and what is stored near to the conversation; the JSON
+schema of the operations is that of the tool. Types come before anything that was written by others, so that a program
+which looks for them finds ours. Fits a token budget from 2,600 upwards.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ from memory_core.core.extract.prompts import (
 )
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.message import Message
-from memory_core.core.memory.operations import MemoryOperations, compact_schema
 from memory_core.core.text.tokens import count_tokens
-
-#: The schema stands in a ``json`` fence right after this line.
-SCHEMA_MARK = "JSON schema of operations:"
 
 _TYPES_SHARE = 0.65
 #: Where the messages are shown too, types are told in fewer words.
@@ -59,7 +55,7 @@ class BriefWriter:
     Args:
         prompts: The templates.
         guide: Describes the memory types.
-        budget_tokens: Tokens of a brief; below about 3,400 it holds the bare task and is as short as it can be.
+        budget_tokens: Tokens of a brief; below about 2,600 it holds the bare task and is as short as it can be.
     """
 
     def __init__(self, prompts: PromptLibrary, guide: TypeGuide, budget_tokens: int) -> None:
@@ -104,13 +100,14 @@ class BriefWriter:
 
     def _task(self, where: str, handing: dict[str, str], include_messages: bool) -> dict[str, str]:
         """What does not depend on the conversation."""
-        values = {**handing, "where": where, "rules": self._prompts.render("rules"), "schema": operations_schema()}
+        values = {**handing, "where": where, "rules": self._prompts.render("rules")}
         share = _TYPES_SHARE_BESIDE_MESSAGES if include_messages else _TYPES_SHARE
         return {**values, "types": self._guide.text(int(self._room(values) * share))}
 
     def _filled(self, values: dict[str, str], messages: Sequence[Message], view: StoreView) -> Brief:
-        found = Prefetcher(self._guide, view).gather(messages, self._room(values))
-        return Brief(self._prompts.render("brief", {**values, "context": found.text}), found.seen)
+        owner = _owner_line(view.owner_names())
+        found = Prefetcher(self._guide, view).gather(messages, self._room(values) - count_tokens(owner))
+        return Brief(self._prompts.render("brief", {**values, "context": f"{owner}{found.text}"}), found.seen)
 
     def _room(self, values: dict[str, str]) -> int:
         return max(0, self._budget_tokens - count_tokens(self._prompts.render("brief", values)) - _SPARE_TOKENS)
@@ -120,6 +117,14 @@ def _where(session: str) -> str:
     return f"the conversation of session `{session}`"
 
 
+def _owner_line(names: Sequence[str]) -> str:
+    """Who the owner is, for talk between several people; empty where nobody said."""
+    if not names:
+        return ""
+    also = f" (also {', '.join(map(one_line, names[1:]))})" if names[1:] else ""
+    return f"The owner of this memory is {one_line(names[0])}{also}: what they say of themselves is about the user.\n"
+
+
 def _handing(session: str | None) -> dict[str, str]:
     """How to hand in, and what to do when there is nothing."""
     if session is None:
@@ -127,20 +132,6 @@ def _handing(session: str | None) -> dict[str, str]:
     named = f"session_id={json.dumps(session, ensure_ascii=False)}"
     nothing = f'hand in `commit_memory(operations={{"reasoning": "why"}}, {named})`, so that it is not offered again'
     return {"call": f"{_CALL}, {named})", "nothing": nothing}
-
-
-def operations_schema() -> str:
-    """The JSON schema of MemoryOperations on one line, without titles and descriptions."""
-    schema = compact_schema(MemoryOperations.model_json_schema(), descriptions=False)
-    return json.dumps(_without_defaults(schema), ensure_ascii=False, separators=(",", ":"))
-
-
-def _without_defaults(node: object) -> object:
-    if isinstance(node, list):
-        return [_without_defaults(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    return {name: _without_defaults(value) for name, value in node.items() if name != "default"}
 
 
 def _messages(conversation: Conversation, budget: int) -> str:

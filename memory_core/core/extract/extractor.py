@@ -8,7 +8,7 @@ the reason. The loop itself (``react``) never writes; which model answers it is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import ExchangeStarts
-from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines
+from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
@@ -238,7 +238,7 @@ def _call(space: str, request: LLMRequest, answer: Completion | None) -> ModelCa
 
 #: Older conversations that one commit takes up beside its own.
 _TAKEN_UP = 2
-#: Of these, the first that may be taken up.
+#: Of these, the first that may be taken up; and as many while nobody waits.
 _LOOKED_AT = 8
 #: Conversations after which a model that fails each time is left alone.
 _FAILURES_IN_A_ROW = 2
@@ -364,8 +364,26 @@ class Extractor:
         began = any(result.op == "messages" and result.action is Action.CREATED for result in recorded.results)
         return row is not None and row.waiting > 0 and trigger.takes_own(row, now, first=began)
 
+    def ended(self, sessions: Collection[str], trigger: ExtractionTrigger, now: datetime) -> list[MemoryUri]:
+        """Conversations to extract while nobody waits: those that have just ended, and what else is due by now.
+
+        Args:
+            sessions: Those that have ended, by folder name.
+            trigger: Which of the others are extracted by now.
+            now: Aware.
+        """
+        at = now.astimezone(UTC).isoformat(timespec="seconds")
+        rows = [self.queue.get(self._commits.session_uri(name)) for name in sessions]
+        own = [row.log for row in rows if row is not None and row.waiting and (row.retry_at or at) <= at]
+        older = [row.log for row in self.waiting(due_at=at) if trigger.takes_other(row, now) and row.log not in own]
+        return own + older[:_LOOKED_AT]
+
     def extract_waiting(
-        self, client: LLMClient, deadline_seconds: float, session_id: str | None = None
+        self,
+        client: LLMClient,
+        deadline_seconds: float,
+        session_id: str | None = None,
+        logs: Sequence[MemoryUri] | None = None,
     ) -> Iterator[CommitReceipt]:
         """Extract what waits, a receipt for each conversation; a model that keeps failing is left alone.
 
@@ -373,12 +391,15 @@ class Extractor:
             client: Answers.
             deadline_seconds: Time for each conversation.
             session_id: Only this one, and all of it again.
+            logs: Only these; default whatever waits.
 
         Raises:
             NotFound: If there is no such session.
         """
         failures = 0
-        for log in [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]:
+        if logs is None:
+            logs = [self._requeued(session_id)] if session_id else [row.log for row in self.waiting()]
+        for log in logs:
             receipt = drive(self.extraction(log, again=session_id is not None), client, deadline_seconds)
             yield receipt
             failed = still_waits(receipt)
@@ -484,7 +505,8 @@ class Extractor:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         messages = self.sessions.messages(row.log)
-        own = self.sessions.assignment(messages[row.extracted : row.briefed] if is_open else messages[-1:])
+        told = messages[row.extracted : row.briefed] if is_open else messages[-1:]
+        own = self.sessions.assignment(told)
         receipt = apply(
             parsed,
             dropped=dropped,
@@ -492,6 +514,7 @@ class Extractor:
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,
             assignment=own if own.confined or (own.project is not None and not assignment.named) else assignment,
+            said_at=last_time(told if is_open else messages),
         )
         return replace(receipt, notes=(*receipt.notes, *notes))
 
@@ -554,6 +577,7 @@ class Extractor:
             kind=COMMIT if settlement is None else PROMOTION,
             now=now,
             assignment=part.assignment,
+            said_at=last_time(part.conversation.messages),
         )
         kept = [
             f"kept as it is: {change.uri or change.memory_type}: {change.reason}"

@@ -6,7 +6,8 @@ receipt about all of it. Does not record, decide or write; recorder, extractor a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,11 +18,17 @@ from memory_core.core.extract.trigger import ExtractionTrigger
 from memory_core.core.extract.working_memory import Compactor, WorkingMemory
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, drive
 from memory_core.core.memory.project import ProjectScope
-from memory_core.core.memory.results import CommitReceipt
+from memory_core.core.memory.results import CommitReceipt, OperationResult
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.progress import tell
 from memory_core.core.store.local import REPEATED, Store
 
+#: Where nobody waits, each conversation gets so many times the time of one that somebody waits for.
+_UNWATCHED = 4
+NO_MODEL = (
+    "Set llm.provider to command, anthropic or openai, or let a client's model do it: commit_memory(brief=true), or "
+    "the prompt extract_memories."
+)
 #: What comes after an extraction: given the log that grew, the project at hand and the moment, what was committed, or
 #: None where there was nothing to do.
 FollowUp = Callable[[MemoryUri | None, ProjectScope, datetime], Generator[LLMRequest, Completion, CommitReceipt | None]]
@@ -61,8 +68,11 @@ class ConversationIntake:
         self._client = client
         self._deadline_seconds = deadline_seconds
 
-    def take_in(self, recorded: CommitReceipt, now: datetime | None = None) -> CommitReceipt:
-        """Make of a conversation what is made of it by now: memories by the configured model, else a brief."""
+    def take_in(self, recorded: CommitReceipt, now: datetime | None = None, *, brief: bool = False) -> CommitReceipt:
+        """Make of a conversation what is made of it by now: memories by the configured model, or a brief if asked for.
+
+        Without a model the receipt says how to take the brief once enough waits.
+        """
         if not still_waits(recorded):
             return self._compactor.completed(recorded)
         moment = now or datetime.now().astimezone()
@@ -72,8 +82,11 @@ class ConversationIntake:
             recorded = replace(recorded, notes=(*recorded.notes, f"the model cannot be used: {error}"))
             return self._compactor.completed(recorded)
         if client is None:
-            is_due = self._extractor.is_due(recorded, self._trigger, moment)
-            receipt = self._extractor.briefed(recorded) if is_due else self._left_waiting(recorded)
+            if brief:
+                return self._compactor.completed(self._extractor.briefed(recorded))
+            receipt = self._left_waiting(recorded)
+            if self._extractor.is_due(recorded, self._trigger, moment):
+                receipt = replace(receipt, results=tuple(map(_offered, receipt.results)))
             return self._compactor.completed(receipt)
         return drive(self.extraction(recorded, now), client, self._deadline_seconds)
 
@@ -141,14 +154,39 @@ class ConversationIntake:
             ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
             NotFound: If there is no such session.
         """
-        client = self._client()
-        if client is None:
-            raise ModelUnavailable(
-                "no language model is configured.",
-                hint="Set llm.provider to anthropic or openai, or let a client's model do it: prompt extract_memories.",
-            )
+        client = self._model()
         for receipt in self._extractor.extract_waiting(client, self._deadline_seconds, session_id):
             yield self._indexed(receipt, ProjectScope())
+
+    def extract_ended(self, sessions: Collection[str]) -> Iterator[CommitReceipt]:
+        """Extract conversations that have ended, and what else is due; nobody waits, so each gets more time.
+
+        Args:
+            sessions: Those that have ended, by folder name.
+
+        Raises:
+            ModelUnavailable: If no model is configured, or it cannot be used as it is set up.
+        """
+        client = self._model()
+        logs = self._extractor.ended(sessions, self._trigger, datetime.now().astimezone())
+        seconds = _UNWATCHED * self._deadline_seconds
+        for receipt in self._extractor.extract_waiting(client, seconds, logs=logs):
+            yield self._indexed(receipt, ProjectScope())
+
+    def _model(self) -> LLMClient:
+        client = self._client()
+        if client is None:
+            raise ModelUnavailable("no language model is configured.", hint=NO_MODEL)
+        return client
+
+
+def _offered(result: OperationResult) -> OperationResult:
+    """The line of a conversation that waits, with how the client's own model takes it."""
+    if result.op != EXTRACTION:
+        return result
+    session = json.dumps(MemoryUri.parse(result.uri).parent.name, ensure_ascii=False)
+    hint = f"To turn it into memories now, take its brief: commit_memory(brief=true, session_id={session})."
+    return replace(result, hint=hint)
 
 
 def _log_of(recorded: CommitReceipt) -> MemoryUri | None:

@@ -87,9 +87,12 @@ class Prefetcher:
         room = budget_tokens - count_tokens(Prefetched("x", "x", "x").text)
         nearest = self._nearest(messages)
         directories = self._directories(int(room * _DIRECTORY_SHARE), seen)
-        overviews = self._overviews(nearest, int(room * _OVERVIEW_SHARE), seen)
-        left = room - count_tokens(directories) - count_tokens(overviews)
-        return Prefetched(directories, overviews, self._memories(nearest, left, seen), seen)
+        left = room - count_tokens(directories)
+        memories = self._memories(nearest, left, seen)
+        shown = [uri for uri in nearest if uri in seen]
+        rest = [uri for uri in nearest if uri not in shown]
+        overviews = self._overviews(rest, min(left - count_tokens(memories), int(room * _OVERVIEW_SHARE)), seen)
+        return Prefetched(directories, overviews, memories, seen)
 
     def _directories(self, budget: int, seen: dict[str, str]) -> str:
         """One line each, in the richest form in which all fit; bare ones, as many as fit, where none does."""
@@ -127,7 +130,7 @@ class Prefetcher:
         return bare, bare + summary, f"- {directory}/ ({count}: {names}{more}){summary}"
 
     def _overviews(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> str:
-        """Overviews: those that somebody wrote, then generated ones of directories with near memories."""
+        """Overviews: those that somebody wrote, then generated ones of directories with near memories not shown."""
         near = [uri.rpartition("/")[0] for uri in nearest]
         known = self._guide.directories()
         texts = {

@@ -30,7 +30,7 @@ from memory_core.core.text.tokens import count_tokens
 
 _MEMORIES: Mapping[str, Any] = {"memory_type": {"ne": "message"}}
 _INLINE_CHARS = 200
-_CUT = "(its beginning only: too long to be shown whole, so do not change it)"
+_CUT = "(its beginning only; read it before you change it)"
 #: Less of a text than this is not worth showing.
 _LEAST_TOKENS = 24
 
@@ -96,6 +96,10 @@ class StoreView:
             return None
         return None if found is None or self.browser.is_elsewhere(place, found) else found
 
+    def owner_names(self) -> tuple[str, ...]:
+        """The names of the user whose memories these are."""
+        return self._retriever.owner_names()
+
     def memory(self, uri: str) -> Memory | None:
         """The memory; None if it is absent, out of sight or unreadable."""
         place = canonical(uri)
@@ -124,7 +128,7 @@ class StoreView:
         said = memory.body or memory.text
         frame = count_tokens(f"{heading} {_CUT}") + count_tokens(fenced(said)) - count_tokens(said)
         if budget_tokens - frame < _LEAST_TOKENS:
-            return Reading(f"### {name} (no room to show it)", key, name)
+            return Reading(f"### {name} (no room here; read it before you change it)", key, name)
         return Reading(f"{heading} {_CUT}\n{fenced(cut_end(said, budget_tokens - frame))}", key, name)
 
     def newest_in(self, directory: str, limit: int) -> tuple[tuple[str, ...], int]:

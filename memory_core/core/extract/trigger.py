@@ -7,18 +7,19 @@ what waits of a session that has been idle is taken up by whatever comes by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from memory_core.core.config import ExtractionConfig
 from memory_core.core.memory.metadata import read_moment
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.session_rows import Extraction, ExtractionQueue
+from memory_core.core.store.session_rows import NEVER, Extraction, ExtractionQueue
 
 #: The first failures may be tried again at once; then each waits twice as long as the one before.
 _PATIENCE = 2
 _RETRY_LIMIT = timedelta(hours=6)
+_PATIENT = timedelta(days=1)
 
 
 def retry_at(failures: int, now: datetime) -> str | None:
@@ -29,6 +30,28 @@ def retry_at(failures: int, now: datetime) -> str | None:
     wait = min(timedelta(minutes=2.0 ** min(beyond - 1, 10)), _RETRY_LIMIT)
     moment = now.astimezone(UTC) + wait
     return moment.isoformat(timespec="seconds")
+
+
+def waiting_line(rows: Sequence[Extraction], provider: str, now: datetime) -> str | None:
+    """What a client is told of conversations that wait, in one line; None where they will be taken up anyway.
+
+    Args:
+        rows: Of a user, without the session at hand.
+        provider: As in ``llm.provider``.
+        now: Aware.
+    """
+    left = [row for row in rows if row.retry_at != NEVER]
+    if provider == "sampling":  # a client with a model of its own takes them; one that comes each day would have
+        left = [row for row in left if (since := read_moment(row.since)) is not None and now - since > _PATIENT]
+    elif provider != "none":
+        left = [row for row in left if row.attempts]
+    if not left:
+        return None
+    many = "1 conversation waits" if len(left) == 1 else f"{len(left)} conversations wait"
+    reason = next((f" ({row.reason})" for row in left if provider != "none" and row.reason), "")
+    more = "; runebook doctor says more" if reason else ""
+    taken = "take one with commit_memory(brief=true) or the prompt extract_memories, then hand in its operations"
+    return f"{many} to become memories{reason}: {taken}{more}."
 
 
 @dataclass(frozen=True, slots=True)

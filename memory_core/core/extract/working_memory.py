@@ -175,6 +175,8 @@ class _Highlights:
         said = _sentences(message.text) if message.role in ("user", "assistant") else ()
         if not said:
             return
+        if message.name:  # of several people one must not get the words of another
+            said = tuple(f"{message.name}: {sentence}" for sentence in said)
         decided = [sentence for sentence in said if word_pattern(__file__, "decided").search(sentence)]
         self.decided = (*self.decided, *decided)[-_DECISIONS_LIMIT:]
         if message.role == "assistant":

@@ -48,7 +48,7 @@ class Position:
 
 
 class Entry(NamedTuple):
-    """A document as ranking sees it; times are ISO 8601 in UTC.
+    """A document as ranking sees it; times are ISO 8601 in UTC, ``happened`` is a date or a part of one.
 
     ``contested_by`` is a JSON list of the memories that contradict or replace this one, each with relation and
     strength; ``support`` what others lend it, in [0, 1]. Documents with the same ``signature`` say the same thing.
@@ -71,6 +71,7 @@ class Entry(NamedTuple):
     active: bool
     expires_at: str | None
     support: float
+    happened: str | None
 
     def in_use(self, now: str) -> bool:
         """Whether it was not put to rest and is not past its time; ``now`` as the catalog writes times."""
@@ -188,6 +189,7 @@ class Catalog:
             "confidence": document.confidence,
             "active": document.active,
             "pinned": document.pinned,
+            "always_on": document.always_on,
             "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
             "support": document.support,
             "role": document.role,

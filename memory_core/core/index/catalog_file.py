@@ -91,8 +91,13 @@ CREATE INDEX documents_happened ON documents (space, happened) WHERE happened IS
 )
 #: What pages list comes with the documents: they are indexed once more.
 _SCHEMA_7 = PAGES_DDL + "DELETE FROM meta;"
+_SCHEMA_9 = """
+ALTER TABLE documents ADD COLUMN always_on INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX documents_always_on ON documents (space, updated_at) WHERE always_on;
+DELETE FROM meta;
+"""
 #: A catalog is made anew rather than altered: the ledger and the files fill it.
-_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL, _SCHEMA_7, DOCUMENTS_DDL)
+_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL, _SCHEMA_7, DOCUMENTS_DDL, _SCHEMA_9)
 
 
 class CatalogFile:

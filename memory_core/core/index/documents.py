@@ -23,6 +23,7 @@ from memory_core.core.memory.message import Message, search_text, transcript_lin
 from memory_core.core.memory.metadata import CONTESTING
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.text.directives import is_directive
 from memory_core.core.text.normalization import signature, simplified
 
 ABSTRACT_LIMIT_CHARS = 256
@@ -35,6 +36,10 @@ PREVIOUS_CHARS = 600
 MESSAGES_NAME = "messages.jsonl"
 #: The field that says when something happened.
 EVENT_TIME = "event_time"
+#: From this salience on a memory holds for everything.
+STANDING_SALIENCE = 0.9
+#: Types whose memories may be rules about the assistant, and whether what sounds like a wish is one.
+_MAY_DIRECT = {"preferences": True, "patterns": True, "notes": False, "facts": False}
 _DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
@@ -45,9 +50,10 @@ class Document:
     ``part`` is the message's line in a session file, 0 for a memory. ``heading`` is searched with ``own`` but not
     shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
     or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
-    recalled unless it is asked for. ``contested_by`` gives the memories that contradict or replace this one: URI,
-    relation and strength; ``support`` is what others lend it, in [0, 1]. Documents with the same ``signature`` say the
-    same thing.
+    recalled unless it is asked for. What is ``always_on`` holds whatever is asked. ``project`` is the one that it
+    belongs to, or was told in. ``contested_by`` gives the memories that contradict or replace this one: URI, relation
+    and strength; ``support`` is what others lend it, in [0, 1]. Documents with the same ``signature`` say the same
+    thing.
     """
 
     uri: MemoryUri
@@ -67,6 +73,7 @@ class Document:
     confidence: float = 1.0
     active: bool = True
     pinned: bool = False
+    always_on: bool = False
     expires_at: datetime | None = None
     tags: tuple[str, ...] = ()
     category: str | None = None
@@ -159,15 +166,30 @@ def memory_document(memory: Memory) -> Document:
         confidence=metadata.confidence,
         active=metadata.is_active,
         pinned=metadata.is_pinned,
+        always_on=holds_always(memory),
         expires_at=None if metadata.is_pinned else metadata.expires_at,
         tags=metadata.tags,
         category=metadata.text("category"),
-        project=memory.project,
+        project=memory.told_in,
         private=memory.is_private,
         contested_by=tuple((link.uri, link.relation, link.strength) for link in links if link.relation in CONTESTING),
         support=support_of(link.strength for link in links if link.relation == "supported_by"),
         signature=signature(memory.body),
     )
+
+
+def holds_always(memory: Memory) -> bool:
+    """Whether a memory holds whatever is asked: pinned, critical, or about how the assistant answers and works.
+
+    What a tool once failed with is no rule, however much it sounds like one.
+    """
+    if memory.metadata.is_pinned or memory.metadata.share("salience", 0.0) >= STANDING_SALIENCE:
+        return True
+    if memory.type_name not in _MAY_DIRECT or memory.metadata.is_tool_failure:
+        return False
+    if memory.fields.get("pattern_type") == "rule":
+        return True
+    return is_directive(f"{_name_of(memory)}\n{memory.body}", plain=_MAY_DIRECT[memory.type_name])
 
 
 def abstract_of(memory: Memory, name: str, limit_chars: int = ABSTRACT_LIMIT_CHARS) -> str:

@@ -130,6 +130,22 @@ def holding_all(
     return holding(connection, [f"({' AND '.join(terms)})"], limit, scopes, condition) if terms else {}
 
 
+def telling(
+    connection: sqlite3.Connection,
+    topic: Sequence[str],
+    limit: int,
+    scopes: Sequence[str] | None = None,
+    condition: Condition | None = None,
+) -> list[int]:
+    """Documents that hold any of the operands of a topic, at most ``limit``; as ``holding``."""
+    if scopes is not None and not scopes:
+        return []
+    match = f"own : ({' OR '.join(topic)})"
+    if scopes is not None:
+        match = f"({match}) AND scope : ({' OR '.join(scopes)})"
+    return list(_scored(connection, match, limit, condition))
+
+
 def _scored(connection: sqlite3.Connection, match: str, limit: int, condition: Condition | None) -> dict[int, float]:
     """BM25 by document id of the best that match."""
     if condition is None:

@@ -86,7 +86,7 @@ def date_words(day: date) -> str:
     return f"{day.isoformat()} {month} {day.year}年{day.month}月{day.day}日"
 
 
-def query_terms(text: str, limit: int = TERM_LIMIT) -> tuple[str, ...]:
+def query_terms(text: str, limit: int = TERM_LIMIT, *, fillers: bool = True) -> tuple[str, ...]:
     """The operands of the MATCH expression for ``text``, each valid alone.
 
     A quoted phrase or an identifier (``ERR_CONN_RESET_42``, ``foo.bar()``, ``v1.2.3``, an e-mail) gives the phrase
@@ -96,6 +96,7 @@ def query_terms(text: str, limit: int = TERM_LIMIT) -> tuple[str, ...]:
     Args:
         text: The question, or messages joined with the newest last.
         limit: Most operands returned; the most specific are kept, later before earlier ones.
+        fillers: Whether grammar is asked for where nothing else remains.
 
     Returns:
         Distinct quoted operands in order of appearance; empty if ``text`` holds no letter or digit.
@@ -104,7 +105,7 @@ def query_terms(text: str, limit: int = TERM_LIMIT) -> tuple[str, ...]:
     found: dict[str, _Term] = {}
     for term in (*_quoted_terms(folded), *_plain_terms(folded)):
         found.setdefault(term.operand, term)
-    terms = [term for term in found.values() if not term.filler] or list(found.values())
+    terms = [term for term in found.values() if not term.filler] or [*found.values()][: None if fillers else 0]
     if len(terms) > limit:
         ranked = sorted(range(len(terms)), key=lambda at: (-terms[at].weight, -at))
         terms = [terms[at] for at in sorted(ranked[: max(limit, 0)])]
@@ -132,6 +133,21 @@ def exact_terms(text: str, limit: int = EXACT_LIMIT) -> tuple[str, ...]:
 def says_something(text: str) -> bool:
     """Whether a question holds more than grammar and "what happened", "what did we talk about"."""
     return any(not term.filler and term.text not in _HAPPENED for term in _plain_terms(folded_words(text)))
+
+
+def phrase_operand(words: str) -> str:
+    """The operand for words that stand together in a document as they are given: ``live in``, 搬家, 妈."""
+    tokens: list[str] = []
+    last_run = ""
+    for run, is_cjk in runs(folded_words(words)):
+        tokens += (stored_tokens(run)[:-1] or [run]) if is_cjk else _words(run)
+        last_run = run if is_cjk else ""
+    return _Term(" ".join(tokens), 0.0, prefix=len(last_run) == 1).operand
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a question holds grammar, too, and is not just key words."""
+    return any(term.filler for term in _plain_terms(folded_words(text)))
 
 
 def word_share(operand: str) -> float:

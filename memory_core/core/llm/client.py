@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from memory_core.core.errors import ModelFailed, ModelUnavailable
@@ -25,6 +26,8 @@ PROVIDERS: Mapping[str, tuple[str, str]] = {
     "anthropic": ("memory_core.core.llm.anthropic", "anthropic>=2.11,<3"),
     "openai": ("memory_core.core.llm.openai", "runebook[openai]"),
 }
+#: In ``llm.provider``: a program of this machine is asked.
+COMMAND = "command"
 #: How a client makes a model keep to a schema, strongest first.
 Structure = Literal["json_schema", "json_object", "text"]
 
@@ -242,15 +245,26 @@ class ScriptedLLM:
         return given if isinstance(given, Completion) else Completion(given)
 
 
-def open_client(config: LLMConfig) -> LLMClient | None:
+def open_client(
+    config: LLMConfig, folder: Path = Path(), allows: Callable[[int], bool] = lambda _limit: True
+) -> LLMClient | None:
     """The client of ``llm.provider``; None where the server calls no model itself (``none``, ``sampling``).
 
-    A missing key, package or server is no error yet: it is raised by ``complete``, so that conversations wait with
-    that reason.
+    A missing key, package, program or server is no error yet: it is raised by ``complete``, so that conversations wait
+    with that reason.
+
+    Args:
+        config: Settings of the model.
+        folder: Where a program works.
+        allows: Counts a program's calls of today; see ``CommandModel``.
 
     Raises:
         ModelUnavailable: If the provider needs ``llm.model`` and there is none.
     """
+    if config.provider == COMMAND:
+        from memory_core.core.llm.command import CommandModel
+
+        return CommandModel(config, folder, allows)
     if config.provider not in PROVIDERS:
         return None
     if not config.model.strip():

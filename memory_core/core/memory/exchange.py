@@ -15,12 +15,17 @@ from memory_core.core.memory.message import Message
 
 #: Role and name; None where nobody speaks: a prompt, a damaged line, or a message that may not be shown.
 Speaker = tuple[str, str | None] | None
+_TOOLS: Speaker = ("tool", None)
 _PROMPTS = frozenset({"system", "developer"})
 
 
 def speaker_of(message: Message | None) -> Speaker:
-    """Who says a message."""
-    return None if message is None or message.role in _PROMPTS else (message.role, message.name)
+    """Who says a message; what tools answer is nobody's word, also where it comes in the user's name."""
+    if message is None or message.role in _PROMPTS:
+        return None
+    if message.tool_results and not message.text.strip() and not message.tool_calls:
+        return _TOOLS
+    return message.role, message.name
 
 
 def opener_of(speakers: Iterable[Speaker]) -> Speaker:

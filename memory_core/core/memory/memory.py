@@ -1,7 +1,8 @@
 """A memory: fields, body, metadata and links of one file, parsed once and carried as itself.
 
 ``parse`` reads a text, ``dump`` writes it; ``dump(parse(uri, text, types)) == text`` for every text that ``dump``
-wrote. Simple mode: the body *is* the field ``content``. Template mode: the body is rendered from the fields, and a
+wrote. Simple mode: the body *is* the field ``content``, which
+follows the texts beside it (``template``). Template mode: the body is rendered from the fields, and a
 body that no longer is what was rendered is a hand edit, which stays. Keys that nobody declared stay too.
 """
 
@@ -15,9 +16,9 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory.memory_type import CONTENT, FieldValue, MemoryType
 from memory_core.core.memory.metadata import RESERVED_KEYS, Metadata
 from memory_core.core.memory.names import key_of, stem_keys
-from memory_core.core.memory.project import project_key, stored_project
+from memory_core.core.memory.project import project_key, stored_project, told_project
 from memory_core.core.memory.results import FileProblem
-from memory_core.core.memory.template import behind, render
+from memory_core.core.memory.template import behind, followed, render
 from memory_core.core.memory.trailer import Parts, body_digest, join, split
 from memory_core.core.memory.uri import MemoryUri, Scope
 
@@ -70,6 +71,11 @@ class Memory:
     def project(self) -> str | None:
         """The project it belongs to, or None."""
         return stored_project(self.type, self.metadata)
+
+    @property
+    def told_in(self) -> str | None:
+        """The project that it belongs to, or that was worked in when it was told; None for none."""
+        return told_project(self.type, self.metadata)
 
     @property
     def is_private(self) -> bool:
@@ -192,8 +198,11 @@ def dump(memory: Memory) -> str:
 
 
 def _with_fields(memory: Memory, fields: Mapping[str, FieldValue]) -> Memory:
-    """The memory with other fields, and the body that follows from them; a body edited by hand stays."""
-    if memory.type is None or not memory.type.template_mode:
+    """The memory with other fields, and the body that follows from them; a rendered body edited by hand stays."""
+    if memory.type is None:
+        return replace(memory, fields=fields, body=str(fields.get(CONTENT) or ""))
+    if not memory.type.template_mode:
+        fields = followed(memory.type, memory.fields, fields)
         return replace(memory, fields=fields, body=str(fields.get(CONTENT) or ""))
     if memory.hand_edited:
         return replace(memory, fields=fields)

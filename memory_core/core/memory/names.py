@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_core.core.errors import FieldRejected
-from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, FieldType, MemoryType, MergeOp
+from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, MemoryType
+from memory_core.core.memory.template import composed
 from memory_core.core.memory.uri import is_device_name
 from memory_core.core.text.language import phrase, sentences
 from memory_core.core.text.normalization import simplified
@@ -162,7 +163,7 @@ def named(memory_type: MemoryType, values: Mapping[str, Any]) -> tuple[dict[str,
     """
     fields = dict(values)
     if CONTENT not in fields and not memory_type.template_mode:
-        fields[CONTENT] = "\n\n".join(_texts_of(memory_type, fields))
+        fields[CONTENT] = composed(memory_type, fields)
     keys = memory_type.key_fields
     missing = [key for key in keys if not str(fields.get(key, "")).strip()]
     if not missing or any(char.isalpha() for key in keys for char in str(fields.get(key, ""))):
@@ -184,15 +185,3 @@ def numbered(memory_type: MemoryType, fields: Mapping[str, Any], attempt: int) -
     text = str(fields.get(CONTENT, ""))
     mark = f"({attempt})" if attempt <= _NUMBERED else f"~{short_hash(f'{attempt - _NUMBERED}:{text}')}"
     return {**fields, key: f"{fields.get(key, '')} {mark}".strip()}
-
-
-def _texts_of(memory_type: MemoryType, fields: Mapping[str, Any]) -> list[str]:
-    """The texts of a memory that was given no content."""
-    return [
-        str(fields[declared.name])
-        for declared in memory_type.fields
-        if declared.merge_op is MergeOp.PATCH
-        and declared.type is FieldType.STRING
-        and declared.name not in memory_type.key_fields
-        and str(fields.get(declared.name, "")).strip()
-    ]

@@ -97,7 +97,7 @@ else:
 
 
 class MemoryData(_WriteMetadata):
-    """The content of a memory to create or replace."""
+    """The content of a memory to create, or to add to one."""
 
     memory_type: str
     fields: dict[str, Scalar | None] = Field(default_factory=dict)
@@ -123,9 +123,10 @@ class MemoryData(_WriteMetadata):
 
 
 class WriteOp(LenientModel):
-    """Create a memory, or replace the given fields of the one with the same key or ``uri``."""
+    """Create a memory, or add to the one with the same key or ``uri``; text of it goes only with ``replace``."""
 
     uri: str | None = None
+    replace: bool = False
     memory_data: MemoryData
 
 

@@ -93,6 +93,11 @@ class ProjectAssignment:
             return (None,)
         return (self.project,) if self.named else (self.project, None)
 
+    def told_in(self, memory_type: MemoryType) -> str | None:
+        """The project that was worked in when a memory was told that belongs to none."""
+        shared = memory_type.project is ProjectMode.NEVER or self.of_type(memory_type) is not None
+        return None if shared else self.project
+
     def meta(self, memory_type: MemoryType) -> dict[str, Any]:
         """Trailer keys of a new memory."""
         project = self.of_type(memory_type)
@@ -209,6 +214,15 @@ def stored_project(memory_type: MemoryType | None, meta: Mapping[str, Any]) -> s
         return None
     given = meta.get("project")
     return folder_name(given) if isinstance(given, str) else None
+
+
+def told_project(memory_type: MemoryType | None, meta: Mapping[str, Any]) -> str | None:
+    """The project that a memory belongs to, or was told in: what is looked for in a project is about both."""
+    source = meta.get("source")
+    own = stored_project(memory_type, meta)
+    if own is not None or not isinstance(source, Mapping):
+        return own
+    return stored_project(memory_type, source)
 
 
 def _address_name(name: str) -> str | None:

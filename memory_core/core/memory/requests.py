@@ -124,6 +124,13 @@ class CommitRequest:
         bool | None,
         Arg(help="Keep it from every other project.", cli="keep it from every other project, or share it"),
     ] = None
+    brief: Annotated[
+        bool | None,
+        Arg(
+            help="With messages, or alone: returns the brief of session_id, or of what waits longest.",
+            cli="print the task by which a model turns a stored conversation into memories",
+        ),
+    ] = None
     dry_run: Annotated[bool, Arg(help="Show what would change; store nothing.")] = False
     alone: Annotated[Mapping[str, Any], Arg(surfaces=NOWHERE)] = field(default_factory=dict)
     expected: Annotated[Mapping[str, str] | None, Arg(surfaces=NOWHERE)] = None

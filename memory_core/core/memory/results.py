@@ -154,7 +154,8 @@ class OperationResult:
     """One line of a receipt.
 
     ``reason`` says what was refused, ``hint`` what to do about it, ``note`` what else is worth knowing.
-    ``conflict`` marks a refusal because the file is no longer what the author of the operation saw.
+    ``conflict`` marks a refusal because the file is no longer what the author of the operation saw. Of a memory whose
+    text changed, ``now`` is how it begins now, and ``went`` the sentences that it no longer has.
     """
 
     op: str
@@ -164,6 +165,8 @@ class OperationResult:
     hint: str | None = None
     note: str | None = None
     conflict: bool = False
+    now: str | None = None
+    went: str | None = None
 
 
 @frozen
@@ -258,6 +261,8 @@ class CommitReceipt:
                     hint=result.get("hint"),
                     note=result.get("note"),
                     conflict=bool(result.get("conflict")),
+                    now=result.get("now"),
+                    went=result.get("went"),
                 )
                 for result in receipt["results"]
             ),

@@ -1,7 +1,9 @@
-"""Template mode: a memory's body rendered from its fields, and the fields read back from a body.
+"""A memory's body as it follows from its fields, and the fields read back from a body.
 
-Values go in literally and in one pass: nothing inside a value is expanded, no attribute is read, no code runs.
-Reading back serves bodies that an older program rendered without noting so. Does not merge or store.
+In template mode the body is rendered; in simple mode it is the field ``content``, which is composed of the other
+texts where it was not given, and follows them when they change. Values go in literally and in one pass: nothing inside
+a value is expanded, no attribute is read, no code runs. Reading back serves bodies that an older program rendered
+without noting so. Does not merge or store.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from memory_core.core.memory.memory_type import (
     FieldValue,
     MemoryField,
     MemoryType,
+    MergeOp,
 )
 
 NOT_AVAILABLE = "n/a"
 _DECIMALS = 6
+#: A shorter value may stand in a text by chance.
+_TELLING_BYTES = 10
 
 
 def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
@@ -43,6 +48,68 @@ def render(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
         while lines and not lines[-1]:
             lines.pop()
     return "\n".join(lines)
+
+
+def composed(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> str:
+    """The content of a memory in simple mode that was given none: its other texts."""
+    texts = (plain(values.get(name, "")) for name in _text_names(memory_type))
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def followed(
+    memory_type: MemoryType, before: Mapping[str, FieldValue], after: Mapping[str, FieldValue]
+) -> Mapping[str, FieldValue]:
+    """Fields in simple mode whose content follows the texts that changed beside it.
+
+    Content that was composed is composed anew. In one that somebody wrote, a value that stands there is exchanged where
+    it is a paragraph or a line of its own, or stands there once and is too long to do so by chance; else the new text
+    is added below. Content that was given itself stays.
+    """
+    content = plain(after.get(CONTENT, ""))
+    if not content or content != plain(before.get(CONTENT, "")):
+        return after
+    if content.strip() == composed(memory_type, before).strip():
+        return {**after, CONTENT: composed(memory_type, after)}
+    for name in _text_names(memory_type, MergeOp.PATCH, MergeOp.REPLACE):
+        old, new = plain(before.get(name, "")).strip(), plain(after.get(name, "")).strip()
+        if old != new and old and new:
+            content = _exchanged(content, old, new)
+    added = [plain(after[name]).strip() for name in unshown(memory_type, content, before, after)]
+    return {**after, CONTENT: "\n\n".join([content, *added])}
+
+
+def unshown(
+    memory_type: MemoryType, body: str, before: Mapping[str, FieldValue], after: Mapping[str, FieldValue]
+) -> list[str]:
+    """Names of the fields that changed to a value which the body does not show; in simple mode, of its texts."""
+    names = [field.name for field in memory_type.fields] if memory_type.template_mode else _text_names(memory_type)
+    told = {name: plain(after.get(name, "")).strip() for name in names if after.get(name) != before.get(name)}
+    if not memory_type.template_mode:
+        # a label such as a task's state was never part of the text
+        told = {name: text for name, text in told.items() if _is_telling(text) and plain(before.get(name, "")).strip()}
+    return [name for name, text in told.items() if text not in body]
+
+
+def _text_names(memory_type: MemoryType, *merge_ops: MergeOp) -> list[str]:
+    """The texts beside key and content that merge like this; without merge operations those that are patched."""
+    return [
+        field.name
+        for field in memory_type.fields
+        if field.merge_op in (merge_ops or (MergeOp.PATCH,))
+        and field.type is FieldType.STRING
+        and field.name not in (CONTENT, *memory_type.key_fields)
+    ]
+
+
+def _exchanged(content: str, old: str, new: str) -> str:
+    lines = rf"(?m)^[ \t]*{re.escape(old)}[ \t]*$"
+    if len(re.findall(lines, content)) == 1:
+        return re.sub(lines, lambda _: new, content)
+    return content.replace(old, new) if _is_telling(old) and content.count(old) == 1 else content
+
+
+def _is_telling(text: str) -> bool:
+    return len(text.encode("utf-8")) >= _TELLING_BYTES
 
 
 def _texts(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> dict[str, str]:

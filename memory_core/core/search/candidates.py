@@ -7,6 +7,7 @@ any process commits or embeds something, so a repeated query costs a look at two
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,9 +18,17 @@ from memory_core.core.index import search_rows
 from memory_core.core.index.catalog import Position, Saying
 from memory_core.core.index.filter import Condition
 from memory_core.core.index.indexer import Indexer
-from memory_core.core.index.tokenizer import exact_terms, mentioned, query_terms
+from memory_core.core.index.tokenizer import exact_terms, is_sentence, mentioned, query_terms
 from memory_core.core.index.vectors import changes
-from memory_core.core.search.fusion import DATE_TOLERANCE, Candidate, Question, date_share
+from memory_core.core.search.fusion import (
+    DATE_TOLERANCE,
+    TOPIC_IDF,
+    Candidate,
+    Question,
+    date_share,
+    with_topics,
+)
+from memory_core.core.search.owner import OwnersQuestion
 from memory_core.core.text.time_expressions import TimeSpan, month_days
 
 if TYPE_CHECKING:
@@ -45,7 +54,7 @@ class Sought:
     """What is looked for.
 
     Attributes:
-        text: The query.
+        asked: The query, read for what it asks about the owner.
         vectors: Its meaning, each float32 (dim,): one for each way to put it, of which the nearer counts. Without
             any, words alone are searched.
         condition: What documents must meet.
@@ -53,7 +62,7 @@ class Sought:
         spans: Times that the query names.
     """
 
-    text: str
+    asked: OwnersQuestion
     vectors: tuple[Vectors, ...]
     condition: Condition | None
     least: int
@@ -87,7 +96,7 @@ class Gathered:
     cached: bool = False
 
 
-_Key = tuple[Position, int, str, int, str, Condition | None, int, tuple[TimeSpan, ...]]
+_Key = tuple[Position, int, OwnersQuestion, int, str, Condition | None, int, tuple[TimeSpan, ...]]
 
 
 class CandidateSearch:
@@ -112,7 +121,7 @@ class CandidateSearch:
         key = (
             self._catalog.position(),
             changes(self._catalog.connection()),
-            sought.text,
+            sought.asked,
             len(sought.vectors),
             "" if embedder is None or not sought.vectors else embedder.fingerprint,
             sought.condition,
@@ -129,13 +138,18 @@ class CandidateSearch:
     def _gather(self, sought: Sought) -> Gathered:
         connection = self._catalog.connection()
         scopes = self._catalog.scope_terms(self._spaces)
-        terms = query_terms(sought.text)
+        asked = sought.asked
+        terms = query_terms(asked.rest, fillers=not asked.topics)
         words = search_rows.search(connection, terms, CANDIDATES, self._documents(), scopes, sought.condition)
-        exact = search_rows.holding(connection, exact_terms(sought.text), _EXACT_DOCUMENTS, scopes, sought.condition)
+        exact = search_rows.holding(connection, exact_terms(asked.text), _EXACT_DOCUMENTS, scopes, sought.condition)
         whole: dict[int, float] = {}
-        if len(terms) <= _WHOLE_TERMS:
+        lone = bool(sought.vectors) and len(terms) == 1 and is_sentence(asked.rest)
+        if len(terms) <= _WHOLE_TERMS and not asked.topics and not lone:
             whole = search_rows.holding_all(connection, terms, _EXACT_DOCUMENTS, scopes, sought.condition)
         scores = dict(words.scores)
+        for topic in asked.topics:
+            for document in search_rows.telling(connection, topic, CANDIDATES, scopes, sought.condition):
+                scores[document] = scores.get(document, 0.0) + TOPIC_IDF
         for identifier, score in (*exact.items(), *whole.items()):
             scores.setdefault(identifier, score)
         cosines = self._nearest(sought)
@@ -144,7 +158,9 @@ class CandidateSearch:
         candidates = [*dict.fromkeys((*found, *cosines))]
         sayings = self._catalog.sayings(candidates)
         names = {saying.speaker for saying in sayings.values() if saying.speaker is not None}
-        named = mentioned(sought.text, names)
+        named = mentioned(asked.text, names)
+        if asked.names:
+            named |= names & {"user", *asked.names}
         evidence = tuple(
             Evidence(
                 document=document,
@@ -160,7 +176,8 @@ class CandidateSearch:
             )
             for document in candidates
         )
-        return Gathered(evidence, words.question)
+        question = replace(words.question, lone=lone)
+        return Gathered(evidence, with_topics(question, len(asked.topics)))
 
     def _documents(self) -> int:
         """How many documents there are within the spaces; counted once for each state of the catalog."""

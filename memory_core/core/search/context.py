@@ -53,7 +53,8 @@ _PROCEDURAL_LIMIT = 5
 #: Turns searched for each page, as several may be of one page.
 _TURNS_PER_PAGE = 4
 _HOT_LIMIT = 10
-_ALWAYS_ON_LIMIT = 12
+#: Rules of the user's, and preferences that are none, that are given whatever is asked.
+_RULES_LIMIT, _TASTES_LIMIT = 32, 12
 #: Of joined messages the end is the question; search reads no more than this.
 _QUERY_CHARS = 8_000
 #: Share of the budget that the current input may take, and characters that a token of it may have.
@@ -151,6 +152,7 @@ class ContextEngine:
         retriever: Searches.
         recalls: Notes the retrieval, and knows the memories used most.
         traces: Whether it is kept what sessions are given.
+        waiting: Given a session, what a client is told of other conversations that wait; None for nothing.
     """
 
     def __init__(
@@ -163,8 +165,11 @@ class ContextEngine:
         recalls: Recalls,
         *,
         traces: bool = True,
+        waiting: Callable[[str | None], str | None] = lambda _session: None,
     ) -> None:
+        self._waiting = waiting
         self._config = config.retrieve
+        self._owner_names = config.owner_names
         self._ledger = ledger
         self._registry = registry
         self._browser = browser
@@ -250,16 +255,19 @@ class ContextEngine:
     def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
         reader = PieceReader(self._browser, self._ledger, self._registry, self._spaces, request.project)
         gathered = _Gathered({}, [], set(), seen)
-        gathered.add(reader.profile(), told=False)
+        gathered.add(reader.profile(self._owner_names), told=False)
         gathered.taken.add(reader.profile_uri)
         if _GREETED not in seen:
             gathered.add(reader.directory(), again=True)
         _at_hand(request, reader, find, gathered)
+        rules = self._recalls.always_on(_RULES_LIMIT, request.project, request.now)
+        gathered.add((reader.memory(uri, kind="constraints") for uri in rules), told=False)
         if silent:
             gathered.notes.append("small talk: nothing was recalled")
             return gathered
         first = _RECALLED not in seen if request.session_id is not None else request.query is None
         if first:
+            gathered.notes += [line for line in [self._waiting(request.session_id)] if line]
             for opening in self._browser.features.members("opening"):
                 for piece, told in opening(reader, request.now, self._config):
                     gathered.add([piece], told=told)
@@ -269,9 +277,8 @@ class ContextEngine:
             hot = self._recalls.hot(None, request.project)[:_HOT_LIMIT]
             gathered.add(reader.memory(memory.uri) for memory in hot)
         if first:
-            gathered.add(
-                reader.memory(uri) for uri in self._recalls.always_on(_ALWAYS_ON_LIMIT, request.project, request.now)
-            )
+            tastes = self._recalls.always_on(_TASTES_LIMIT, request.project, request.now, tastes=True)
+            gathered.add(reader.memory(uri) for uri in tastes)
             gathered.add(reader.recent(request.session_id, self._config.recent_pages))
         return gathered
 

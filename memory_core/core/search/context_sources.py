@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from memory_core.core.commit.forgotten import is_forgotten
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.frozen import frozen
+from memory_core.core.index.documents import STANDING_SALIENCE
 from memory_core.core.index.filter import in_use
 from memory_core.core.memory.directory_page import abstract_line
 from memory_core.core.memory.exchange import Speaker, begins, opener_of, speaker_of
@@ -148,39 +149,39 @@ class ConversationLog:
         return self._messages[at]
 
 
-#: From this salience on a memory holds for everything.
-STANDING_SALIENCE = 0.9
+#: What holds whatever is asked, and what else is known of the user's tastes.
+_RULES, _TASTES = "d.always_on", "d.memory_type = 'preferences' AND NOT d.always_on"
 
 
 def always_on(
-    connection: sqlite3.Connection, spaces: Sequence[str], limit: int, project: ProjectScope, now: datetime
+    connection: sqlite3.Connection,
+    spaces: Sequence[str],
+    limit: int,
+    project: ProjectScope,
+    now: datetime,
+    *,
+    tastes: bool = False,
 ) -> list[str]:
-    """URIs of what holds, the most important first, then the newest.
+    """URIs of what holds whatever is asked, the newest first: of no project, or of the one at hand.
 
     Args:
         connection: The catalog.
         spaces: ``scope/space`` names that may be seen.
         limit: At most.
-        project: Whose private memories may be among them; with a project alone, only its own.
+        project: The one at hand; with a project alone, only its own.
         now: The moment, aware; what is past its time then does not hold.
+        tastes: Preferences that are no rules instead.
     """
     marks = ",".join("?" * len(spaces))
     used = in_use(now)
+    own = "" if project.only else "d.project IS NULL OR "
     rows = connection.execute(
-        f"SELECT uri, project, private FROM documents d WHERE space IN ({marks}) AND part = 0 "
-        "AND context_type = 'memory' AND (salience >= ? OR memory_type = 'preferences' OR pinned) "
-        f"AND {used.sql} "
-        "ORDER BY salience DESC, updated_at DESC, uri",
-        (*spaces, STANDING_SALIENCE, *used.parameters),
+        f"SELECT uri FROM documents d WHERE space IN ({marks}) AND {_TASTES if tastes else _RULES} AND part = 0 "
+        f"AND context_type = 'memory' AND ({own}d.project IS ?) AND {used.sql} "
+        "ORDER BY updated_at DESC, id DESC LIMIT ?",
+        (*spaces, project.current, *used.parameters, limit),
     )
-    found: list[str] = []
-    for uri, belongs_to, private in rows:
-        if len(found) >= limit:
-            break
-        if project.finds(belongs_to, private=bool(private)):
-            found.append(uri)
-    rows.close()
-    return found
+    return [uri for (uri,) in rows]
 
 
 _FIND_LIMIT = 100
@@ -296,6 +297,8 @@ _DIRECTORIES = 200
 _DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?(?!\d)")
 #: What joins the words of a name.
 _JOINTS = re.compile(r"[\s_-]+")
+#: A page that scores such a share of the best one's answers about as well.
+_AS_WELL = 0.8
 #: How a generated line begins; the count beside it is exact.
 _COUNTED = re.compile(r"[^:]{0,60} \(\d+\+?\)(?:: |$)")
 
@@ -344,9 +347,15 @@ class PieceReader:
         """Where the user's profile is."""
         return f"viking://user/{self.spaces.user}/memories/profile.md"
 
-    def profile(self) -> list[Piece]:
-        """The profile, if there is one."""
-        return [piece for piece in [self.memory(self.profile_uri, kind="profile")] if piece is not None]
+    def profile(self, names: Sequence[str] = ()) -> list[Piece]:
+        """The profile, and above it those of the owner's names that it does not say; nothing where nothing is known."""
+        piece = self.memory(self.profile_uri, kind="profile")
+        text = "" if piece is None else piece.text
+        unsaid = [name for name in names if name.casefold() not in text.casefold()]
+        if not unsaid:
+            return [] if piece is None else [piece]
+        said = f"The user's name: {', '.join(unsaid)}\n{text}".strip()
+        return [Piece("profile", self.profile_uri, said) if piece is None else replace(piece, text=said)]
 
     def memory(self, uri: str, hit: Hit | None = None, kind: str | None = None) -> Piece | None:
         """A memory's body and what its fields add to it; None if it is gone, empty or not to be seen.
@@ -437,7 +446,20 @@ class PieceReader:
             if page is not None and len(found) < most:
                 piece = _page("session", log, page, hit.score, f"[{about}]" if about else "")
                 found.setdefault(piece.uri, piece)
-        return list(found.values())
+        return self._newest_first(list(found.values()))
+
+    def _newest_first(self, pages: list[Piece]) -> list[Piece]:
+        """In a project the newer one of pages that answer about as well stands first: what was decided last holds."""
+        if self._scope.current is None or not pages:
+            return pages
+        best = max(page.score or 0.0 for page in pages)
+        near = [page for page in pages if (page.score or 0.0) >= _AS_WELL * best]
+
+        def said(page: Piece) -> tuple[str, str, int]:
+            log, _, line = page.uri.rpartition("#")
+            return page.date or "", log, int(line)
+
+        return [*sorted(near, key=said, reverse=True), *(page for page in pages if page not in near)]
 
     def recent(self, own_session: str | None, pages: int) -> list[Piece]:
         """The last pages of the last conversation other than this one, newest first."""
@@ -512,7 +534,9 @@ def _words(name: str) -> list[str]:
 
 
 def _kind(memory_type: str, metadata: Metadata) -> str:
-    """The part of a memory."""
+    """The part of a memory; what a tool once failed with is known of the tool, and binds nobody."""
+    if metadata.is_tool_failure and not metadata.is_pinned:
+        return "tools"
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
     holds = metadata.is_pinned or metadata.share("salience", 0.0) >= STANDING_SALIENCE
     return "constraints" if kind == "memories" and holds else kind

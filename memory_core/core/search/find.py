@@ -23,9 +23,10 @@ from memory_core.core.memory.results import FindResult, Hit, Similar
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.search.candidates import CandidateSearch, Sought
 from memory_core.core.search.fusion import jaccard
+from memory_core.core.search.owner import OwnersQuestion, names_of, read_question
 from memory_core.core.search.ranking import RANKS, Judge, Lookup, Ranking, rank_hits
 from memory_core.core.text.analysis import distinct_words
-from memory_core.core.text.language import other_person
+from memory_core.core.text.language import is_small_talk
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.time_expressions import TimeSpan, time_spans
 
@@ -98,10 +99,13 @@ class Retriever:
         query, limit, score_threshold = request.query, request.limit, request.score_threshold
         rank = request.rank or self._config.search.rank
         _check(query, limit, score_threshold, rank)
+        if self._config.search.floor and self._config.retrieve.intent_check and is_small_talk(query):
+            return FindResult(notes=("small talk: nothing was searched",))
         given = [compile_filter(request.filter), _below(request.target_uri)]
         behind = self._indexer.follow()
         notes = [] if behind is None else [behind.note()]
-        vectors = self._meaning(query, notes)
+        asked = read_question(query, self.owner_names())
+        vectors = self._meaning(asked, notes)
         now = request.now or datetime.now().astimezone()
         spans = time_spans(query[-_TIMED_QUERY_CHARS:], now)
         ranking = Ranking(
@@ -121,7 +125,7 @@ class Retriever:
         )
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
             seen = every([*given, self._seen(project)])
-            found = self._candidates.gather(Sought(query, vectors, seen, limit, spans))
+            found = self._candidates.gather(Sought(asked, vectors, seen, limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
         if vectors and self._indexer.vectors.trouble is not None:
             notes.append("the vector server is not used for now; nearness in meaning was computed here, exactly")
@@ -186,10 +190,11 @@ class Retriever:
         return [self._near(text[:_SIMILAR_CHARS], limit, project) if text.strip() else () for text in texts]
 
     def _near(self, text: str, limit: int, project: ProjectScope) -> tuple[Similar, ...]:
-        vectors = self._meaning(text, [])
+        asked = OwnersQuestion(text, rest=text, ways=(text,))
+        vectors = self._meaning(asked, [])
         with self._catalog.reading():
             condition = every([compile_filter(_MEMORIES), self._seen(project)])
-            evidence = self._candidates.gather(Sought(text, vectors, condition, limit)).evidence
+            evidence = self._candidates.gather(Sought(asked, vectors, condition, limit)).evidence
             nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
                 : 2 * limit
             ]
@@ -209,7 +214,12 @@ class Retriever:
         at = utc(now.isoformat()) or ""
         return {number: entry for number, entry in self._catalog.entries(documents).items() if entry.in_use(at)}
 
-    def _meaning(self, query: str, notes: list[str]) -> tuple[Vectors, ...]:
+    def owner_names(self) -> tuple[str, ...]:
+        """The names of the user whose memories these are, the usual one first; none where nobody said one."""
+        profile = f"viking://user/{self._config.user_space}/memories/profile.md"
+        return names_of(self._config, self._catalog.own_text(profile))
+
+    def _meaning(self, asked: OwnersQuestion, notes: list[str]) -> tuple[Vectors, ...]:
         """The query's vectors, one for each way to put it; none where words alone must do, with a note why."""
         embedder = self._indexer.embedder
         if embedder is None:
@@ -220,11 +230,11 @@ class Retriever:
             reason = embedder.failure or "the embedding model is not ready; ask again in a moment"
             notes.append(f"searched by words only: {reason}")
             return ()
-        text = simplified(query[-_EMBEDDED_QUERY_CHARS:])
+        ways = [simplified(way[-_EMBEDDED_QUERY_CHARS:]) for way in asked.ways]
         try:
             if self._indexer.embed_waiting(deadline):  # how many wait is not said: some are other users'
                 notes.append("not everything is searched by meaning yet, the rest by words; ask again in a moment")
-            return self._vectors_of([way for way in (text, other_person(text)) if way is not None], embedder)
+            return self._vectors_of(ways, embedder)
         except EmbeddingFailed as error:
             notes.append(f"searched by words only: {error.message}")
             return ()

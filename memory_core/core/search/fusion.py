@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ DATE_TOLERANCE = timedelta(days=7)
 AFTER_SHARE = 0.75
 
 _LEAST_IDF = 1e-6
+#: The calibrated cosine from which a lone word counts in full.
+_BORNE_OUT = 0.25
 
 
 @frozen
@@ -127,6 +130,8 @@ class Question:
         words: How much it says, in words that nobody uses: a common word counts in proportion to its idf, a
             pair of Chinese characters half.
         documents: How many documents were searched, >= 0.
+        lone: Whether a sentence says but one word that is no grammar: it then tells half where meaning does not
+            bear it out, since "live" stands in "live more healthily" too.
     """
 
     mass: float
@@ -134,6 +139,31 @@ class Question:
     known_terms: int
     words: float = _TYPICAL_WORDS
     documents: int = _TYPICAL_DOCUMENTS
+    lone: bool = False
+
+
+#: What telling of a topic weighs, as an idf: as much as a word that one memory in fifteen holds.
+TOPIC_IDF = 2.7
+#: A topic says more than a word does: it was asked for in some, and is told in many.
+_TOPIC_WORDS = 1.5
+#: What a topic alone is taken to be of a question: words of it stand in much that does not answer.
+_LONE_TOPIC_SHARE = 0.6
+
+
+def with_topics(question: Question, topics: int) -> Question:
+    """A question that asks about so many topics beside its terms."""
+    if not topics:
+        return question
+    mass = question.mass + topics * TOPIC_IDF
+    if topics == 1 and not question.terms:
+        mass /= _LONE_TOPIC_SHARE
+    return replace(
+        question,
+        mass=mass,
+        terms=question.terms + topics,
+        known_terms=question.known_terms + topics,
+        words=question.words + _TOPIC_WORDS * topics,
+    )
 
 
 class Candidate(NamedTuple):
@@ -261,6 +291,8 @@ def fuse(
         lexical = lexical_share(bm25, question) if bm25 > 0.0 else 0.0
         semantic = None if cosine is None else calibration.similarity(cosine)
         similarity = 0.5 * lexical if semantic is None else semantic
+        if question.lone and semantic is not None:
+            lexical *= 0.5 + 0.5 * min(1.0, semantic / _BORNE_OUT)
         total = weights.lexical * lexical + semantic_weight * similarity
         if names_speaker:
             total += weights.speaker

@@ -23,6 +23,8 @@ from memory_core.core.memory.results import Hit, Rival
 from memory_core.core.search.candidates import Evidence, Gathered
 from memory_core.core.search.fusion import Calibration, Score, fuse, is_relevant
 from memory_core.core.store.usage import Usage
+from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.word_table import word_pattern, word_set
 
 Profile = Literal["relevance", "balanced", "decay", "weighted"]
 
@@ -140,6 +142,8 @@ _PROJECT_GAIN = 1.15
 _EXACT_PLACES = 3
 #: So many of the best by match alone are looked at; the rest cannot come among the first by age or importance.
 _LEAST_RANKED, _RANKED_TIMES = 40, 3
+#: A change comes before what it changed if it scores this share of it, and they share this part of their words.
+_NEAR_TIE, _SAME_SUBJECT = 0.5, 0.2
 #: How much a cross-encoder's opinion weighs beside the fused score.
 _JUDGED_SHARE = 0.7
 
@@ -264,6 +268,7 @@ def _ranked(
         if total >= (ranking.score_threshold or 0.0):
             ranked.append(_Ranked(total, age_days, entry, item, score, opinion, contested))
     _lift(ranked)
+    _lift_changes(ranked)
     return sorted(ranked, key=lambda found: (-found.total, len(found.rivals), found.entry.uri, found.entry.part))
 
 
@@ -279,6 +284,37 @@ def _lift(ranked: Sequence[_Ranked]) -> None:
             above = places.get(rival.uri)
             if above is not None and _weight(found.entry, rival) >= USUAL_CONTEST:
                 above.total = max(above.total, found.total)
+
+
+def _lift_changes(ranked: Sequence[_Ranked]) -> None:
+    """Let a memory that tells of a change come before an older one about the same thing.
+
+    What is "no longer" so, or 改成 another way, shares words with what was so before, and the question's words often
+    stand more purely in the older one. Only near ties change places.
+    """
+    memories = sorted(
+        (found for found in ranked if found.entry.context_type == "memory"), key=lambda found: -found.total
+    )
+    several = memories[:_BEST_FEW]
+    words = {found.entry.id: _content_words(found.entry.abstract) for found in several}
+    for found in several:
+        if not word_pattern(__file__, "change").search(found.entry.abstract):
+            continue
+        for older in several:
+            if _moment(older) >= _moment(found) or not found.total < older.total <= found.total / _NEAR_TIE:
+                continue
+            own, others = words[found.entry.id], words[older.entry.id]
+            if len(own & others) >= _SAME_SUBJECT * min(len(own), len(others)) > 0:
+                found.total = math.nextafter(older.total, math.inf)
+
+
+def _moment(found: _Ranked) -> tuple[str, int]:
+    """When a memory was last changed; of one second, which was indexed later."""
+    return found.entry.updated_at or "", found.entry.id
+
+
+def _content_words(text: str) -> frozenset[str]:
+    return distinct_words(text) - word_set(__file__, "everybody")
 
 
 def _relevant(gathered: Gathered, ranking: Ranking, scale: Scale | None) -> list[tuple[Evidence, Score]]:

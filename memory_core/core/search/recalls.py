@@ -235,12 +235,12 @@ class Recalls:
         if self._traces:
             self._store.usage.read(uri, now or datetime.now(UTC))
 
-    def always_on(self, limit: int, project: ProjectScope, now: datetime | None = None) -> list[str]:
+    def always_on(self, limit: int, project: ProjectScope, now: datetime, *, tastes: bool = False) -> list[str]:
         """What holds whatever is asked; see ``context_sources.always_on``."""
         from memory_core.core.search.context_sources import always_on
 
         self._indexer.follow()
-        return always_on(self._indexer.catalog.connection(), self._spaces, limit, project, now or datetime.now(UTC))
+        return always_on(self._indexer.catalog.connection(), self._spaces, limit, project, now, tastes=tastes)
 
     def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
         """The memories used most; see ``HotMemories.hot``."""

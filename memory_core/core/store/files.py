@@ -103,6 +103,8 @@ STATE_NAME = ".state"
 #: In that folder: what is kept, and what can be made anew.
 LEDGER_NAME = "ledger.sqlite3"
 INDEX_NAME = "index.sqlite3"
+#: In that folder, too: where a program that makes memories works.
+ASIDE_NAME = "aside"
 #: A hand-made file beyond this is listed but neither indexed nor read whole into memory.
 FILE_LIMIT_BYTES = 64 * 1024 * 1024
 #: File times tick this coarsely on some systems: a file that changed since then may change again and look the same.

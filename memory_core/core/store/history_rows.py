@@ -336,7 +336,7 @@ def _clear_receipts(connection: sqlite3.Connection, seqs: Iterable[int], uri: st
             {
                 name: (tombstone if uri and value == uri else value)
                 for name, value in result.items()
-                if name not in ("reason", "hint", "note")
+                if name not in ("reason", "hint", "note", "now", "went")
             }
             for result in receipt.get("results", ())
         ]

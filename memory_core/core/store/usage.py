@@ -518,6 +518,29 @@ class ModelCallTable:
         with self._database.writing(synced=False) as connection:
             connection.executemany(_ADD, rows)
 
+    def may_call(self, limit: int) -> bool:
+        """Count a call of a program for today, before it is made; whether there were fewer than ``limit``."""
+        return self.counted_today("commands called", limit)
+
+    def counted_today(self, name: str, limit: int) -> bool:
+        """Count what may happen so often a day (of the clock on the wall), in whatever process.
+
+        Args:
+            name: Of what is counted; any, but the same each time.
+            limit: Times a day, > 0.
+
+        Returns:
+            Whether it may happen; if not, it is not counted.
+        """
+        today = datetime.now().astimezone().date().isoformat()
+        with self._database.writing(synced=False) as connection:
+            row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+            day, _, count = ("" if row is None else str(row[0])).partition(" ")
+            before = int(count) if day == today else 0
+            if before < limit:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, f"{today} {before + 1}"))
+        return before < limit
+
     def totals(self, space: str | None = None) -> list[ModelCalls]:
         """The sums of one user's space, or of all; the most asked first."""
         rows = self._database.connection().execute(

@@ -73,7 +73,7 @@ def sentences(text: str) -> list[str]:
     A heading, a list item and a row of a table end with their line, prose may be wrapped; a block of code is one.
     """
     found: list[str] = []
-    for block in _blocks(text):
+    for block in blocks(text):
         if _FENCE.match(block):
             found.append(block)
         else:
@@ -263,7 +263,7 @@ def _best(told: Sequence[_Sentence], limit_chars: int, weights: Sequence[float])
     return kept
 
 
-def _blocks(text: str) -> Iterator[str]:
+def blocks(text: str) -> Iterator[str]:
     """Pieces that no sentence crosses: paragraphs, list items with their wrapped lines, blocks of code."""
     block: list[str] = []
     in_code = False

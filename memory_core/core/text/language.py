@@ -188,16 +188,24 @@ def is_small_talk(text: str) -> bool:
     return _made_of_phrases(tokens, asks=asks)
 
 
+def is_brief(text: str) -> bool:
+    """Whether a text is as short as a question; longer ones are messages."""
+    return len(text) + _MORE_LETTERS_PER_HAN * _han(text) <= _QUESTION_LETTERS
+
+
+def _han(text: str) -> int:
+    return sum("\u3400" <= char <= "\u9fff" for char in text)
+
+
 def other_person(question: str) -> str | None:
     """``question`` about the user if it is asked in the first person, in the first if it is about the user.
 
     Returns:
         None for long texts, which are messages rather than questions, and where neither person is named.
     """
-    chinese = sum("\u3400" <= char <= "\u9fff" for char in question)
-    if len(question) + _MORE_LETTERS_PER_HAN * chinese > _QUESTION_LETTERS:
+    if not is_brief(question):
         return None
-    to_third = "chinese_to_third" if chinese else "english_to_third"
+    to_third = "chinese_to_third" if _han(question) else "english_to_third"
     for change in (to_third, "chinese_to_first", "english_to_first"):
         changed = question
         for pattern, words_of_other in word_table(__file__)["other_person"][change]:

@@ -340,6 +340,7 @@ class SessionPage:
     Attributes:
         first: Line of its first message; ``last`` of its last one.
         text: What was said, prompts left out.
+        turns: The same by message, each with the name of who said it; empty where none is known.
         digest: Of its messages.
         date: ``YYYY-MM-DD`` of the first dated one.
         project: That its messages belong to; where any is private, the project of that one.
@@ -355,6 +356,7 @@ class SessionPage:
     project: str | None = None
     private: bool = False
     keywords: tuple[str, ...] = ()
+    turns: tuple[tuple[str, str], ...] = ()
 
     @property
     def compared(self) -> str:
@@ -406,7 +408,8 @@ def _session_page(first: int, last: int, messages: Sequence[Message]) -> Session
     from memory_core.core.text.extractive_summary import keywords  # whoever only tells what a file is needs none
 
     shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
-    text = "\n".join(said for message in shown if (said := spoken(search_text(message)).strip()))
+    turns = tuple((message.name or "", text) for message in shown if (text := spoken(search_text(message)).strip()))
+    text = "\n".join(words for _, words in turns)
     private = next((message for message in messages if message.private), None)
     dates = (message.time.date().isoformat() for message in messages if message.time is not None)
     return SessionPage(
@@ -418,6 +421,7 @@ def _session_page(first: int, last: int, messages: Sequence[Message]) -> Session
         project=(private or messages[-1]).project,
         private=private is not None,
         keywords=keywords(text, PAGE_KEYWORDS),
+        turns=turns,
     )
 
 

@@ -243,8 +243,9 @@ class Sorting:
             goes_on = not changed and len(segment.pages) > _SUMMED_PAGES and bool(segment.summary)
             pages = segment.pages[-_SUMMED_PAGES:] if goes_on else segment.pages
             known = [self.log.page(page.first, page.last) for page in pages]
-            texts = [*([segment.summary] if goes_on else []), *(page.text for page in known if page is not None)]
-            return segment.summed_up(extract(texts, segment.keywords), EXTRACT)
+            turns = [("", segment.summary)] if goes_on else []
+            turns += [turn for page in known if page is not None for turn in page.turns]
+            return segment.summed_up(extract(turns, segment.keywords), EXTRACT)
         return segment
 
     def _link(self, chain: int) -> None:
@@ -303,12 +304,18 @@ def _sentences(text: str) -> tuple[str, ...]:
     return tuple(extractive_summary.sentences(text))
 
 
-def extract(texts: Sequence[str], words: Sequence[str]) -> str:
-    """The sentences that hold most of the keywords, word for word, in the order in which they were said."""
-    told = [
-        summary_line(sentence, _SENTENCE_CHARS)
-        for sentence in dict.fromkeys(sentence for text in texts for sentence in _sentences(text))
-    ]
+def extract(turns: Iterable[tuple[str, str]], words: Sequence[str]) -> str:
+    """The sentences that hold most of the keywords, word for word, in the order in which they were said.
+
+    Args:
+        turns: Who said what; each sentence is given with the name where one is known.
+        words: The keywords.
+    """
+    speakers: dict[str, str] = {}
+    for speaker, text in turns:
+        for sentence in _sentences(text):
+            speakers.setdefault(summary_line(sentence, _SENTENCE_CHARS), speaker)
+    told = list(speakers)
     weight = {
         term: 1.0 / (1 + at) ** 0.5 for at, word in reversed(list(enumerate(words))) for term in comparable((word,))
     }
@@ -330,7 +337,8 @@ def extract(texts: Sequence[str], words: Sequence[str]) -> str:
         left -= len(told[-best[1]])
     if not chosen and told:
         chosen = [0]
-    return extractive_summary.joined([told[at] for at in sorted(chosen)])
+    named = ((speakers[told[at]], told[at]) for at in sorted(chosen))
+    return extractive_summary.joined([f"{speaker}: {text}" if speaker else text for speaker, text in named])
 
 
 def _title(page: SessionPage) -> str:

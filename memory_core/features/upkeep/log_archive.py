@@ -244,7 +244,7 @@ class _Promotions:
         if body_digest(split(text).body) != before.digest:
             self.notes.append(f"{before.uri} was edited since; the corrected line of its log did not change it")
             return made, None
-        return made, write.model_copy(update={"uri": before.uri})
+        return made, write.model_copy(update={"uri": before.uri, "replace": True})
 
 
 def _logged(snapshot: Snapshot, user_space: str, day: date) -> tuple[LogEntry, ...]:
@@ -328,6 +328,8 @@ def promotion(registry: MemoryTypeRegistry, user_space: str, day: date, entry: L
         category=entry.category,
     )
     source = {"kind": _PROMOTED, "log": f"{log_uri(user_space, day)}#{entry.line}"}
+    if lesson and entry.error:
+        source["error_type"] = entry.error
     if entry.session_id is not None:
         source["session_id"] = entry.session_id
     return WriteOp(memory_data=data.sourced(source))

@@ -29,7 +29,7 @@ from memory_core.core.memory.requests import CommitRequest, ListRequest, ReadReq
 from memory_core.core.memory.results import Action, ChangeSet, FileChange, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import replaced, words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -89,7 +89,7 @@ def test_readers_see_the_line_without_its_comment(memory: Runebook) -> None:
 def test_an_update_changes_its_own_line_in_place_and_a_deletion_takes_it_away(memory: Runebook) -> None:
     for topic in ("One", "二", "Three"):
         put(memory, topic, f"about {topic}")
-    put(memory, "二", "另一个说法")
+    replaced(memory, "facts", "另一个说法", topic="二")
     assert names(memory) == ["Three.md", "二.md", "One.md"]
     assert "- 二.md: 另一个说法\n" in page(memory)
     delete(memory, f"{FACTS}/Three.md")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_core.core.commit.merge_fields import edit_fields, write_fields
+from memory_core.core.commit.working_copy import WriteMode
 from memory_core.core.errors import FieldRejected, PatchRejected
 from memory_core.core.memory.field_values import coerce, derive
 from memory_core.core.memory.memory_type import FieldType, FieldValue, MemoryField, MemoryType
@@ -152,8 +153,8 @@ def test_write_of_a_new_memory_takes_values_as_given() -> None:
     assert merge.ignored == ()
 
 
-def test_write_replaces_given_fields_and_keeps_the_others() -> None:
-    merge = write_fields(KIND, STORED, {"content": "Whole new text.", "mood": "glad"})
+def test_a_write_that_replaces_takes_the_given_fields_and_keeps_the_others() -> None:
+    merge = write_fields(KIND, STORED, {"content": "Whole new text.", "mood": "glad"}, WriteMode.REPLACE)
     assert merge.values == {**STORED, "content": "Whole new text.", "mood": "glad"}
     assert STORED["mood"] == "calm"
 

@@ -17,7 +17,7 @@ from memory_core.core.memory.results import Action, CommitReceipt, Status, as_js
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.runebook import Runebook, open_memory
 from tests.kept import kept_files
-from tests.stores import body, only, trailer, words_only
+from tests.stores import body, only, replaced, trailer, words_only
 
 USER = "viking://user/default/memories"
 AGENT = "viking://agent/default/memories"
@@ -57,6 +57,8 @@ GOLDEN: dict[str, Any] = {
     "total_tokens": 150_000,
     "best_for": "Finding current news",
 }
+
+REPLACE = {"replace": True}
 
 
 def write(memory_type: str, uri: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def test_the_same_key_updates_and_keeps_what_was_not_given(memory: Runebook) -> 
         CommitRequest("Hosts the dashboard.", memory_type="entities", fields={"entity_name": "Lotus"})
     )
     assert (only(again).uri, only(again).action) == (uri, Action.UPDATED)
-    assert body(memory, uri) == "Hosts the dashboard."
+    assert body(memory, uri) == "A supplier.\nHosts the dashboard."
     assert trailer(memory, uri)["entity_type"] == "organization"
 
 
@@ -187,7 +189,7 @@ def test_names_that_differ_by_case_width_or_spacing_are_one_memory(memory: Runeb
     uri = only(memory.commit(CommitRequest("tabs", memory_type="preferences", fields={"topic": "Python style"}))).uri
     again = memory.commit(CommitRequest("spaces", memory_type="preferences", fields={"topic": twin}))
     assert (again.status, only(again).uri) == (Status.COMMITTED, uri)
-    assert body(memory, uri) == "spaces"
+    assert body(memory, uri) == "tabs\nspaces"
 
 
 def test_keys_that_share_a_portable_file_name_get_two_files(memory: Runebook) -> None:
@@ -223,7 +225,7 @@ def test_a_handwritten_file_is_found_read_and_updated(tmp_path: Path) -> None:
         assert memory.read(ReadRequest(uri)).content == "喜欢喝绿茶 green tea"
         receipt = memory.commit(CommitRequest("现在喝红茶", memory_type="preferences", fields={"topic": "茶"}))
         assert (only(receipt).uri, only(receipt).action) == (uri, Action.UPDATED)
-        assert body(memory, uri) == "现在喝红茶"
+        assert body(memory, uri) == "喜欢喝绿茶 green tea\n现在喝红茶"
         assert trailer(memory, uri)["topic"] == "茶"
 
 
@@ -264,7 +266,7 @@ def test_unknown_trailer_keys_survive_an_update(memory: Runebook, tmp_path: Path
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('{\n  "topic"', '{\n  "colour": {"深": ["蓝"]},\n  "topic"'), encoding="utf-8")
     memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
-    assert body(memory, uri) == "two"
+    assert body(memory, uri) == "one\ntwo"
     assert trailer(memory, uri)["colour"] == {"深": ["蓝"]}
 
 
@@ -293,7 +295,7 @@ def test_a_trailer_saved_with_carriage_returns_keeps_its_fields(memory: Runebook
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
-    assert body(memory, uri) == "two"
+    assert body(memory, uri) == "one\ntwo"
     assert (trailer(memory, uri)["salience"], trailer(memory, uri)["version"]) == (0.8, 2)
 
 
@@ -322,7 +324,7 @@ def test_a_bad_value_for_one_field_of_a_known_memory_leaves_the_others_applied(m
     given = {"tool_name": "web_search", "total_calls": "many", "best_for": "maps"}
     receipt = memory.commit(CommitRequest(memory_type="tools", fields=given))
     assert (receipt.status, only(receipt).uri) == (Status.PARTIAL, uri)
-    assert trailer(memory, uri)["best_for"] == "maps"
+    assert trailer(memory, uri)["best_for"] == "Finding current news, maps"
     assert trailer(memory, uri)["total_calls"] == 100
 
 
@@ -367,11 +369,11 @@ def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
     uri = f"{USER}/notes/N.md"
     receipt = apply(
         memory,
-        write=[write("notes", title="N", content="one"), write("notes", title="n", content="two")],
+        write=[write("notes", title="N", content="one"), write("notes", title="n", content="one\ntwo")],
         edit=[{"uri": uri, "patches": {"content": [{"search": "two", "replace": "three"}]}}],
     )
     assert [result.action for result in receipt.results] == [Action.CREATED, Action.UPDATED, Action.UPDATED]
-    assert body(memory, uri) == "three"
+    assert body(memory, uri) == "one\nthree"
     assert len(memory.store.ledger.history()) == 1
 
 
@@ -506,7 +508,7 @@ def changed(memory: Runebook) -> tuple[str, dict[str, str]]:
     """A memory that changed since it was seen, and what was seen."""
     uri = only(memory.commit(CommitRequest("甲 a\n乙 b\n", memory_type="facts", fields={"topic": "T"}))).uri
     expected = seen(memory, uri)
-    memory.commit(CommitRequest("甲 new\n乙 b\n", memory_type="facts", fields={"topic": "T"}))
+    replaced(memory, "facts", "甲 new\n乙 b\n", topic="T")
     return uri, expected
 
 
@@ -580,21 +582,24 @@ def test_counts_are_added_to_a_memory_that_changed_and_prose_is_not_replaced(mem
     expected = seen(memory, uri)
     memory.commit(
         CommitRequest(
-            memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1, "best_for": "地图 maps"}
+            memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1, "best_for": "maps 地图"}
         )
     )
     counted = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5)])
     assert counted.status is Status.COMMITTED
     both = decide(memory, expected, write=[write("tools", tool_name="web_search", total_calls=5, best_for="mine")])
     assert only(both).conflict
-    assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (106, "地图 maps")
+    assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (
+        106,
+        "Finding current news, maps 地图",
+    )
 
 
 def test_a_field_that_is_as_it_was_seen_may_be_replaced_though_others_changed(memory: Runebook) -> None:
     uri = only(memory.commit(CommitRequest(memory_type="tools", fields=GOLDEN))).uri
     expected = seen(memory, uri)
     memory.commit(CommitRequest(memory_type="tools", fields={"tool_name": "web_search", "total_calls": 1}))
-    receipt = decide(memory, expected, write=[write("tools", tool_name="web_search", best_for="新闻 news")])
+    receipt = decide(memory, expected, write=[write("tools", tool_name="web_search", best_for="新闻 news") | REPLACE])
     assert receipt.status is Status.COMMITTED
     assert (trailer(memory, uri)["total_calls"], trailer(memory, uri)["best_for"]) == (101, "新闻 news")
 
@@ -630,7 +635,10 @@ def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what
     memory: Runebook, changed: tuple[str, dict[str, str]]
 ) -> None:
     memory.commit(CommitRequest("unlisted", memory_type="facts", fields={"topic": "另一个"}))
-    stale = [write("facts", topic="T", content="stale"), write("facts", topic="另一个", content="read elsewhere")]
+    stale = [
+        write("facts", topic="T", content="stale"),
+        write("facts", topic="另一个", content="read elsewhere") | REPLACE,
+    ]
     receipt = memory.commits.apply_operations({"write_operations": stale}, expected=changed[1], reads_elsewhere=True)
     assert [result.conflict for result in receipt.results] == [True, False]
     assert body(memory, f"{USER}/facts/另一个.md") == "read elsewhere"
@@ -638,7 +646,7 @@ def test_an_author_who_may_have_read_more_is_checked_only_where_it_is_known_what
 
 def test_an_author_who_says_nothing_of_what_was_seen_is_not_checked(memory: Runebook) -> None:
     memory.commit(CommitRequest("one", memory_type="facts", fields={"topic": "T"}))
-    assert apply(memory, write=[write("facts", topic="T", content="two")]).status is Status.COMMITTED
+    assert apply(memory, write=[write("facts", topic="T", content="two") | REPLACE]).status is Status.COMMITTED
 
 
 def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) -> None:
@@ -646,7 +654,7 @@ def test_operations_of_one_author_on_one_file_are_no_conflict(memory: Runebook) 
     receipt = decide(
         memory,
         seen(memory, uri),
-        write=[write("facts", topic="T", content="two"), write("facts", topic="T", content="three")],
+        write=[write("facts", topic="T", content=text) | REPLACE for text in ("two", "three")],
         edit=[{"uri": uri, "patches": {"content": "four 四"}}],
     )
     assert receipt.status is Status.COMMITTED

@@ -151,7 +151,11 @@ def test_two_projects_keep_a_memory_each_under_one_name(memory: Runebook) -> Non
     assert [(result.uri, result.action) for result in again] == [
         (uri, Action.UPDATED) for uri in (first.uri, second.uri, common.uri)
     ]
-    assert [body(memory, result.uri) for result in again] == ["make distclean", "重建镜像", "restart"]
+    assert [body(memory, result.uri) for result in again] == [
+        "make clean\nmake distclean",
+        "清空缓存\n重建镜像",
+        "reboot\nrestart",
+    ]
 
 
 def test_without_one_of_its_own_a_project_renews_the_common_memory(memory: Runebook) -> None:
@@ -161,7 +165,7 @@ def test_without_one_of_its_own_a_project_renews_the_common_memory(memory: Runeb
     named = case(memory, "Build fails → Clean", "make clean", project=P)
     assert (named.action, named.uri == common.uri) == (Action.CREATED, False)
     assert case(memory, "Build fails → Clean", "make all", here=P).uri == named.uri
-    assert body(memory, common.uri) == "restart"
+    assert body(memory, common.uri) == "reboot\nrestart"
 
 
 def test_a_handwritten_file_belongs_to_the_project_in_its_trailer(tmp_path: Path) -> None:
@@ -452,7 +456,7 @@ def test_a_model_cannot_change_a_private_memory_whose_name_it_guesses(tmp_path: 
 
 
 def test_a_brief_is_answered_in_the_project_of_its_conversation(memory: Runebook) -> None:
-    brief = tell(memory, f"Our {SECRET} needs care.", "s", here=Q, private=True)
+    brief = tell(memory, f"Our {SECRET} needs care.", "s", here=Q, private=True, brief=True)
     assert brief.brief
     receipt = memory.commit(
         CommitRequest(

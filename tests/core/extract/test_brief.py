@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 
-import jsonschema
 import pytest
 
-from memory_core.core.extract.brief import SCHEMA_MARK, BriefWriter
+from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.prompts import split
 from memory_core.core.memory.requests import CommitRequest
 from memory_core.core.text.tokens import count_tokens
 from memory_core.runebook import Runebook
-from tests.core.extract.stage import USER, Stage, operations, talk, write
+from tests.core.extract.stage import USER, Stage, talk
 
-TALK = talk(f"I take soy milk now.\n{SCHEMA_MARK}\n```json\n{{}}\n```", "好的。", hints=("message 1 corrects",))
-
-
-def schema_in(brief: str) -> dict[str, object]:
-    """As a client finds it: the fence after the marker line."""
-    lines = brief.split("\n")
-    at = lines.index(SCHEMA_MARK)
-    assert (lines[at + 1], lines[at + 3]) == ("```json", "```")
-    found: dict[str, object] = json.loads(lines[at + 2])
-    return found
+#: Said by others, in the form of ours.
+TYPE_LINE = "- notes (viking://user/default/memories/notes): fields nothing [patch]. Mine."
+TALK = talk(f"I take soy milk now.\n{TYPE_LINE}", "好的。", hints=("message 1 corrects",))
 
 
-def test_a_program_finds_schema_types_and_session(memory: Runebook) -> None:
-    memory.commit(
-        CommitRequest(f"Milk.\n{SCHEMA_MARK}\n```json\n{{}}\n```", memory_type="notes", fields={"title": "Soy milk"})
-    )
+def test_a_program_finds_types_and_session(memory: Runebook) -> None:
+    memory.commit(CommitRequest(f"Milk.\n{TYPE_LINE}", memory_type="notes", fields={"title": "Soy milk"}))
     brief = Stage(memory).brief(TALK, include_messages=True).text
-    schema = schema_in(brief)
-    sound = operations(write("facts", topic="家", content="成都"), edits=[{"uri": USER, "patches": {"content": "x"}}])
-    jsonschema.validate(sound["operations"], schema)
-    jsonschema.validate({"reasoning": "nothing"}, schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"write_operations": [{"memory_data": {"fields": {}}}]}, schema)
     types = dict(re.findall(r"^- ([a-z_0-9]+) \(viking://[^)]+\): fields (.*?)\. ", brief, re.MULTILINE))
     assert types.keys() == {known.name for known in memory.registry.list_all()}
     assert types["preferences"] == "topic [immutable], content [patch]"
@@ -54,7 +37,7 @@ def test_the_messages_are_there_when_asked_for(stage: Stage) -> None:
     assert "of session `s1`" in without
 
 
-@pytest.mark.parametrize("budget", [3_400, 4_000, 8_000, 20_000])
+@pytest.mark.parametrize("budget", [2_600, 4_000, 8_000, 20_000])
 def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
     for number in range(30):
         memory.commit(
@@ -65,7 +48,6 @@ def test_the_brief_fits_its_budget(memory: Runebook, budget: int) -> None:
         brief = Stage(memory).brief(long, include_messages=include, budget=budget).text
         assert count_tokens(brief) <= budget
         assert 'session_id="s1"' in brief
-        schema_in(brief)
 
 
 def test_what_is_stored_near_to_the_conversation_is_in_it(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from memory_core.core.config import ExtractionConfig
-from memory_core.core.errors import ModelFailed, ModelUnavailable, NotFound
+from memory_core.core.errors import InvalidInput, ModelFailed, ModelUnavailable, NotFound
 from memory_core.core.extract.loop import MemoryReActOrchestrator
 from memory_core.core.extract.prompts import Conversation, Outcome
 from memory_core.core.extract.store_view import StoreView
@@ -99,6 +99,7 @@ def test_an_english_conversation_becomes_memories_with_one_request(tmp_path: Pat
         assert "I only drink green tea now." in prompt(llm.requests[0])
         assert "English" in prompt(llm.requests[0])
         source = (split(memory.read(ReadRequest(TEA)).content).trailer or {})["source"]
+        assert source.pop("recorded_at")
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
 
 
@@ -383,9 +384,26 @@ def test_a_repeated_request_gets_the_whole_receipt_and_asks_no_model(tmp_path: P
 # The client's own model
 
 
-def test_without_a_model_the_receipt_briefs_the_clients_own(tmp_path: Path) -> None:
+def test_a_brief_about_what_waits_is_taken_alone(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        offered = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        assert (offered.status, offered.brief) == (Status.QUEUED, None)
+        for session_id in ("s1", None):
+            receipt = memory.commit(CommitRequest(brief=True, session_id=session_id))
+            assert (receipt.status, receipt.results) == (Status.UNCHANGED, ())
+            assert 'session_id="s1"' in (receipt.brief or "")
+            assert ENGLISH[0]["content"] in (receipt.brief or "")
+        memory.commit(CommitRequest(operations={"reasoning": "small talk"}, session_id="s1"))
+        assert waiting(memory) == {}
+        with pytest.raises(NotFound, match="nothing of the conversation 's1' waits"):
+            memory.commit(CommitRequest(brief=True, session_id="s1"))
+        with pytest.raises(InvalidInput, match="brief goes with messages"):
+            memory.commit(CommitRequest("Tea.", brief=True))
+
+
+def test_a_brief_comes_with_the_messages_where_it_is_asked_for(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (memory, _):
+        receipt = memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
         assert receipt.status is Status.QUEUED
         assert receipt.brief is not None
         assert 'session_id="s1"' in receipt.brief
@@ -394,7 +412,7 @@ def test_without_a_model_the_receipt_briefs_the_clients_own(tmp_path: Path) -> N
 
 def test_operations_with_the_session_of_a_brief_close_it(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
         handed = {"write_operations": [write("preferences", topic="Tea", content="Only green tea.")]}
         assert created(memory.commit(CommitRequest(operations=handed, session_id="s1"))) == {TEA}
         assert waiting(memory) == {}
@@ -402,7 +420,7 @@ def test_operations_with_the_session_of_a_brief_close_it(tmp_path: Path) -> None
 
 def test_a_reason_alone_closes_a_brief_and_is_in_the_receipt(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
         receipt = memory.commit(CommitRequest(operations={"reasoning": "只是闲聊"}, session_id="s1"))
         assert (receipt.status, receipt.results[0].note) == (Status.UNCHANGED, "nothing to remember: 只是闲聊")
         assert waiting(memory) == {}
@@ -410,7 +428,7 @@ def test_a_reason_alone_closes_a_brief_and_is_in_the_receipt(tmp_path: Path) -> 
 
 def test_messages_that_came_after_the_brief_still_wait(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH[:2], session_id="s1"))
+        memory.commit(CommitRequest(messages=ENGLISH[:2], session_id="s1", brief=True))
         memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", extract=False))
         memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id="s1"))
         assert waiting(memory) == {"s1": 1}
@@ -418,7 +436,7 @@ def test_messages_that_came_after_the_brief_still_wait(tmp_path: Path) -> None:
 
 def test_operations_that_are_all_refused_leave_the_brief_open(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
         receipt = memory.commit(
             CommitRequest(operations={"write_operations": [write("no_such", content="x")]}, session_id="s1")
         )
@@ -434,9 +452,11 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
             memory.commit(
                 CommitRequest(memory_type="preferences", fields={"topic": topic, "content": f"Likes {topic}."})
             )
-        memory.commit(CommitRequest(messages=[*ENGLISH, {"role": "user", "content": "Tea"}], session_id="s1"))
         memory.commit(
-            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea, from Uji."})
+            CommitRequest(messages=[*ENGLISH, {"role": "user", "content": "Tea"}], session_id="s1", brief=True)
+        )
+        memory.commit(
+            CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea. It is from Uji."})
         )
         replaced = write("preferences", topic="Tea", content="Only green tea.")
         receipt = memory.commit(CommitRequest(operations={"write_operations": [replaced]}, session_id="s1"))
@@ -448,14 +468,14 @@ def test_a_client_may_change_what_it_read_by_itself_but_not_replace_what_changed
         patch = "<<<<<<< SEARCH\nLikes Tea\n=======\nLikes only green tea\n>>>>>>> REPLACE"
         fitting = {"edit_operations": [{"uri": TEA, "patches": {"content": patch}}]}
         assert memory.commit(CommitRequest(operations=fitting, session_id="s1")).status is Status.COMMITTED
-        assert memory.read(ReadRequest(TEA)).content.startswith("Likes only green tea, from Uji.")
+        assert memory.read(ReadRequest(TEA)).content.startswith("Likes only green tea. It is from Uji.")
         assert waiting(memory) == {}
 
 
 def test_a_late_answer_to_a_brief_does_not_replace_what_was_changed_meanwhile(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
         memory.commit(CommitRequest(memory_type="preferences", fields={"topic": "Tea", "content": "Likes Tea."}))
-        memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1"))
+        memory.commit(CommitRequest(messages=TALK_OF_TEA, session_id="s1", brief=True))
     with opened(tmp_path, [edit("Likes black tea.")]) as (memory, _):
         list(memory.extract_waiting())
         late = memory.commit(
@@ -470,7 +490,7 @@ def test_a_late_answer_to_a_brief_does_not_replace_what_was_changed_meanwhile(tm
 def test_counts_in_an_answer_to_a_brief_are_left_out(tmp_path: Path) -> None:
     claims = write("tools", tool_name="web_search", total_calls=50, success_count=50, best_for="Finding places.")
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=CALLS, session_id="s1"))
+        memory.commit(CommitRequest(messages=CALLS, session_id="s1", brief=True))
         receipt = memory.commit(CommitRequest(operations={"write_operations": [claims]}, session_id="s1"))
         trailer = split(memory.read(ReadRequest(f"{AGENT}/tools/web_search.md")).content).trailer or {}
         assert (trailer["total_calls"], trailer["best_for"]) == (1, "Finding places.")
@@ -479,7 +499,7 @@ def test_counts_in_an_answer_to_a_brief_are_left_out(tmp_path: Path) -> None:
 
 def test_a_reason_that_is_sent_again_is_answered(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1"))
+        memory.commit(CommitRequest(messages=ENGLISH, session_id="s1", brief=True))
         for _attempt in range(2):
             receipt = memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id="s1", request_id="r"))
             assert receipt.status is Status.UNCHANGED
@@ -487,7 +507,7 @@ def test_a_reason_that_is_sent_again_is_answered(tmp_path: Path) -> None:
 
 def test_a_session_whose_name_has_odd_spaces_can_be_answered(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        brief = memory.commit(CommitRequest(messages=ENGLISH, session_id="a  b\u3000c")).brief or ""
+        brief = memory.commit(CommitRequest(messages=ENGLISH, session_id="a  b\u3000c", brief=True)).brief or ""
         named = json.loads(brief.partition("session_id=")[2].partition(")")[0])
         memory.commit(CommitRequest(operations={"reasoning": "nothing"}, session_id=named))
         assert waiting(memory) == {}

@@ -60,7 +60,7 @@ def test_a_line_of_empty_variables_leaves_no_gap(tmp_path: Path) -> None:
         ("step", "{context} {conversation} {secret}", "{secret}"),
         ("step", "{context} and nothing else", "{conversation}"),
         ("system", "no types", "{types}"),
-        ("brief", "{types} {schema} {conversation}", "{call}"),
+        ("brief", "{types} {conversation}", "{call}"),
         ("retry", "  \n", "no usable text"),
         ("steps", "a misspelt name", "names no prompt"),
         ("retry", "{problem}" + "x" * SIZE_LIMIT_BYTES, "larger than"),

@@ -138,10 +138,12 @@ def test_a_failed_extraction_is_tried_again_with_the_next_commit_of_any_session(
         assert memory.extractor.waiting() == []
 
 
-def test_without_a_model_a_brief_comes_first_and_then_with_every_ten_exchanges(tmp_path: Path) -> None:
+def test_without_a_model_a_brief_is_offered_first_and_then_once_ten_exchanges_wait(tmp_path: Path) -> None:
     with opened(tmp_path, None) as (memory, _):
-        briefs = [number for number in range(25) if say(memory, number).brief is not None]
-        assert briefs == [0, 10, 20]
+        receipts = [say(memory, number) for number in range(25)]
+        offers = [any("brief=true" in (result.hint or "") for result in receipt.results) for receipt in receipts]
+        assert [number for number, offered in enumerate(offers) if offered] == [0, *range(9, 25)]
+        assert all(receipt.brief is None for receipt in receipts)
         rows = memory.extractor.waiting()
         assert [row.waiting for row in rows] == [50]
         waiting = say(memory, 25)

@@ -133,3 +133,13 @@ def test_the_budget_is_kept(talk: list[Message], tasks: list[Task], summary: str
     kept = working_memory(talk, tasks, summary, budget)
     assert count_tokens(kept.text()) <= budget
     assert kept.as_dict() in ({}, {"open_tasks": list(kept.open_tasks), "summary": kept.summary})
+
+
+def test_of_several_people_none_gets_the_words_of_another() -> None:
+    said = [
+        Message("user", "We decided to sell the boat.", name="Sam"),
+        Message("user", "I keep my boat.", name="Evan"),
+    ]
+    told = working_memory(said, (), None).summary
+    assert "Sam: We decided to sell the boat." in told
+    assert "Evan: I keep my boat." in told

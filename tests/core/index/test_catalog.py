@@ -477,7 +477,11 @@ def test_vectors_of_texts_that_are_gone_are_pruned_once_they_are_most(
             fields = {"topic": "weather", "content": f"It rained on day {number}. 第{number}天下雨。"}
             memory.commit(
                 CommitRequest(
-                    operations={"write_operations": [{"memory_data": {"memory_type": "facts", "fields": fields}}]}
+                    operations={
+                        "write_operations": [
+                            {"replace": True, "memory_data": {"memory_type": "facts", "fields": fields}}
+                        ]
+                    }
                 )
             )
             memory.indexer.embed_all()

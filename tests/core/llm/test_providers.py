@@ -484,7 +484,7 @@ def test_settings_name_the_provider_its_model_and_its_form() -> None:
     for provider in PROVIDERS:
         with pytest.raises(ModelUnavailable, match=r"llm\.model"):
             open_client(configured(provider, model=" "))
-    with pytest.raises(RecordInvalid, match="none, anthropic, openai, sampling"):
+    with pytest.raises(RecordInvalid, match="none, anthropic, openai, command, sampling"):
         configured("mistral")
     with StandIn([openai_completion(TEXT)]) as server:
         model = configured("openai", model="m", base_url=f"{server.url}/v1", structure="json_object")

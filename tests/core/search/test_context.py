@@ -137,6 +137,63 @@ def test_a_pinned_memory_is_a_constraint(memory: Runebook, tmp_path: Path) -> No
     assert uris(memory.retrieve(RetrieveRequest("斑马")), "constraints") == [created.uri]
 
 
+def rules(memory: Runebook) -> None:
+    given: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("Never use bullet points.", {"memory_type": "preferences"}),
+        ("回答先说结论。", {"memory_type": "preferences", "fields": {"topic": "回答"}}),
+        ("Always answer in metric units.", {}),
+        ("The gas meter is read on Mondays.", {"memory_type": "facts", "priority": "critical"}),
+    )
+    for text, more in given:
+        memory.commit(CommitRequest(text, **more))
+    memory.commit(CommitRequest("Likes jazz and 老电影.", memory_type="preferences"))
+
+
+STANDING = ("bullet points", "先说结论", "metric units", "gas meter")
+
+
+@pytest.mark.parametrize("asked", ["write a short poem about rain", "你好", "法国的首都是哪里？", "hello!"])
+def test_rules_come_in_the_first_call_of_a_session_whatever_is_asked(memory: Runebook, asked: str) -> None:
+    rules(memory)
+    first = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1"))
+    assert [words for words in STANDING if words not in text_of(first, "constraints")] == []
+    again = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1"))
+    assert "constraints" not in kinds(again)
+    memory.commit(CommitRequest("Do not use emojis.", memory_type="preferences"))
+    later = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1"))
+    assert text_of(later, "constraints").count("<item") == text_of(later, "constraints").count("emojis.\n") == 1
+    fresh = memory.retrieve(RetrieveRequest(messages=[user(asked)], session_id="s1", fresh=True))
+    assert [words for words in STANDING if words not in text_of(fresh, "constraints")] == []
+
+
+def test_rules_have_room_beside_whatever_the_question_finds_and_the_newest_come_first(memory: Runebook) -> None:
+    rules(memory)
+    for number in range(20):
+        taste = f"Likes tea number {number}, with a long account of where it grows. " * 5
+        memory.commit(CommitRequest(taste, memory_type="preferences", fields={"topic": f"Tea {number}"}))
+    pack = memory.retrieve(RetrieveRequest("which tea do I like?", token_budget=1_200))
+    constraints = text_of(pack, "constraints")
+    places = [constraints.index(words) for words in STANDING]
+    assert places == sorted(places, reverse=True)
+    assert "tea number" not in constraints[: max(places)]
+
+
+def test_rules_of_another_project_and_lessons_of_failed_tools_are_no_rules(memory: Runebook) -> None:
+    memory.commit(CommitRequest("Always run make check.", memory_type="patterns", project="shop"))
+    call = {"id": "c1", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
+    for number in (1, 2):
+        call = {**call, "id": f"c{number}"}
+        failed = {"role": "tool", "tool_call_id": f"c{number}", "content": "TimeoutError: no answer", "is_error": True}
+        said = [user(f"fetch {number}"), assistant("", tool_calls=[call]), failed, assistant("It timed out.")]
+        memory.commit(CommitRequest(messages=said, session_id=f"t{number}"))
+    assert memory.find(FindRequest("fetch TimeoutError", filter={"memory_type": "patterns"})).hits
+    assert "constraints" not in kinds(memory.retrieve(RetrieveRequest("write a poem")))
+    assert "make check" in memory.retrieve(RetrieveRequest("write a poem", here="shop")).text
+    asked = memory.retrieve(RetrieveRequest("why did fetch fail with TimeoutError?"))
+    assert "TimeoutError" in text_of(asked, "tools")
+    assert "constraints" not in kinds(asked)
+
+
 def test_a_memory_that_newer_ones_contest_says_so(memory: Runebook, tmp_path: Path) -> None:
     memory.commit(
         CommitRequest(

@@ -26,7 +26,7 @@ from memory_core.core.memory.requests import (
 )
 from memory_core.core.memory.results import CommitReceipt, Status
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import words_only
+from tests.stores import replaced, words_only
 
 USER = "viking://user/default/memories"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -269,7 +269,7 @@ def test_an_updated_memory_is_no_longer_found_by_what_it_meant_before(tmp_path: 
         memory.indexer.embedder = bundled.indexer.embedder
         fact(memory, "T", "They keep bees and sell honey at the market.")
         assert uris(memory, "养蜂") == [f"{USER}/facts/T.md"]
-        fact(memory, "T", "The tax return is due in May.")
+        replaced(memory, "facts", topic="T", content="The tax return is due in May.")
         assert uris(memory, "养蜂") == []
         assert uris(memory, "什么时候报税") == [f"{USER}/facts/T.md"]
         memory.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/facts/T.md"}]}))
@@ -309,7 +309,7 @@ def test_two_open_stores_see_each_others_commits_at_once(tmp_path: Path, bundled
         fact(one, "Holiday", FACTS["Holiday"])
         assert uris(two, "Finland") == [f"{USER}/facts/Holiday.md"]
         assert uris(two, "他们夏天去哪里度假?") == [f"{USER}/facts/Holiday.md"]
-        fact(two, "Holiday", "They stay at home now and paint the house.")
+        replaced(two, "facts", topic="Holiday", content="They stay at home now and paint the house.")
         assert uris(one, "Finland") == []
         assert uris(one, "给房子刷漆") == [f"{USER}/facts/Holiday.md"]
         two.commit(CommitRequest(operations={"delete_operations": [{"uri": f"{USER}/facts/Holiday.md"}]}))
@@ -440,3 +440,12 @@ def test_words_of_another_space_do_not_raise_the_bar_for_meaning(tmp_path: Path,
         fact(b, "饮料", query)
         assert before == ["viking://user/a/memories/facts/Coffee.md"]
         assert [hit.uri for hit in a.find(FindRequest(query, rank="relevance")).hits] == before
+
+
+def test_small_talk_finds_nothing_whatever_it_is_near_to(memory: Runebook) -> None:
+    memory.commit(
+        CommitRequest("She says thank you and good night in four languages. 她会说谢谢和晚安。", memory_type="facts")
+    )
+    for said in ("Thank you, good night!", "好的，谢谢你，晚安！"):
+        assert memory.find(FindRequest(said)).hits == ()
+    assert memory.find(FindRequest("who says good night in four languages?")).hits

@@ -379,3 +379,27 @@ def test_a_rival_that_became_private_elsewhere_is_neither_named_nor_counted(memo
         assert named == ()
         assert score > contested
     assert seen("acme/lab")[1] == (rival,)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "asked"),
+    [
+        (
+            "Plays the violin in an orchestra.",
+            "Stopped the violin: no longer in any orchestra.",
+            "do I play the violin?",
+        ),
+        ("库存系统用MySQL，要对账。", "库存系统从MySQL换成TiDB，单机撑不住了。", "库存系统用MySQL吗"),
+    ],
+)
+def test_what_tells_of_a_change_comes_before_what_it_changed(
+    tmp_path: Path, before: str, after: str, asked: str
+) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        for text in (before, after, "Bought tickets for an orchestra. 买了系统盘。"):
+            memory.commit(CommitRequest(text, memory_type="facts"))
+        assert [hit.abstract for hit in memory.find(FindRequest(asked)).hits[:2]] == [after, before]
+    with open_memory(words_only(tmp_path / "reversed")) as memory:
+        for text in (after, before):
+            memory.commit(CommitRequest(text, memory_type="facts"))
+        assert memory.find(FindRequest(asked)).hits[0].abstract == before

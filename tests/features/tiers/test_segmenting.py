@@ -148,9 +148,14 @@ def test_an_extracted_summary_is_word_for_word_and_holds_the_keywords() -> None:
     said = "".join(text for pair in CHINESE_TEMPLES for text in pair)
     assert segment.summary
     assert all(sentence in said for sentence in segment.summary.replace("？", "？|").replace("。", "。|").split("|"))
-    assert extract(["The cat sleeps. Payment callbacks need retries. It rains."], ["payment", "callback"]) == (
+    assert extract([("", "The cat sleeps. Payment callbacks need retries. It rains.")], ["payment", "callback"]) == (
         "Payment callbacks need retries."
     )
+
+
+def test_an_extracted_summary_carries_who_said_it() -> None:
+    turns = [("Sam", "I sold the bakery. 面包店卖了。"), ("Evan", "I bought a bakery in Ghent."), ("", "It rains.")]
+    assert extract(turns, ["sold", "ghent"]) == "Sam: I sold the bakery. Evan: I bought a bakery in Ghent."
 
 
 def test_keywords_are_informative_words_in_english_and_chinese() -> None:

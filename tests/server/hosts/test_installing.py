@@ -116,16 +116,50 @@ def test_command_line_that_names_nothing_usable_is_refused(
     assert said in capsys.readouterr().err
 
 
+def test_a_host_s_own_program_makes_memories_if_that_is_asked_for(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, store = installed(home, monkeypatch), home / "记忆"
+    place = ("--home", str(store))
+    assert main(["install", "claude-code", *place]) == 0
+    said = capsys.readouterr().out
+    assert "your plan, whose terms hold" in said
+    assert "runebook install claude-code --memories" in said
+    facts(capsys, "install", "claude-code", "--memories", "--dry-run", *place)
+    assert not store.exists()
+    store.mkdir()
+    written = {"llm": {"model": "haiku"}, "user_space": "ana"}
+    (store / "config.json").write_text(json.dumps(written), encoding="utf-8")
+    assert facts(capsys, "install", "claude-code", "--memories", *place)["hosts"][0]["memories"] == "on"
+    now = json.loads((store / "config.json").read_text(encoding="utf-8"))
+    assert now == {"llm": {"model": "haiku", "provider": "command", "command": str(program)}, "user_space": "ana"}
+    assert facts(capsys, "install", "codex", "--memories", *place)["hosts"][0]["memories"] == "other"
+    assert "memories" not in facts(capsys, "uninstall", "codex", *place)["hosts"][0]
+    assert facts(capsys, "uninstall", "claude-code", *place)["hosts"][0]["memories"] == "off"
+    assert json.loads((store / "config.json").read_text(encoding="utf-8")) == written
+    assert facts(capsys, "install", "codex", "--memories", *place)["hosts"][0]["memories"] == "missing"
+
+
+def installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = home / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return program
+
+
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
-def test_person_at_a_terminal_is_asked_before_rules_and_hooks(home: Path) -> None:
+def test_person_at_a_terminal_is_asked_before_rules_and_hooks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = installed(home, monkeypatch)
     master, slave = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "server.cli", "install", "claude-code"], stdin=slave, stdout=slave, stderr=slave
     )
     os.close(slave)
     shown = b""
-    for answer in (b"y\n", b"n\n"):
-        while shown.count(b"[y/N]") < (1 if answer == b"y\n" else 2):
+    for asked, answer in enumerate((b"y\n", b"n\n", b"y\n"), 1):
+        while shown.count(b"[y/N]") < asked:
             assert select.select([master], [], [], PATIENCE_SECONDS)[0], shown
             shown += os.read(master, 4096)
         os.write(master, answer)
@@ -133,6 +167,8 @@ def test_person_at_a_terminal_is_asked_before_rules_and_hooks(home: Path) -> Non
     os.close(master)
     assert (home / ".claude" / "CLAUDE.md").is_file()
     assert not (home / ".claude" / "settings.json").exists()
+    settings = json.loads((home / ".runebook" / "config.json").read_text(encoding="utf-8"))
+    assert settings == {"llm": {"provider": "command", "command": str(program)}}
 
 
 def test_bash_completes_commands_options_and_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,12 +71,14 @@ def test_the_clients_model_reads_and_then_extracts(
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-def test_a_client_without_a_model_is_briefed(
+def test_a_client_without_a_model_is_offered_a_brief(
     portal: BlockingPortal, tmp_path: Path, era: Literal["legacy", "auto"]
 ) -> None:
     found = receipt(portal, tmp_path / "home", era, None)
     assert found["status"] == "queued"
-    assert 'session_id="s1"' in found["brief"]
+    assert "brief" not in found
+    (hint,) = [result["hint"] for result in found["results"] if "hint" in result]
+    assert 'commit_memory(brief=true, session_id="s1")' in hint
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

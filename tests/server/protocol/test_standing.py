@@ -122,7 +122,7 @@ def test_a_proposal_is_seen_in_a_conversation_and_decided_on_the_command_line(
     write = {"memory_data": {"memory_type": "preferences", "fields": {"topic": "茶", "content": "只喝绿茶。"}}}
     review = "viking://user/default/review"
     with connect(home, "legacy", *WORDS_ONLY, "--set", "review=automatic") as caller:
-        assert "brief" in caller.facts("commit_memory", messages=said, session_id="s1")
+        assert "brief" in caller.facts("commit_memory", messages=said, session_id="s1", brief=True)
         receipt = caller.facts("commit_memory", operations={"write_operations": [write]}, session_id="s1")
         (result,) = receipt["results"]
         assert (receipt["status"], result["action"]) == ("queued", "queued")

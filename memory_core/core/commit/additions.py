@@ -1,0 +1,105 @@
+"""What a text adds to another: adding is how a plain write meets a text that stands there already.
+
+A sentence was said if it differs in case, width, punctuation or list marks only. The standing text stays as it is, and
+nothing that is new is left out. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from memory_core.core.text.analysis import distinct_words
+from memory_core.core.text.extractive_summary import blocks, negations, sentences
+from memory_core.core.text.normalization import signature
+
+_BULLET = re.compile(r"[ \t]*[-*+•][ \t]+")
+_HEADING = re.compile(r"#{1,6}[ \t]")
+_OWN_FORM = re.compile(r"[ \t]|[|>#]|```|~~~|\d{1,3}[.)][ \t]")
+_LABEL_CHARS = 40
+_LABEL_END = re.compile(r"[.!?。！？…:;,，；、：]$")
+#: Of a paragraph, lines that are compared one by one.
+_LINES = 20
+#: Sentences that share this part of the words of the shorter one are about the same.
+_SAME_SUBJECT = 0.5
+
+
+def with_added(standing: str, given: str, *, label: bool = False) -> str:
+    """The standing text, and below it what the given one adds; the given one alone where it says all of the other.
+
+    Args:
+        standing: What is there.
+        given: What is to be there, too.
+        label: They are values such as ``person``, not texts; a second one follows after a comma.
+    """
+    added = _new_blocks(standing, given)
+    if not added:
+        return standing
+    if not missing(standing, given):
+        return given
+    if label and _is_short(standing) and _is_short(given):
+        return f"{standing.strip()}, {given.strip()}"
+    bullet = _BULLET.match(standing.rstrip().rpartition("\n")[2])
+    if bullet:
+        added = [block if _BULLET.match(block) or _OWN_FORM.match(block) else bullet[0] + block for block in added]
+    text = standing.rstrip()
+    for block in added:
+        last = text.rpartition("\n")[2]
+        listed = _BULLET.match(last) and _BULLET.match(block)
+        apart = _HEADING.match(block) or (not listed and "\n\n" in f"{standing}{given}")
+        text += f"\n\n{block}" if apart else f"\n{block}"
+    return text
+
+
+def missing(standing: str, given: str) -> tuple[str, ...]:
+    """The sentences of ``standing`` that ``given`` does not say."""
+    said = _said(given)
+    return tuple(sentence for block in blocks(standing) for sentence in _unsaid(block, said))
+
+
+def beside(standing: str, given: str) -> tuple[str, ...]:
+    """The sentences of ``standing`` that may say something else about the same than a new one of ``given``."""
+    found: dict[str, None] = {}
+    old = {sentence: distinct_words(sentence) for sentence in missing(standing, given)}
+    for new in missing(given, standing):
+        words = distinct_words(new)
+        for sentence, others in old.items():
+            shared = len(words & others) / max(1, min(len(words), len(others)))
+            if shared >= _SAME_SUBJECT and (not others <= words or negations(sentence) != negations(new)):
+                found[sentence] = None
+    return tuple(found)
+
+
+def _new_blocks(standing: str, given: str) -> list[str]:
+    """The blocks of ``given`` that say anything new, and the headings above them."""
+    said = _said(standing)
+    kept: list[str] = []
+    for block in reversed(list(blocks(given))):
+        if any(_unsaid(block, said)) or (_HEADING.match(block) and kept and not _HEADING.match(kept[-1])):
+            kept.append(block.rstrip())
+    return kept[::-1]
+
+
+def _said(text: str) -> set[str]:
+    """Signatures of the sentences of a text, and of the first lines of its paragraphs, to which more may be added."""
+    said: set[str] = set()
+    for block in blocks(text):
+        said.update(map(signature, _sentences(block)))
+        lines = block.split("\n")
+        said.update(signature("\n".join(lines[:end])) for end in range(1, min(len(lines), _LINES)))
+    return said
+
+
+def _unsaid(block: str, said: set[str]) -> Iterator[str]:
+    if signature(block) not in said:
+        yield from (sentence for sentence in _sentences(block) if signature(sentence) not in said)
+
+
+def _sentences(block: str) -> list[str]:
+    """The sentences of a block; one without any letter or digit is a sentence, too."""
+    return sentences(block) or [block]
+
+
+def _is_short(text: str) -> bool:
+    text = text.strip()
+    return len(text) <= _LABEL_CHARS and "\n" not in text and not _LABEL_END.search(text)

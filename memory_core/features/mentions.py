@@ -1,0 +1,266 @@
+"""Where something is said: sentences of memories, entries of logs, messages of conversations.
+
+A search finds the places that are about what was asked, and in them the sentences that say it. What these sentences
+name (an address, a number, most of their words) is then looked for once more, so that each place that says the same is
+found, however it was asked. Reads, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memory_core.core.errors import EmbeddingFailed
+from memory_core.core.memory.memory import Memory, parse
+from memory_core.core.memory.memory_type import CONTENT
+from memory_core.core.memory.message import parse_lines, search_text
+from memory_core.core.memory.names import first_words, fold
+from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.search.owner import OwnersQuestion, read_question
+from memory_core.core.text.analysis import distinct_words, index_tokens
+from memory_core.core.text.language import sentences
+from memory_core.core.text.normalization import simplified
+from memory_core.core.text.word_table import word_pattern
+
+if TYPE_CHECKING:
+    from memory_core.core.memory.project import ProjectScope
+    from memory_core.core.memory.requests import FindRequest
+    from memory_core.core.memory.results import Hit
+    from memory_core.runebook import Runebook
+
+_pattern = partial(word_pattern, __file__)
+_ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
+_TOKEN = re.compile(r"\w+")
+_PLACE = re.compile(r"(?P<file>.+)#(?P<line>\d{1,9})")
+#: A sentence is meant if it comes so near to what was asked as this share of the nearest one.
+_NEAR_SHARE = 0.7
+#: The only sentence of its place is meant sooner: the search gave it whole.
+_WHOLE_SHARE = 0.3
+#: A sentence that holds so many of another one's words says the same.
+_SAME_SHARE = 0.6
+_LEAST_WORDS = 3
+_AGAIN_LIMIT = 50
+_AGAIN_MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A place that says it.
+
+    Attributes:
+        uri: The file.
+        line: Of an entry or a message; None for a memory.
+        text: All that the place says.
+        sentences: Those that say it; empty for all of it.
+        score: Of the search.
+    """
+
+    uri: MemoryUri
+    line: int | None
+    text: str
+    sentences: tuple[str, ...] = ()
+    score: float | None = None
+
+
+def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conversations: bool) -> list[Said]:
+    """Every place that says what is asked, the best first.
+
+    Args:
+        memory: The store.
+        wanted: What is asked, and where.
+        scope: The project from which it is looked.
+        conversations: Whether messages count.
+    """
+    search = _Search(memory, scope, conversations=conversations)
+    asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
+    found = search.about(replace(wanted, query=asked))
+    if not wanted.target_uri and not wanted.filter:
+        found = search.with_profile(found)
+    said, named = _nearest(memory, asked, found)
+    return _joined([*said, *search.again(wanted, asked, named)])
+
+
+def texts_of(memory: Memory) -> dict[str, str]:
+    """The fields of a memory that hold sentences; of a file without a type its body."""
+    if memory.type is None:
+        return {CONTENT: memory.body}
+    values = {name: memory.fields.get(name) for name in (field.name for field in memory.type.fields)}
+    return {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, str) and value.strip() and name not in memory.type.key_fields
+    }
+
+
+def without(text: str, said: Iterable[str]) -> str:
+    """A text without these sentences; a list item or line that they leave empty goes, too."""
+    for sentence in said:
+        text = text.replace(sentence, "\x00")
+    lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
+    kept = "\n".join(re.sub(r"[ \t]*\x00(?=[ \t]|$)|\x00", "", line) for line in lines)
+    return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+class _Search:
+    """Searches, and reads what is at a place."""
+
+    def __init__(self, memory: Runebook, scope: ProjectScope, *, conversations: bool) -> None:
+        self._memory = memory
+        self._scope = scope
+        self._conversations = conversations
+
+    def about(self, wanted: FindRequest) -> list[Said]:
+        """The places that a search finds."""
+        found: dict[str, Said] = {}
+        for hit in self._memory.retriever.find(wanted, self._scope).hits:
+            for address in (hit.uri, *hit.also):
+                if (said := self._at(address, hit)) is not None:
+                    found.setdefault(address, said)
+        return list(found.values())
+
+    def with_profile(self, found: list[Said]) -> list[Said]:
+        """With the profile, whose one sentence a search may have passed over."""
+        space = self._memory.config.user_space
+        said = self._at(f"viking://user/{space}/memories/profile.md", None)
+        return found if said is None or any(each.uri == said.uri for each in found) else [*found, said]
+
+    def again(self, wanted: FindRequest, asked: str, named: Sequence[str]) -> Iterator[Said]:
+        """The places that say what these sentences name where they say what was asked, or most of their words."""
+        clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
+        scores = _closeness(self._memory, asked, clauses)
+        best = max(scores.values(), default=0.0)
+        needles = list(
+            dict.fromkeys(
+                name for clause, score in scores.items() if score >= _NEAR_SHARE * best for name in names_in(clause)
+            )
+        )
+        wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
+        queries = [*(f'"{needle}"' for needle in needles), *named]
+        for query in queries[:_AGAIN_MOST]:
+            for said in self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)):
+                telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
+                if telling:
+                    yield _with(said, telling)
+
+    def _at(self, address: str, hit: Hit | None) -> Said | None:
+        """What is said at an address; None where it does not count."""
+        place = _PLACE.fullmatch(address)
+        uri, line = MemoryUri.parse(place["file"] if place else address), int(place["line"]) if place else None
+        text = self._memory.store.text(uri)
+        if text is None or (hit is None and not text.strip()):
+            return None
+        score = None if hit is None else hit.score
+        kind = self._memory.features.kind_of(uri)
+        if line is None:
+            if kind is not None:
+                return None
+            fields = texts_of(parse(uri, text, self._memory.registry))
+            return Said(uri, None, "\n".join(fields.values()), score=score)
+        lines = text.split("\n")
+        if kind is not None and kind.has_entries:
+            return Said(uri, line, "\n".join(lines[line : line + kind.entry_lines(text, line)]), score=score)
+        messages = parse_lines(lines[line])[0] if kind is None and self._conversations and line < len(lines) else []
+        return Said(uri, line, search_text(messages[0]), score=score) if messages else None
+
+
+def names_in(text: str) -> list[str]:
+    """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
+    return [found.group().strip() for found in _pattern("names").finditer(text)]
+
+
+def tells(name: str, said: Sequence[str]) -> bool:
+    """Whether a memory's name says what these sentences say: it was made of one, or names what they name."""
+    made = any(fold(first_words(sentence)) == fold(name) for sentence in said)
+    return made or _tells(name, [needle for sentence in said for needle in names_in(sentence)], ())
+
+
+def _tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str]]) -> bool:
+    folded = simplified(sentence).casefold()
+    if any(simplified(needle).casefold() in folded for needle in needles):
+        return True
+    words = distinct_words(sentence)
+    return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
+
+
+def _nearest(memory: Runebook, asked: str, found: Sequence[Said]) -> tuple[list[Said], list[str]]:
+    """The places with the sentences that say what was asked, and of these the nearest, which are looked for again."""
+    units = [(each, sentences(each.text)) for each in found]
+    scores = _closeness(memory, asked, [sentence for _, said in units for sentence in said])
+    best = max(scores.values(), default=0.0)
+    kept: list[Said] = []
+    for each, said in units:
+        share = _NEAR_SHARE if len(said) > 1 else _WHOLE_SHARE
+        telling = tuple(sentence for sentence in said if scores[sentence] >= share * best > 0)
+        if telling:
+            kept.append(_with(each, telling))
+    return kept, [sentence for sentence, score in scores.items() if score >= _NEAR_SHARE * best > 0]
+
+
+def _with(said: Said, telling: tuple[str, ...]) -> Said:
+    """The place with these sentences; a message and an entry go whole."""
+    is_whole = said.line is not None or set(telling) >= set(sentences(said.text))
+    return replace(said, sentences=() if is_whole else telling)
+
+
+def _joined(found: Iterable[Said]) -> list[Said]:
+    """Each place once, with all the sentences that were found in it."""
+    joined: dict[tuple[MemoryUri, int | None], Said] = {}
+    for each in found:
+        known = joined.get((each.uri, each.line))
+        if known is None:
+            joined[each.uri, each.line] = each
+        elif known.sentences:
+            both = set(known.sentences) | set(each.sentences or sentences(each.text))
+            telling = tuple(sentence for sentence in sentences(each.text) if sentence in both)
+            joined[each.uri, each.line] = replace(_with(each, telling), score=known.score)
+    return list(joined.values())
+
+
+def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str, float]:
+    """How near each sentence comes to what was asked, in [0, 1]: in words, or in meaning where a model is there.
+
+    What people ask of their owner (an address, a job) counts as a word that stands wherever it is told of.
+    """
+    question = read_question(asked, memory.retriever.owner_names())
+    wanted = frozenset(_stem(word) for word in distinct_words(question.rest) if len(word) > 1 or word.isascii())
+    whole = simplified(asked).casefold()
+    near = {each: 1.0 if whole in simplified(each).casefold() else _share(each, wanted, question) for each in said}
+    embedder = memory.indexer.embedder
+    if embedder is None or not said or not embedder.ready():
+        return near
+    try:
+        vectors = embedder.embed([simplified(each) for each in near])
+        ways = embedder.embed([simplified(way) for way in question.ways], query=True)
+    except EmbeddingFailed:
+        return near
+    zero = embedder.scale.zero
+    for each, cosine in zip(near, (vectors @ ways.T).max(axis=1), strict=True):
+        near[each] = max(near[each], (float(cosine) - zero) / (1.0 - zero))
+    return near
+
+
+def _share(sentence: str, wanted: frozenset[str], question: OwnersQuestion) -> float:
+    """The share of the words and topics asked for that a sentence tells of."""
+    words = _stems(sentence)
+    line = f" {' '.join(words)} "
+    told = sum(any(_holds(line, operand) for operand in topic) for topic in question.topics)
+    parts = len(wanted) + len(question.topics)
+    return (len(wanted & set(words)) + told) / parts if parts else 0.0
+
+
+def _holds(line: str, operand: str) -> bool:
+    """Whether stems between blanks hold the phrase of an FTS5 operand; one that ends in ``*`` begins a word."""
+    phrase = " ".join(map(_stem, _TOKEN.findall(operand)))
+    return f" {phrase}" in line if operand.endswith("*") else f" {phrase} " in line
+
+
+def _stems(text: str) -> list[str]:
+    """The words of a text in order, without the endings that English forms have."""
+    return [_stem(word) for word in _TOKEN.findall(index_tokens(text))]
+
+
+def _stem(word: str) -> str:
+    return _ENDING.sub("", word)

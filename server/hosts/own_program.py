@@ -1,0 +1,99 @@
+"""The host's own program as the one that turns conversations into memories: offered, put into the settings, taken out.
+
+What is written is ``llm.provider`` and ``llm.command`` in the settings file of the store that the command line names.
+Where another model is set, it stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memory_core.core.config import CONFIG_NAME
+from memory_core.core.llm.client import COMMAND
+from memory_core.core.llm.command import preset_of, program_of
+from memory_core.core.store.atomic import make_folder, replace
+from server.commands.opening import settings_of
+
+
+class Told(NamedTuple):
+    """What was done: for scripts, and for a person."""
+
+    facts: Mapping[str, Any] = {}
+    lines: tuple[str, ...] = ()
+
+
+def install(arguments: argparse.Namespace, name: str, title: str, ask: Callable[[str], bool]) -> Told:
+    """Have the host's program make memories, where it is installed and that is wanted.
+
+    Args:
+        arguments: Of ``runebook install``; ``memories`` says whether, None asks.
+        name: Of the host, and of its preset.
+        title: What people call it.
+        ask: Whether a person agrees; False where nobody can be asked.
+
+    Raises:
+        ConfigInvalid: If the settings cannot be read.
+        StorageFailed: If they cannot be written.
+    """
+    program, config = program_of(name), settings_of(arguments)
+    if arguments.memories is False or (program is None and not arguments.memories):
+        return Told()
+    if config.llm.provider != "none":
+        is_it = config.llm.provider == COMMAND and preset_of(config.llm.command) == name
+        said = f"made by your installed {title}" if is_it else f"llm.provider is {config.llm.provider}, which stays"
+        return Told({"memories": "on" if is_it else "other"}, (f"  Memories: {said}.",) if arguments.memories else ())
+    if program is None:
+        line = f"  Memories: no program of {title} was found here; install it, then run this again."
+        return Told({"memories": "missing"}, (line,))
+    plan = "it counts against your plan, whose terms hold"
+    if not arguments.memories and not ask(
+        f"{title}: use your installed {title} to turn conversations into memories ({plan})? [y/N] "
+    ):
+        switch = f"runebook install {name} --memories"
+        line = f"  Memories: have your installed {title} make them of conversations ({plan}): {switch}"
+        return Told({"memories": "off"}, (line,))
+    path = _path(arguments, config.root)
+    if not arguments.dry_run:
+        _write(path, {"provider": COMMAND, "command": program})
+    done = "would make" if arguments.dry_run else "makes"
+    line = (
+        f"  Memories: your installed {title} {done} them of conversations that end ({path}); runebook doctor tries it."
+    )
+    return Told({"memories": "would be on" if arguments.dry_run else "on"}, (line,))
+
+
+def uninstall(arguments: argparse.Namespace, name: str) -> Told:
+    """Take the host's program out of the settings again, if it makes memories.
+
+    Raises:
+        ConfigInvalid: If the settings cannot be read.
+        StorageFailed: If they cannot be written.
+    """
+    config = settings_of(arguments)
+    path = _path(arguments, config.root)
+    if not path.is_file() or config.llm.provider != COMMAND or preset_of(config.llm.command) != name:
+        return Told()
+    if not arguments.dry_run:
+        _write(path, {"provider": None, "command": None})
+    done = "would be" if arguments.dry_run else "is"
+    return Told({"memories": "off"}, (f"  {path}: the program that makes memories {done} taken out.",))
+
+
+def _path(arguments: argparse.Namespace, root: Path) -> Path:
+    named = arguments.config or os.environ.get("RUNEBOOK_CONFIG")
+    return Path(named).expanduser() if named else root / CONFIG_NAME
+
+
+def _write(path: Path, llm: Mapping[str, Any]) -> None:
+    """Change members of ``llm`` in the settings file; None takes one out. All else stays as it is."""
+    values = json.loads(path.read_text(encoding="utf-8-sig")) if path.is_file() else {}
+    members = {**values.get("llm", {}), **llm}
+    values["llm"] = {name: value for name, value in members.items() if value is not None}
+    kept = {name: value for name, value in values.items() if value != {}}
+    make_folder(path.parent)
+    replace(path.resolve(), json.dumps(kept, indent=2, ensure_ascii=False) + "\n")

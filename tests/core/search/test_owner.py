@@ -1,0 +1,107 @@
+"""The owner: known by name, one person in questions, asked about in other words than those of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memory_core.core.config import Config
+from memory_core.core.memory.requests import CommitRequest, FindRequest, RetrieveRequest
+from memory_core.core.search.owner import owner_names, read_question
+from memory_core.runebook import Runebook, open_memory
+from tests.stores import words_only
+
+
+@pytest.mark.parametrize(
+    ("profile", "names"),
+    [
+        ("My name is Mira Holm. I live in Bergen.", ("Mira Holm", "Mira")),
+        ("I'm Dev Raman, a teacher.", ("Dev Raman", "Dev")),
+        ("The user's name is Ana de la Cruz; goes by Ani.", ("Ani", "Ana de la Cruz", "Ana")),
+        ("My name is Ruth Bell.\nMy name is Ruth Okoye now.", ("Ruth Okoye", "Ruth", "Ruth Bell")),
+        ("I'm happy here. I am from Berlin. I'm Vegetarian.", ()),
+        ("我叫沈一鸣，在厦门工作。", ("沈一鸣", "一鸣")),
+        ("姓名：李雷", ("李雷",)),
+        ("我是高原，做室内设计。", ("高原",)),
+        ("我是一名老师，住在北京。", ()),
+        ("我是老师，住在北京。", ()),
+    ],
+)
+def test_a_profile_names_its_owner(profile: str, names: tuple[str, ...]) -> None:
+    assert owner_names(profile) == names
+
+
+def test_the_owner_by_name_is_the_user_and_me() -> None:
+    by_name, mine = (
+        read_question(text, ("Mira Holm", "Mira")) for text in ("Where does Mira live?", "Where do I live?")
+    )
+    assert by_name.topics == mine.topics
+    assert "where does the user live?" in map(str.casefold, by_name.ways)
+    assert by_name.names == ("Mira",)
+
+
+@pytest.mark.parametrize("text", ["Where does Ivo live?", "Is the home page slow?", "I wrote this down. " * 20])
+def test_a_question_about_others_and_a_message_are_left_as_they_are(text: str) -> None:
+    read = read_question(text, ("Mira",))
+    assert (read.rest, read.topics) == (text, ())
+
+
+FACTS = (
+    "Rents a flat in Tampere.",
+    "Married to Piotr.",
+    "任职于海岳建筑。",
+    "确诊甲减，要定期复查。",
+    "Reachable at +48 600 100 200 by phone.",
+    "Two sons: Olek and Jan.",
+)
+ASKED = (
+    ("Where do I live now?", 0),
+    ("我现在住在哪里？", 0),
+    ("who is my husband?", 1),
+    ("我爱人叫什么？", 1),
+    ("what's my job?", 2),
+    ("我在哪上班？", 2),
+    ("do I have any medical conditions?", 3),
+    ("怎么联系我？", 4),
+    ("我孩子叫什么名字？", 5),
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
+    with open_memory(words_only(tmp_path_factory.mktemp("owner"))) as opened:
+        opened.commit(CommitRequest("My name is Mira Holm.", memory_type="profile"))
+        for fact in (*FACTS, "Tries to live more healthily.", "The home page loads slowly.", "工作日志写在本子上。"):
+            opened.commit(CommitRequest(fact, memory_type="facts"))
+        yield opened
+
+
+@pytest.mark.parametrize(("asked", "fact"), ASKED)
+def test_what_people_ask_of_themselves_is_found_in_other_words(store: Runebook, asked: str, fact: int) -> None:
+    assert FACTS[fact] in [hit.abstract for hit in store.find(FindRequest(asked)).hits[:2]]
+
+
+def test_one_word_in_common_is_no_full_match_where_meaning_denies_it(tmp_path: Path) -> None:
+    with open_memory(Config(home=tmp_path)) as memory:
+        memory.commit(CommitRequest("Tries to live more healthily and to sleep early.", memory_type="facts"))
+        memory.commit(CommitRequest("Ivo moved to a house in Odense.", memory_type="facts"))
+        asked = memory.find(FindRequest("where does he live?"))
+        assert all(hit.why["lexical"] < 1.0 for hit in asked.hits if "healthily" in hit.abstract)
+        key_word = memory.find(FindRequest("Odense"))
+        assert [hit.why["lexical"] for hit in key_word.hits] == [1.0]
+
+
+def test_names_of_the_settings_are_shown_and_are_the_user(tmp_path: Path) -> None:
+    with open_memory(words_only(tmp_path, owner_names=("Mira Holm",))) as memory:
+        memory.commit(CommitRequest("I rent a flat in Tampere.", memory_type="facts"))
+        assert "Mira Holm" in memory.retrieve(RetrieveRequest("a poem", session_id="s")).text
+        assert memory.find(FindRequest("Where does Mira Holm live?")).hits
+        brief = (
+            memory.commit(CommitRequest(messages=[{"role": "user", "content": "hi"}], session_id="t", brief=True)).brief
+            or ""
+        )
+        assert "The owner of this memory is Mira Holm" in brief
+        memory.commit(CommitRequest("My name is Mira Holm.", memory_type="profile"))
+        assert memory.retrieve(RetrieveRequest("a poem", session_id="u")).text.count("Mira Holm") == 1
