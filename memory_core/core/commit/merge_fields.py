@@ -13,8 +13,16 @@ from memory_core.core.commit.patch import MemoryPatchHandler, is_patch, opens_as
 from memory_core.core.commit.working_copy import WriteMode
 from memory_core.core.errors import FieldRejected, RunebookError
 from memory_core.core.frozen import frozen
-from memory_core.core.memory.field_values import coerce, plain, refused, shown_value
-from memory_core.core.memory.memory_type import CONTENT, FieldType, FieldValue, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.field_values import coerce, is_date, plain, refused, shown_value
+from memory_core.core.memory.memory_type import (
+    CONTENT,
+    DATE_FORMAT,
+    FieldType,
+    FieldValue,
+    MemoryField,
+    MemoryType,
+    MergeOp,
+)
 from memory_core.core.memory.names import key_of
 from memory_core.core.memory.operations import Patch, SearchReplace
 
@@ -104,7 +112,10 @@ def _merge(
             ignored.append(name)
             continue
         try:
-            values[name] = _merged(field, values.get(name), value, mode, creates=creates)
+            new = _merged(field, values.get(name), value, mode, creates=creates)
+            if mode is WriteMode.REFUSE and field.format == DATE_FORMAT:
+                _expect_date(field, new)
+            values[name] = new
         except RunebookError as error:
             rejected[name] = error
     return FieldMerge(values, rejected, tuple(ignored))
@@ -129,6 +140,16 @@ def _merged(field: MemoryField, old: FieldValue | None, value: object, mode: Wri
             )
         return old
     return new
+
+
+def _expect_date(field: MemoryField, value: FieldValue) -> None:
+    if str(value).strip() and not is_date(str(value)):
+        raise refused(
+            field,
+            value,
+            "is no date",
+            "Write YYYY-MM-DD, YYYY-MM or YYYY, a week as 2024-02-26..2024-03-03; leave the field out if nobody knows.",
+        )
 
 
 def _patched(

@@ -200,15 +200,16 @@ class _Planner:
     def write(self, op: WriteOp) -> _Outcome:
         """Create a memory, or add to the one with the same URI or key."""
         check_text(op)
-        data = op.memory_data
-        memory_type = self._context.registry.get(data.memory_type)
+        memory_type = self._context.registry.get(op.memory_data.memory_type)
+        data = op.memory_data.model_copy(update={"fields": names.with_keys(memory_type, op.memory_data.fields)})
+        op = op.model_copy(update={"memory_data": data})
         directory = self._context.directory(memory_type)
         if op.uri is not None:
             uri = self._copy.owned(op.uri)
             if self._copy.text(uri) is not None:
                 return self._write_over(self._expect_type(uri, memory_type), memory_type, op)
             self._copy.expect_never_seen(uri)
-        merged = write_fields(memory_type, None, data.fields)
+        merged = write_fields(memory_type, None, data.fields, self._context.write_mode)
         fields, made_up = names.named(memory_type, merged.values)
         if not made_up and memory_type.operation_mode is OperationMode.UPSERT:
             found = self._copy.locate(directory, memory_type, fields)

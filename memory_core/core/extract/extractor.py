@@ -21,7 +21,7 @@ from memory_core.core.commit.receipts import EXTRACTION, still_waits, summed
 from memory_core.core.errors import NotFound, RunebookError, StoreBusy
 from memory_core.core.extract.brief import BriefWriter
 from memory_core.core.extract.loop import MemoryReActOrchestrator
-from memory_core.core.extract.operation_checks import without_counts
+from memory_core.core.extract.operation_checks import for_owner, without_counts
 from memory_core.core.extract.prompts import Conversation, Outcome, split
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.extract.trigger import ExtractionTrigger, retry_at
@@ -496,9 +496,11 @@ class Extractor:
             self._commits.apply_operations, session_id=session_id, request_id=request_id, dry_run=dry_run, now=now
         )
         row = None if session_id is None else self.queue.get(self._commits.session_uri(session_id))
-        if row is None:
-            return apply(operations, source_kind="user_explicit", assignment=assignment)
         parsed, dropped = parse_operations(operations)
+        parsed, moved = for_owner(parsed, self.view)
+        if row is None:
+            receipt = apply(parsed, dropped=dropped, source_kind="user_explicit", assignment=assignment)
+            return replace(receipt, notes=(*receipt.notes, *moved)) if moved else receipt
         parsed, notes = without_counts(parsed, self.view)
         is_open = row.briefed > row.extracted
         if not len(parsed) and (parsed.reasoning or "").strip() and not is_open:
@@ -516,7 +518,7 @@ class Extractor:
             assignment=own if own.confined or (own.project is not None and not assignment.named) else assignment,
             said_at=last_time(told if is_open else messages),
         )
-        return replace(receipt, notes=(*receipt.notes, *notes))
+        return replace(receipt, notes=(*receipt.notes, *moved, *notes))
 
     def _is_whole(self, row: Extraction) -> bool:
         try:

@@ -16,6 +16,7 @@ from memory_core.core.extract.model_calls import Dialogue, Frame, fixed_tokens
 from memory_core.core.extract.operation_checks import (
     Verdict,
     assembled,
+    for_owner,
     judge,
     linked,
     listed,
@@ -169,8 +170,9 @@ class Deliberation:
 
     def judged(self, operations: MemoryOperations | None) -> list[Verdict]:
         """Try operations out, without what the system counts by itself."""
-        cleaned, notes = without_counts(operations or MemoryOperations(), self._view)
-        self._dialogue.note(*notes)
+        placed, moved = for_owner(operations or MemoryOperations(), self._view)
+        cleaned, notes = without_counts(placed, self._view)
+        self._dialogue.note(*moved, *notes)
         if not len(cleaned):
             return []
         try:

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from memory_core.core.extract.prompts import canonical, counted_fields
 from memory_core.core.extract.store_view import StoreView
+from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import own_words
-from memory_core.core.memory.memory_type import MemoryType, MergeOp
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, MergeOp
 from memory_core.core.memory.operations import (
     GROUPS,
     DeleteOp,
@@ -26,10 +27,12 @@ from memory_core.core.memory.operations import (
 )
 from memory_core.core.memory.results import Action, CommitReceipt, OperationResult, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
+from memory_core.core.text.analysis import fold
 
 Operation: TypeAlias = WriteOp | EditOp | DeleteOp | OverviewOp
 
 _LINKS = 3
+_ENTITY, _PROFILE = "entities", "profile"
 _CHANGING = frozenset({Action.UPDATED, Action.DELETED, Action.REJECTED})
 _SHOWN_CHARS = 1_200
 
@@ -125,6 +128,27 @@ def without_counts(operations: MemoryOperations, view: StoreView) -> tuple[Memor
         if cleaned is not None:
             kept.append(cleaned)
     return assembled(kept, operations.reasoning), notes
+
+
+def for_owner(operations: MemoryOperations, view: StoreView) -> tuple[MemoryOperations, list[str]]:
+    """The operations with what describes the store's owner as an entity put into the profile, and a note for each."""
+    known = {memory_type.name: memory_type for memory_type in view.registry.list_all()}
+    if not {_ENTITY, _PROFILE} <= known.keys():
+        return operations, []
+    owners = {fold(name) for name in view.owner_names()}
+    writes: list[WriteOp] = []
+    notes: list[str] = []
+    for write in operations.write_operations:
+        data = write.memory_data
+        name = names.with_keys(known[_ENTITY], data.fields).get(known[_ENTITY].key_fields[-1])
+        if data.memory_type == _ENTITY and data.fields.get(CONTENT) and fold(str(name)) in owners:
+            told = {CONTENT: data.fields[CONTENT]}
+            data = data.model_copy(update={"memory_type": _PROFILE, "fields": told, "links": None})
+            writes.append(write.model_copy(update={"uri": None, "memory_data": data}))
+            notes.append(f"{name} is the owner of this memory: taken for the profile, not for an entity")
+        else:
+            writes.append(write)
+    return operations.model_copy(update={"write_operations": writes}), notes
 
 
 def new_text(write: WriteOp) -> str:

@@ -98,7 +98,7 @@ class StoreView:
 
     def owner_names(self) -> tuple[str, ...]:
         """The names of the user whose memories these are."""
-        return self._retriever.owner_names()
+        return self._retriever.owner_names(self.text(self._retriever.profile_uri) or "")
 
     def memory(self, uri: str) -> Memory | None:
         """The memory; None if it is absent, out of sight or unreadable."""

@@ -10,11 +10,12 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
 from memory_core.core.errors import FieldRejected
-from memory_core.core.memory.memory_type import FieldType, FieldValue, MemoryField, MemoryType, MergeOp
+from memory_core.core.memory.memory_type import DATE_FORMAT, FieldType, FieldValue, MemoryField, MemoryType, MergeOp
 
 _INT64_MIN = -(2**63)
 
@@ -29,6 +30,15 @@ _NUMBER_LIMIT_CHARS = 400
 _TRUE = frozenset({"true", "yes", "on", "1", "是", "真", "对"})
 
 _FALSE = frozenset({"false", "no", "off", "0", "否", "假", "错"})
+
+_DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2}(?:\.\.\d{4}-\d{2}-\d{2})?)?)?")
+_MOMENT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}\S*$")
+#: What may stand beside a date and between two.
+_BESIDE_DATE = re.compile(
+    r"(?:[\s,.()~–—-]|\b(?:on|in|the|of|from|to|until|till|and|between)\b|[于在从到至和，])*", re.IGNORECASE
+)
+#: Dates that depend on the present day are told apart; which day that is does not matter.
+_ANY_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 
 _OPERAND = MemoryField(name="operand", type=FieldType.FLOAT32, merge_op=MergeOp.REPLACE)
 
@@ -81,9 +91,44 @@ def derive(memory_type: MemoryType, values: Mapping[str, FieldValue]) -> dict[st
     return averages
 
 
+def is_date(text: str) -> bool:
+    """Whether a text is a date as dates are stored; see ``DATE_FORMAT``."""
+    return _DATE.fullmatch(text) is not None
+
+
+def dated(text: str) -> str:
+    """A date in the form in which dates are stored; the text as it is where it names no time by itself."""
+    if is_date(text.strip()):
+        return text.strip()
+    if moment := _MOMENT.match(text.strip()):
+        return moment[1]
+    from memory_core.core.text.time_expressions import time_spans
+
+    spans = time_spans(text, _ANY_DAY)
+    rest = text
+    for span in spans:
+        rest = rest.replace(span.text, " ")
+    if not spans or any(span.relative for span in spans) or not _BESIDE_DATE.fullmatch(rest):
+        return text
+    if len(spans) > 2 or len({span.text for span in spans}) < len(spans):  # several, or one that reads two ways
+        return text
+    return _stored_date(spans[0].start, spans[-1].end)
+
+
+def _stored_date(start: date, end: date) -> str:
+    if start == end:
+        return start.isoformat()
+    if start.day == 1 and (end + timedelta(days=1)).day == 1:
+        if (start.month, end.month) == (1, 12) and start.year == end.year:
+            return f"{start.year:04}"
+        if (start.year, start.month) == (end.year, end.month):
+            return start.isoformat()[:7]
+    return f"{start.isoformat()}..{end.isoformat()}"
+
+
 def _string(field: MemoryField, value: object) -> str:
     if isinstance(value, str):
-        return value
+        return dated(value) if field.format == DATE_FORMAT and value.strip() else value
     if isinstance(value, float) and not math.isfinite(value):
         raise refused(field, value, "is not a number", "Leave the field out.")
     if isinstance(value, bool | int | float):

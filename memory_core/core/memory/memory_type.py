@@ -48,7 +48,9 @@ FieldValue = str | int | float | bool
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-#: A field's ``format``: one numeric placeholder, such as ``{:.1f}`` or ``{:,d}``, in literal text.
+#: A text field's ``format``: a date, stored as YYYY-MM-DD, YYYY-MM, YYYY, or two days with ``..`` between them.
+DATE_FORMAT = "date"
+#: A number's ``format``: one numeric placeholder, such as ``{:.1f}`` or ``{:,d}``, in literal text.
 FORMAT = re.compile(r"[^{}\x00-\x1f\x7f]*\{:,?(?P<kind>\.[0-9]f|d)\}[^{}\x00-\x1f\x7f]*")
 
 
@@ -110,6 +112,8 @@ class MemoryField(Record):
         return None
 
     def _format_problem(self, value: str) -> str | None:
+        if value == DATE_FORMAT:
+            return None if self.type is FieldType.STRING else f"format date needs type string, not {self.type}"
         match = FORMAT.fullmatch(value)
         if match is None:
             return (

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory_core.core.errors import FieldRejected
-from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, MemoryType
+from memory_core.core.memory.memory_type import CONTENT, DATE_FORMAT, PLACEHOLDER, MemoryType
 from memory_core.core.memory.template import composed
 from memory_core.core.memory.uri import is_device_name
 from memory_core.core.text.language import phrase, sentences
 from memory_core.core.text.normalization import simplified
+from memory_core.core.text.word_table import word_table
 
 LIMIT_BYTES = 255
 #: Left free at the end of a name for a collision suffix such as ``~1a2b3c4d``.
@@ -151,6 +152,21 @@ def summary_line(text: str, limit_chars: int) -> str:
 
 #: Memories that begin alike are numbered so far; then a hash of the text names them.
 _NUMBERED = 9
+
+
+def with_keys(memory_type: MemoryType, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with the key under its own name where it was given under a common one, such as ``name`` or ``date``."""
+    fields = dict(given)
+    for meaning, others in word_table(__file__)["keys"].items():
+        keys = [field for field in memory_type.fields if field.name in memory_type.key_fields]
+        dates = [field.name for field in keys if field.format == DATE_FORMAT]
+        own = dates if meaning == "date" else [field.name for field in keys if field.name not in dates]
+        if not own or str(fields.get(own[-1]) or "").strip():
+            continue
+        found = next((name for name in others if name in fields and memory_type.field(name) is None), None)
+        if found is not None:
+            fields[own[-1]] = fields.pop(found)
+    return fields
 
 
 def named(memory_type: MemoryType, values: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -214,10 +214,18 @@ class Retriever:
         at = utc(now.isoformat()) or ""
         return {number: entry for number, entry in self._catalog.entries(documents).items() if entry.in_use(at)}
 
-    def owner_names(self) -> tuple[str, ...]:
-        """The names of the user whose memories these are, the usual one first; none where nobody said one."""
-        profile = f"viking://user/{self._config.user_space}/memories/profile.md"
-        return names_of(self._config, self._catalog.own_text(profile))
+    @property
+    def profile_uri(self) -> str:
+        """Where it says who the user is."""
+        return f"viking://user/{self._config.user_space}/memories/profile.md"
+
+    def owner_names(self, profile: str | None = None) -> tuple[str, ...]:
+        """The names of the user whose memories these are, the usual one first; none where nobody said one.
+
+        Args:
+            profile: Its text; default what is indexed.
+        """
+        return names_of(self._config, self._catalog.own_text(self.profile_uri) if profile is None else profile)
 
     def _meaning(self, asked: OwnersQuestion, notes: list[str]) -> tuple[Vectors, ...]:
         """The query's vectors, one for each way to put it; none where words alone must do, with a note why."""

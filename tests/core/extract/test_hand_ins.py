@@ -1,0 +1,92 @@
+"""What a client's model hands in is held to the same care as what a person says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memory_core.core.memory.field_values import dated
+from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.results import Action, CommitReceipt
+from memory_core.runebook import Runebook
+from tests.stores import body, only, trailer
+
+USER = "viking://user/default/memories"
+
+
+def hand_in(memory: Runebook, memory_type: str, **fields: str) -> CommitReceipt:
+    write: dict[str, Any] = {"memory_data": {"memory_type": memory_type, "fields": fields}}
+    return memory.commit(CommitRequest(operations={"write_operations": [write]}))
+
+
+@pytest.mark.parametrize(
+    ("memory_type", "fields", "name"),
+    [
+        ("entities", {"name": "Lotus", "content": "Hosts it."}, "entities/Lotus"),
+        ("preferences", {"subject": "咖啡", "content": "不加糖。"}, "preferences/咖啡"),
+        ("events", {"title": "Moved", "date": "5 August 2023", "content": "To Graz."}, "events/2023-08-05_Moved"),
+        ("tasks", {"名称": "报税", "content": "五月前。"}, "tasks/报税"),
+    ],
+)
+def test_a_key_under_a_common_name_is_the_key(
+    memory: Runebook, memory_type: str, fields: dict[str, str], name: str
+) -> None:
+    assert only(hand_in(memory, memory_type, **fields)).uri == f"{USER}/{name}.md"
+
+
+def test_a_declared_field_is_never_taken_for_the_key(memory: Runebook) -> None:
+    uri = only(hand_in(memory, "notes", title="T", content="x")).uri
+    assert uri == f"{USER}/notes/T.md"
+    assert only(hand_in(memory, "entities", entity_name="Lotus", name="Lily", content="x")).uri.endswith("/Lotus.md")
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"),
+    [
+        ("2023-08-05", "2023-08-05"),
+        ("2023-08-05T10:30:00Z", "2023-08-05"),
+        ("August 2023", "2023-08"),
+        ("2023年8月", "2023-08"),
+        ("in 2023", "2023"),
+        ("2023-08-28 to 2023-09-03", "2023-08-28..2023-09-03"),
+        ("the week of 28 August 2023", "2023-08-28..2023-09-03"),
+        ("yesterday", "yesterday"),
+        ("8月5日", "8月5日"),
+        ("05/07/2023", "05/07/2023"),
+        ("when Ines was born", "when Ines was born"),
+    ],
+)
+def test_a_date_is_stored_in_one_form_or_left_as_it_is(said: str, stored: str) -> None:
+    assert dated(said) == stored
+
+
+def test_a_handed_in_date_that_is_none_is_refused_with_the_form_wanted(memory: Runebook) -> None:
+    refused = only(hand_in(memory, "events", event_name="Moved", event_time="last Tuesday", content="To Graz."))
+    assert refused.action is Action.REJECTED
+    assert "YYYY-MM-DD" in (refused.hint or "")
+    week = only(hand_in(memory, "events", event_name="Fair", event_time="2024-02-26..2024-03-03", content="Sold out."))
+    assert (week.action, week.uri) == (Action.CREATED, f"{USER}/events/2024-02-26..2024-03-03_Fair.md")
+    said = CommitRequest("To Graz.", memory_type="events", fields={"event_name": "Moved", "event_time": "last Tuesday"})
+    assert only(memory.commit(said)).action is Action.CREATED
+
+
+def test_an_entity_that_is_the_owner_becomes_the_profile(memory: Runebook) -> None:
+    memory.commit(CommitRequest("My name is Evan Moss.", memory_type="profile"))
+    refused = hand_in(memory, "entities", name="Evan", content="Works as a baker.")
+    assert "Evan is the owner" in refused.notes[0]
+    assert only(refused).action is Action.REJECTED
+    assert "My name is Evan Moss." in (only(refused).reason or "")
+    taken = hand_in(memory, "entities", name="Evan", content="My name is Evan Moss. Works as a baker.")
+    assert only(taken).uri == f"{USER}/profile.md"
+    assert body(memory, f"{USER}/profile.md").endswith("Works as a baker.")
+    assert only(hand_in(memory, "entities", name="Sam", content="A friend.")).uri == f"{USER}/entities/Sam.md"
+
+
+def test_what_a_handed_in_memory_is_like_is_named_whatever_its_type(memory: Runebook) -> None:
+    hand_in(memory, "tasks", title="Show Sam basic exercises", content="Show Sam some basic stretching exercises.")
+    receipt = hand_in(
+        memory, "facts", topic="Sam's exercises", content="Show Sam stretching exercises, the basic ones."
+    )
+    assert [near.uri for near in receipt.similar] == [f"{USER}/tasks/Show Sam basic exercises.md"]
+    assert trailer(memory, only(receipt).uri)["memory_type"] == "facts"
