@@ -34,7 +34,6 @@ _BRIEF_ELSEWHERE = (
     "session_id, or lower extraction.brief_tokens."
 )
 _REASON_LIMIT_CHARS = 1_000
-_LEFT_OUT_SHOWN = 10
 _ALSO_SHOWN = 5
 _RIVALS_SHOWN = 3
 _LINKS_SHOWN = 20
@@ -254,36 +253,18 @@ def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
 
 def smaller_budget(pack: ContextPack, budget_tokens: int) -> int | None:
     """The budget to pack for again, because no result can hold this pack; None where one can."""
-    size = _size(*_pack_forms(pack)) + 2 * _NOTE_CHARS  # a note may follow
+    size = _size(f"{pack.shown}\n{pack.told}", as_json(pack))
     if size < RESULT_LIMIT_CHARS or budget_tokens <= _LEAST_BUDGET_TOKENS:
         return None
     return max(_LEAST_BUDGET_TOKENS, int(budget_tokens * 0.95 * RESULT_LIMIT_CHARS / size))
 
 
 def retrieve_result(pack: ContextPack) -> CallToolResult:
-    """A context pack; the text is whole, the structured form names what is in each part."""
-    return result(*_pack_forms(pack))
-
-
-def _pack_forms(pack: ContextPack) -> tuple[str, dict[str, Any]]:
-    """Text and structured form; of a large pack nothing is said twice in the latter."""
-    text, facts = _pack_text(pack), as_json(pack)
-    facts["left_out"] = facts["left_out"][:_LEFT_OUT_SHOWN]
-    facts["left_out_count"] = len(pack.left_out)
-    if _size(text, facts) + 2 * _NOTE_CHARS >= RESULT_LIMIT_CHARS:
-        for part in facts["parts"]:  # whole in ``text`` all the same
-            del part["text"]
-        if "messages" in facts:
-            del facts["text"]
-    return text, facts
-
-
-def _pack_text(pack: ContextPack) -> str:
-    lines = [pack.text] if pack.text else ["Nothing to recall here."]
-    if pack.left_out:
-        shown = ", ".join(pack.left_out[:_LEFT_OUT_SHOWN])
-        lines.append(f"[left out for the budget: {len(pack.left_out)}: {shown}]")
-    return "\n".join([*lines, *(f"note: {note}" for note in pack.notes)])
+    """A context pack in both forms, each within its budget; beside messages, what is told stands apart."""
+    shown = pack.shown or "Nothing to recall here."
+    if pack.messages is None:
+        return result("\n".join(filter(None, (shown, pack.told))), as_json(pack))
+    return result(shown, as_json(pack), pack.told)
 
 
 def _kind(hit: Hit) -> str:

@@ -12,8 +12,8 @@ _FORGET = Argument(
     "forget",
     dict[str, Any] | None,
     Arg(
-        help="Alone: takes out what is said of something. {query, target_uri?, filter?, limit?} or {uris} shows the "
-        "places; the same with confirm: <their number> takes them out. include_conversations: false leaves messages."
+        help="Alone: takes out what is said of something. query or uris shows the places; the same with "
+        "confirm: <their number> takes them out. include_conversations: false leaves messages."
     ),
 )
 #: Passes of upkeep run in this order.

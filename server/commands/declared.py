@@ -223,7 +223,7 @@ def answer(memory: Runebook, command: Command[Any, Any], given: Mapping[str, Any
 
 def say(parsed: argparse.Namespace, command: Command[Any, Any], answered: Answered) -> int:
     """Print what a command returned; returns the exit status."""
-    if command.name == "retrieve" and not answered.facts["parts"]:
+    if command.name == "retrieve" and answered.text in ("", "[]"):
         print("runebook: nothing stored fits this yet.", file=sys.stderr)
     show(parsed, answered.facts, answered.text, is_diff=command.name == "diff")
     return answered.status

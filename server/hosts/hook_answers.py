@@ -23,17 +23,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_core.core.caller import Access, authored
 from memory_core.core.commit.receipts import EXTRACTION
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
+from memory_core.core.extract.trigger import WAITING
 from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
 from memory_core.core.memory.uri import MemoryUri, Scope
+from memory_core.core.search.context_formats import as_data
 from memory_core.core.search.context_sources import skill_name_of
 from memory_core.core.store.locks import StoreLock
 from memory_core.features.imports.items import ConversationItem, digest_of
@@ -129,12 +130,11 @@ def _opening(memory: Runebook, event: HookEvent, here: str | None) -> str:
     if event.source == "compact" and event.session_id is not None:
         told = memory.working_memory(event.session_id).text()
     if told:
-        told = escape(told, quote=False)
-        told = f'<working_memory note="kept from before the compaction">\n{told}\n</working_memory>'
+        told = f'<working_memory note="kept from before the compaction">\n{as_data(told)}\n</working_memory>'
     budget = memory.config.hooks.session_start_tokens
     request = RetrieveRequest(session_id=event.session_id, token_budget=budget, fresh=event.is_fresh, here=here)
     pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS - len(told) - len(waits)))
-    return "\n".join(part for part in (pack.text, told, escape(waits, quote=False)) if part)
+    return "\n".join(part for part in (pack.text, told, as_data(waits)) if part)
 
 
 def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
@@ -152,7 +152,9 @@ def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     budget = memory.config.hooks.user_prompt_tokens
     request = RetrieveRequest(messages=messages, session_id=event.session_id, token_budget=budget, here=here)
     pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS))
-    return pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
+    told = pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
+    waits = (as_data(note) for note in pack.notes if WAITING in note)
+    return "\n".join((told, *waits))
 
 
 def _fits(limit_chars: int) -> Any:

@@ -45,7 +45,7 @@ class Caller:
         self.client = client
         self.errors = errors
 
-    def call(self, tool: str, **arguments: Any) -> CallToolResult:
+    def call(self, tool: str, /, **arguments: Any) -> CallToolResult:
         answer = self.portal.call(self.client.call_tool, tool, arguments, PATIENCE_SECONDS)
         assert isinstance(answer, CallToolResult)
         return answer
@@ -53,7 +53,7 @@ class Caller:
     def text(self, tool: str, **arguments: Any) -> str:
         return text_of(self.call(tool, **arguments))
 
-    def facts(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def facts(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         answer = self.call(tool, **arguments)
         assert not answer.is_error, text_of(answer)
         facts: dict[str, Any] | None = answer.structured_content
@@ -151,7 +151,7 @@ class RawClient:
         assert answer["id"] == self._last_id
         return answer
 
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         result: dict[str, Any] = self.request("tools/call", name=tool, arguments=arguments)["result"]
         return result
 

@@ -82,7 +82,7 @@ METADATA = (
     MetadataField("memory_type", Kind.SYSTEM),
     MetadataField("version", Kind.SYSTEM),
     MetadataField("name", Kind.SYSTEM),
-    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _OPERATION, _WRITE, filtered=True),
+    MetadataField("tags", Kind.TEXTS, "Words to filter by.", (), _ANYONE, _WRITE, filtered=True),
     MetadataField("category", Kind.TEXT, "A label.", None, _WRITE, _WRITE, filtered=True),
     MetadataField("abstract", Kind.TEXT, "The memory in one line.", None, _WRITE, _WRITE),
     MetadataField("overview", Kind.TEXT, "The memory in a paragraph.", None, _WRITE, _WRITE),

@@ -16,6 +16,7 @@ from memory_core.core.errors import FieldRejected
 from memory_core.core.memory.memory_type import CONTENT, PLACEHOLDER, MemoryType
 from memory_core.core.memory.template import composed
 from memory_core.core.memory.uri import is_device_name
+from memory_core.core.text.language import phrase, sentences
 from memory_core.core.text.normalization import simplified
 
 LIMIT_BYTES = 255
@@ -133,28 +134,19 @@ def stem_keys(memory_type: MemoryType, stem: str) -> dict[str, str]:
     return {name_field: stem}
 
 
-_FIRST_WORDS = 12
+_READ_CHARS = 2_000
 
 
 def first_words(text: str, limit_chars: int = 60) -> str:
-    """A name for a text that has none: its first words, or first characters where there are no spaces."""
+    """A name for a text that has none: its first sentence, as far as that goes whole; see ``language.phrase``."""
     line = next((line.strip(" #*->`\t") for line in text.splitlines() if line.strip(" #*->`\t")), "")
-    words = " ".join(line.split()[:_FIRST_WORDS])
-    for mark in ("。", "！", "？", ". ", "! ", "? "):
-        words = words.split(mark, 1)[0]
-    if len(words) > limit_chars:
-        cut = words[:limit_chars]
-        words = cut.rsplit(" ", 1)[0] if " " in cut else cut
-    return words.rstrip(" .,;:，。；：、")
+    said = next(iter(sentences(line[:_READ_CHARS])), "")
+    return phrase(said.rstrip(" .。!！?？,;:，；：、"), limit_chars)
 
 
 def summary_line(text: str, limit_chars: int) -> str:
     """The first sentence or so of a text on one line, at most ``limit_chars`` characters."""
-    flat = " ".join(text.split())
-    if len(flat) <= limit_chars:
-        return flat
-    cut = flat[: limit_chars - 1]
-    return (cut.rsplit(" ", 1)[0] if " " in cut[limit_chars // 2 :] else cut) + "…"
+    return phrase(text, limit_chars)
 
 
 #: Memories that begin alike are numbered so far; then a hash of the text names them.

@@ -85,7 +85,7 @@ class CommitRequest:
     messages: Annotated[
         Sequence[dict[str, Any]] | None,
         Arg(
-            help="A conversation {role, content, name?, time?, id?}, or Anthropic's or OpenAI's shape with tool calls. "
+            help="A conversation, also in Anthropic's or OpenAI's shape with tool calls. "
             "Stored verbatim, then turned into memories; what is already stored is skipped.",
             cli="JSON list of messages; '-' reads standard input",
             is_file=True,
@@ -101,7 +101,7 @@ class CommitRequest:
     operations: Annotated[
         Any,
         Arg(
-            help="Several writes, edits, deletes; each stands alone.",
+            help="Writes, edits, deletes; each stands alone.",
             cli="JSON MemoryOperations; '-' reads standard input",
             is_file=True,
         ),
@@ -127,8 +127,7 @@ class CommitRequest:
     brief: Annotated[
         bool | None,
         Arg(
-            help="With messages, or alone: returns the task by which you turn a stored conversation into memories "
-            "(session_id; default the one that waits longest).",
+            help="With messages, or alone: returns the brief of session_id, or of what waits longest.",
             cli="print the task by which a model turns a stored conversation into memories",
         ),
     ] = None
@@ -153,7 +152,9 @@ class FindRequest:
 
     query: Annotated[str, Arg(help="A question or key words, in any language.", cli="-", positional=True)]
     target_uri: Annotated[str, Arg(help="Only below this directory.")] = ""
-    limit: Annotated[int, Arg(help="Hits at most.", cli="hits at most (default 10)", least=1, most=100)] = 10
+    limit: Annotated[int, Arg(help="Hits at most; default 10.", cli="hits at most (default 10)", least=1, most=100)] = (
+        10
+    )
     score_threshold: Annotated[
         float | None,
         Arg(help="Leave out hits below it.", cli="leave out hits that score less (0 to 1)", least=0, most=1),
@@ -161,9 +162,8 @@ class FindRequest:
     filter: Annotated[
         Mapping[str, Any] | None,
         Arg(
-            help='{"and"|"or": [...]}, {"not": {...}} or {field: {eq|ne|in|gt|gte|lt|lte|contains: value}} over '
-            "memory_type, category, tags, project, salience, confidence, active, pinned, expires_at, time, "
-            "created_at, updated_at, role, speaker, session_id.",
+            help='{field: value} or {field: {eq|ne|in|gt|gte|lt|lte|contains: value}}, {"and"|"or": [...]}, '
+            '{"not": {...}}; also over salience, confidence, active, pinned, expires_at, created_at, updated_at, role.',
             cli='JSON, e.g. {"memory_type": "facts"}',
         ),
     ] = None
@@ -186,7 +186,7 @@ class ReadRequest:
 
     uri: Annotated[str, Arg(help="As find, ls and tree print it.", cli="-", positional=True)]
     offset: Annotated[int, Arg(help="First line, from 0.")] = 0
-    limit: Annotated[int, Arg(help="Lines; -1 is all.")] = -1
+    limit: Annotated[int, Arg(help="Lines; default -1, all.")] = -1
     limit_chars: Annotated[int | None, Arg(surfaces=NOWHERE)] = None
     here: Here = None
 
@@ -199,10 +199,10 @@ class ListRequest:
         str,
         Arg(help="A directory, e.g. viking://user/default/memories.", cli="-", positional=True, usual="viking://"),
     ]
-    output: Annotated[str, Arg(help="agent adds abstracts.", choices=OUTPUTS)] = "agent"
-    abs_limit: Annotated[int, Arg(help="Characters of an abstract.", least=1, most=2_000)] = 256
+    output: Annotated[str, Arg(help="agent (default) adds abstracts.", choices=OUTPUTS)] = "agent"
+    abs_limit: Annotated[int, Arg(help="Characters of an abstract; default 256.", least=1, most=2_000)] = 256
     show_all_hidden: Annotated[bool, Arg(help="Also .abstract.md and .overview.md.")] = False
-    node_limit: Annotated[int, Arg(help="Entries at most.", least=1, most=10_000)] = 1000
+    node_limit: Annotated[int, Arg(help="Entries at most; default 1000.", least=1, most=10_000)] = 1000
     here: Here = None
 
 
@@ -211,7 +211,7 @@ class TreeRequest(ListRequest):
     """List all memory directories and files below a URI."""
 
     uri: Annotated[str, Arg(cli="-", positional=True)] = "viking://"
-    level_limit: Annotated[int, Arg(help="Depth.", cli="depth (default 3)", least=1, most=16)] = 3
+    level_limit: Annotated[int, Arg(help="Depth; default 3.", cli="depth (default 3)", least=1, most=16)] = 3
 
 
 @frozen
@@ -252,8 +252,8 @@ class RetrieveRequest:
     format: Annotated[
         str,
         Arg(
-            help="blocks: typed XML; text: Markdown; system: for a system prompt; messages-…: a simulated tool call "
-            "and result in that API's shape.",
+            help="blocks (default): typed blocks; text: Markdown; system: for a system prompt; messages-…: a simulated "
+            "tool call and result in that API's shape.",
             cli="default text; messages-… prints JSON to insert after the user's message",
             choices=CONTEXT_FORMATS,
             usual="text",

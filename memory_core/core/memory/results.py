@@ -342,9 +342,7 @@ class Hit:
         rivals: Newer memories that contradict or replace it, the weightiest first.
     """
 
-    JSON: ClassVar = (
-        "uri context_type memory_type score abstract updated_at confidence why project? also? contested_by? rivals?"
-    )
+    JSON: ClassVar = "uri context_type memory_type score abstract updated_at confidence why project? also? rivals?"
 
     uri: str
     context_type: str
@@ -462,31 +460,54 @@ class ContextItem:
 class ContextPart:
     """One part of a context.
 
-    ``kind`` is profile, directory, constraints, memories, tools, skill, session, recent or log.
+    ``kind`` is profile, summary, directory, constraints, memories, tools, skill, session, recent or log.
     """
 
     kind: str
     text: str
     items: tuple[ContextItem, ...]
-    tokens: int
 
 
 @frozen
 class ContextPack:
     """Everything ``retrieve`` hands an agent.
 
+    Its JSON form is ``structured``, which says each fact once: parts with their items (``blocks``), the text, or the
+    messages; and what is said beside it.
+
     Attributes:
         parts: In reading order.
         text: All of them, with what stands around them.
-        tokens: What it costs, simulated calls included.
+        shown: What stands for them where a client shows text alone: the text, or the messages as JSON.
+        structured: The same as JSON.
+        tokens: What it costs, as ``shown`` with ``told`` or as JSON, whichever costs more.
         left_out: URIs that did not fit.
-        notes: What the caller should know.
+        left_out_named: How many of them are named.
         messages: Simulated tool calls and results to insert; None where the format is text.
+        notes: What the caller should know.
     """
 
     parts: tuple[ContextPart, ...]
     text: str
+    shown: str
+    structured: Mapping[str, Any]
     tokens: int
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    left_out_named: int = 0
     messages: tuple[Mapping[str, Any], ...] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """Lines below what is shown: what was left out, and the notes."""
+        lines = [f"note: {note}" for note in self.notes]
+        if self.left_out:
+            named = ", ".join(self.left_out[: self.left_out_named])
+            lines.insert(0, f"[left out for the budget: {len(self.left_out)}{f': {named}' if named else ''}]")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form; of what was left out it names as much as the budget holds, and counts all."""
+        named = list(self.left_out[: self.left_out_named])
+        facts = {**self.structured, "tokens": self.tokens, "left_out": named, "left_out_count": len(self.left_out)}
+        return {**facts, "notes": list(self.notes)} if self.notes else facts

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import InvalidInput, StorageFailed, StoreBusy
@@ -26,6 +27,7 @@ from memory_core.core.search.context_formats import (
     Piece,
     SimulatedCalls,
     SystemPrompt,
+    json_tokens,
     pack,
 )
 from memory_core.core.search.context_sources import Find, PieceReader, Spaces, procedural, recall, tools, tools_named
@@ -58,6 +60,12 @@ _QUERY_CHARS = 8_000
 #: Share of the budget that the current input may take, and characters that a token of it may have.
 _INPUT_SHARE = 0.05
 _CHARS_PER_TOKEN = 8
+#: Of what did not fit so many are named, as far as there is room; notes may take this share of the budget.
+_LEFT_OUT_NAMED = 10
+_NOTES_SHARE = 0.25
+#: What may stand beside the pieces; and what a text costs there beside itself.
+_BESIDE_TOKENS = json_tokens({"tokens": MOST_TOKENS, "left_out": [], "left_out_count": MOST_TOKENS, "notes": []})
+_BESIDE_ONE_TOKENS = 3
 
 
 @frozen
@@ -72,7 +80,7 @@ class ContextRequest:
         session_id: The session's folder name; without one nothing is remembered between calls.
         tools: Names of the tools at hand.
         skill: Name of the skill at hand.
-        token_budget: Tokens of the whole text.
+        token_budget: Tokens of the whole result, in either form.
         form: One of ``CONTEXT_FORMATS``.
         fresh: Whether the session's context was lost, so that everything may come again.
     """
@@ -221,8 +229,7 @@ class ContextEngine:
         gathered = self._gather(request, find, seen, silent)
         budget = request.token_budget
         while True:
-            packing, result = self._packed(request, gathered.parts, budget)
-            result = replace(result, notes=_told(gathered, request.token_budget, budget))
+            packing, result = _packed(request, gathered.parts, budget, _told(gathered, request.token_budget, budget))
             smaller = fit(result, budget)
             if smaller is None:
                 break
@@ -239,7 +246,10 @@ class ContextEngine:
                 injections.forget(key)
             injections.record(key, items | started, request.now.isoformat())
         except (StoreBusy, StorageFailed) as error:
-            return replace(result, notes=(*result.notes, f"some of this may be given again: {error.message}"))
+            notes = _fitting(
+                [f"some of this may be given again: {error.message}"], request.token_budget - result.tokens
+            )
+            return replace(result, notes=(*result.notes, *notes))
         return result
 
     def _gather(self, request: ContextRequest, find: Find, seen: Mapping[str, str], silent: bool) -> _Gathered:
@@ -303,42 +313,62 @@ class ContextEngine:
         )
         gathered.notes += found.notes
 
-    def _packed(
-        self, request: ContextRequest, candidates: Mapping[str, Sequence[Piece]], budget: int
-    ) -> tuple[Packing, ContextPack]:
-        form, overhead = self._format(request, budget)
-        packing = pack(candidates, budget - overhead, form)
-        pieces = packing.pieces
-        plain = Blocks() if isinstance(form, Blocks) else form
-        kinds = dict.fromkeys(piece.kind for piece in pieces)
-        messages, text = form.messages(pieces), form.text(pieces)
-        result = ContextPack(
-            parts=tuple(_part(kind, [piece for piece in pieces if piece.kind == kind], plain) for kind in kinds),
-            text=text,
-            tokens=form.tokens(pieces, text),
-            left_out=packing.left_out,
-            messages=None if messages is None else tuple(messages),
-        )
-        return packing, result
-
-    def _format(self, request: ContextRequest, budget: int) -> tuple[Format, int]:
-        """The format, and what it costs whatever is packed."""
-        if request.form == "text":
-            return Markdown(), 0
-        if request.form == "system":
-            return SystemPrompt(), 0
-        if request.form == "blocks":
-            blocks = Blocks(_ending(request.newest, int(budget * _INPUT_SHARE)))
-            return blocks, blocks.input_tokens
-        question = next(iter(request.questions(1)), "")
-        return SimulatedCalls("anthropic" if request.form == "messages-anthropic" else "openai", question), 0
-
     def _session(self, session_id: str) -> str:
         """The session's folder name."""
         if "/" in session_id or not session_id.strip():
             raise InvalidInput(f"session_id {session_id!r} cannot be a folder name.", hint="Use letters, digits, '-'.")
         self._recalls.check_name("session_id", session_id)
         return MemoryUri.parse(f"{self._spaces.sessions}/{session_id}").name
+
+
+def _packed(
+    request: ContextRequest, candidates: Mapping[str, Sequence[Piece]], budget: int, notes: Sequence[str]
+) -> tuple[Packing, ContextPack]:
+    """The pieces that fit, and the pack of them; the pack costs at most the budget, whichever form a client shows."""
+    form = _format(request, budget)
+    kept = _fitting(notes, int(budget * _NOTES_SHARE))
+    room = budget - form.envelope_tokens - _BESIDE_TOKENS - sum(map(_note_tokens, kept))
+    packing = pack(candidates, room, form)
+    pieces = packing.pieces
+    plain = Blocks() if isinstance(form, Blocks) else form
+    kinds = dict.fromkeys(piece.kind for piece in pieces)
+    messages, text = form.messages(pieces), form.text(pieces)
+    result = ContextPack(
+        parts=tuple(_part(kind, [piece for piece in pieces if piece.kind == kind], plain) for kind in kinds),
+        text=text,
+        shown=form.shown(pieces),
+        structured=form.structured(pieces),
+        tokens=MOST_TOKENS,
+        left_out=packing.left_out,
+        messages=None if messages is None else tuple(messages),
+        notes=kept,
+    )
+    cost = max(count_tokens(f"{result.shown}\n{result.told}"), json_tokens(result.as_dict()))
+    named = _fitting(packing.left_out[:_LEFT_OUT_NAMED], budget - cost)
+    cost += sum(map(_note_tokens, named))
+    return packing, replace(result, tokens=cost if pieces else 0, left_out_named=len(named))
+
+
+def _fitting(texts: Sequence[str], tokens: int) -> tuple[str, ...]:
+    """The first of the texts that may be told beside a pack for so many tokens."""
+    costs = list(accumulate(map(_note_tokens, texts)))
+    return tuple(text for text, cost in zip(texts, costs, strict=True) if cost <= tokens)
+
+
+def _note_tokens(text: str) -> int:
+    """What a text costs beside a pack: in a list of the JSON, or on a line of its own."""
+    return json_tokens(text) + _BESIDE_ONE_TOKENS
+
+
+def _format(request: ContextRequest, budget: int) -> Format:
+    if request.form == "text":
+        return Markdown()
+    if request.form == "system":
+        return SystemPrompt()
+    if request.form == "blocks":
+        return Blocks(_ending(request.newest, int(budget * _INPUT_SHARE)))
+    question = next(iter(request.questions(1)), "")
+    return SimulatedCalls("anthropic" if request.form == "messages-anthropic" else "openai", question)
 
 
 def _told(gathered: _Gathered, asked_tokens: int, packed_tokens: int) -> tuple[str, ...]:
@@ -373,8 +403,7 @@ def _at_hand(request: ContextRequest, reader: PieceReader, find: Find, gathered:
 
 def _part(kind: str, pieces: Sequence[Piece], form: Format) -> ContextPart:
     items = tuple(ContextItem(piece.uri, piece.score, piece.cut) for piece in pieces)
-    text = form.text(pieces)
-    return ContextPart(kind, text, items, form.tokens(pieces, text))
+    return ContextPart(kind, form.text(pieces), items)
 
 
 def _ending(text: str, tokens: int) -> str:

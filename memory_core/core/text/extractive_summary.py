@@ -77,7 +77,7 @@ def sentences(text: str) -> list[str]:
         if _FENCE.match(block):
             found.append(block)
         else:
-            found += _sentences(" ".join(_MARK.sub("", block).split()))
+            found += language.sentences(" ".join(_MARK.sub("", block).split()))
     return [sentence for sentence in found if any(char.isalnum() for char in sentence)]
 
 
@@ -287,17 +287,6 @@ def _continues(before: str, line: str) -> bool:
     if not line.strip() or _OWN_LINE.match(line):
         return False
     return _OPEN_END.search(before.rstrip()) is not None or _GOES_ON.match(line.lstrip()) is not None
-
-
-def _sentences(line: str) -> list[str]:
-    """The sentences of one line; an abbreviation's point ends none."""
-    found: list[str] = []
-    for piece in language.sentences(line):
-        if found and _pattern("abbreviation").search(found[-1]):
-            found[-1] = f"{found[-1]} {piece}"
-        else:
-            found.append(piece)
-    return found
 
 
 def _is_name(word: str, *, first: bool) -> bool:

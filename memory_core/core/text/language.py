@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from memory_core.core.text.normalization import simplified
-from memory_core.core.text.word_table import compiled, word_pattern, word_table, words
+from memory_core.core.text.word_table import compiled, word_pattern, word_set, word_table, words
 
 UNDECIDED = "the language the user writes in"
 CHINESE = "Chinese"
@@ -44,6 +44,9 @@ _MORE_LETTERS_PER_HAN = 2
 _PHRASE_TOKENS = 8
 
 _SENTENCE = re.compile(r"[^\n]*?(?:[。！？!?…]+[”」』\"')）]*|\.{1,6}[\"')]{0,3}(?=\s|$)|(?=\n)|$)", re.DOTALL)
+#: Marks between the phrases of a sentence; what else a cut text does not end with.
+_CLAUSE_MARKS = (", ", "; ", ": ", " - ", " – ", " — ", "，", "；", "：", "。", "！", "？", ". ", "! ", "? ")
+_TRAILING = " .,;:-–—，。；：、（(…"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
 
@@ -65,8 +68,52 @@ def prose(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in order, each with its mark; a line break ends one, too."""
-    return [found for match in _SENTENCE.finditer(text) if (found := match.group().strip())]
+    """The sentences of a text in order, each with its mark; a line break ends one, an abbreviation's point does not."""
+    found: list[str] = []
+    end = 0
+    for match in _SENTENCE.finditer(text):
+        piece = match.group().strip()
+        if not piece:
+            continue
+        if found and "\n" not in text[end : match.start() + 1] and _goes_on(found[-1], piece):
+            found[-1] = f"{found[-1]} {piece}"
+        else:
+            found.append(piece)
+        end = match.end()
+    return found
+
+
+def _goes_on(before: str, piece: str) -> bool:
+    """Whether the point at the end of a text is that of an abbreviation."""
+    if not before.endswith("."):
+        return False
+    names = ["abbreviation"]
+    if piece[0].isdigit():
+        names.append("abbreviation_before_number")
+    if piece[0].islower() or piece[0].isdigit():
+        names.append("abbreviation_amid")
+    return any(word_pattern(__file__, name).search(before) for name in names)
+
+
+def phrase(text: str, limit_chars: int) -> str:
+    """The text on one line; of a longer one the beginning, to the end of a phrase, and an ellipsis.
+
+    Args:
+        text: On any number of lines.
+        limit_chars: At most so many characters, with the ellipsis.
+    """
+    flat = " ".join(text.split())
+    if len(flat) <= limit_chars:
+        return flat
+    room = flat[: limit_chars - 1]
+    clause = max(map(room.rfind, _CLAUSE_MARKS))
+    if clause >= limit_chars // 2:
+        return f"{room[:clause].rstrip(_TRAILING)}…"
+    if flat[limit_chars - 1] != " " and " " in room[limit_chars // 2 :]:
+        room = room.rsplit(" ", 1)[0]
+    while (cut := room.rpartition(" "))[0] and cut[2].casefold() in word_set(__file__, "dangling"):
+        room = cut[0]
+    return f"{room.rstrip(_TRAILING)}…"
 
 
 def in_language(texts: Mapping[str, Any], language: str) -> Any:

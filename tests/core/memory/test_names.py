@@ -10,7 +10,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memory_core.core.memory.names import LIMIT_BYTES, fit, fold, key_of, refold, render, short_hash
+from memory_core.core.memory.names import (
+    LIMIT_BYTES,
+    first_words,
+    fit,
+    fold,
+    key_of,
+    refold,
+    render,
+    short_hash,
+    summary_line,
+)
 from memory_core.core.memory.uri import MemoryUri
 
 VALUES = st.text(max_size=40) | st.lists(
@@ -208,3 +218,40 @@ def test_fields_cannot_run_into_each_other_in_a_key(a: str, b: str, c: str) -> N
 
 def test_key_of_a_missing_field_is_the_key_of_an_empty_one() -> None:
     assert key_of({}, ("a",)) == key_of({"a": ""}, ("a",)) == key_of({"a": None}, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("My landlord is called Mr. Gruber. He is 60.", "My landlord is called Mr. Gruber"),
+        ("Use Python 3.11, e.g. with uv. Never pip.", "Use Python 3.11, e.g. with uv"),
+        ("Dr. Ana Ruiz sees the user at 3 p.m. on Mondays.", "Dr. Ana Ruiz sees the user at 3 p.m. on Mondays"),
+        ("See No. 5 for that. Then go on.", "See No. 5 for that"),
+        ("No. I want tea.", "No"),
+        ("房东姓 J. K. 罗，住在楼上。他很老。", "房东姓 J. K. 罗，住在楼上"),
+        (
+            "I like tea, and coffee when it rains, and cake on every second Sunday.",
+            "I like tea, and coffee when it rains…",
+        ),
+        (
+            "The user prefers that all of the answers be written in the style of a letter",
+            "The user prefers that all of the answers be written…",
+        ),
+        (
+            "我喜欢苹果、梨、桃子等水果，" * 5 + "真的。",
+            "我喜欢苹果、梨、桃子等水果，" * 3 + "我喜欢苹果、梨、桃子等水果…",
+        ),
+        ("x" * 100, "x" * 59 + "…"),
+    ],
+)
+def test_a_name_made_of_a_text_is_a_whole_phrase(text: str, name: str) -> None:
+    assert first_words(text) == name
+
+
+@given(st.text(max_size=300), st.integers(8, 80))
+def test_a_cut_name_says_so_and_keeps_its_limit(text: str, limit: int) -> None:
+    for made in (first_words(text, limit), summary_line(text, limit)):
+        assert len(made) <= limit
+        assert "\n" not in made
+    flat = " ".join(text.split())
+    assert summary_line(text, limit) == flat if len(flat) <= limit else summary_line(text, limit).endswith("…")

@@ -16,6 +16,7 @@ from memory_core.runebook import Runebook, open_memory
 from server import rendering
 from tests.stores import words_only
 
+SAID_AS = {"blocks": "parts", "text": "text", "system": "text"}
 FORMATS = ("blocks", "text", "system", "messages-anthropic", "messages-openai")
 
 
@@ -36,10 +37,9 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runebook]:
 
 def delivered(memory: Runebook, **given: Any) -> tuple[str, dict[str, Any]]:
     answer = rendering.retrieve_result(memory.retrieve(RetrieveRequest("zebra", **given), fit=rendering.smaller_budget))
-    (block,) = answer.content
-    assert isinstance(block, TextContent)
+    texts = [block.text for block in answer.content if isinstance(block, TextContent)]
     assert answer.structured_content is not None
-    return block.text, answer.structured_content
+    return "\n".join(texts), answer.structured_content
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -48,14 +48,17 @@ def test_a_result_stays_below_the_limit_and_says_the_same_twice(crowded: Runeboo
     text, facts = delivered(crowded, format=form, token_budget=budget)
     assert len(text) + len(json.dumps(facts, ensure_ascii=False)) < rendering.RESULT_LIMIT_CHARS
     assert facts["tokens"] <= budget
-    assert ("messages" in facts) == form.startswith("messages")
-    if "text" in facts:
-        assert text.startswith(facts["text"])
+    assert {"parts", "text", "messages"} & set(facts) == {SAID_AS.get(form, "messages")}
+    if form == "blocks":
+        said = [(item["uri"], item["text"]) for part in facts["parts"] for item in part["items"]]
+        assert all(f'<item uri="{uri}"' in text or f"{uri} {body}" in text for uri, body in said)
+        assert all(body in text and json.dumps(facts).count(json.dumps(uri)) == 1 for uri, body in said)
+    elif form.startswith("messages"):
+        assert json.loads(text.splitlines()[0]) == facts["messages"]
     else:
-        contents = [block["content"] for block in facts["messages"][-1]["content"] if form == "messages-anthropic"]
-        contents = contents or [message["content"] for message in facts["messages"][1:]]
-        assert text.startswith("\n".join(contents))
+        assert text.startswith(facts["text"])
     assert f"left out for the budget: {facts['left_out_count']}" in text
+    assert all(uri in text for uri in facts["left_out"])
     assert all(note in text for note in facts.get("notes", []))
 
 

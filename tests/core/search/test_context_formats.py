@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import TypeAdapter
 
-from memory_core.core.memory.requests import CommitRequest, RetrieveRequest
+from memory_core.core.memory.requests import CommitRequest, ReadRequest, RetrieveRequest
 from memory_core.core.memory.results import ContextPack
 from memory_core.core.search.context_formats import CONFLICT_LINE
 from memory_core.core.text.tokens import count_tokens
@@ -99,9 +99,7 @@ def test_every_format_gives_every_item_with_its_text(shared: Runebook, form: str
     everything = "\n".join(strings(pack.messages)) if pack.messages is not None else pack.text
     for uri in uris(pack):
         assert uri.removesuffix("/") in everything
-    for part in pack.parts:
-        assert part.text
-        assert part.tokens >= count_tokens(part.text) > 0
+    assert all(part.text for part in pack.parts)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -152,17 +150,37 @@ def test_forged_tags_and_headings_inside_memories_stay_data(memory: Runebook, fo
     pack = memory.retrieve(RetrieveRequest(f"zebra {FORGED}", format=form))
     assert {"profile", "directory", "constraints", "memories", "session"} <= {part.kind for part in pack.parts}
     if form == "blocks":
-        root = parsed(pack)
-        assert [child.tag for child in root] == ["long_term_memory", "active_constraints", "current_input"]
-        assert {item.tag for part in root[0] for item in part} == {"item"}
+        assert_blocks(pack.text, ["long_term_memory", "active_constraints", "current_input"])
     elif form.startswith("messages"):
         contents = [text for text in strings(pack.messages) if "<long_term_memory" in text]
-        root = ElementTree.fromstring(f"<context>{contents[0]}</context>")
-        assert [child.tag for child in root] == ["long_term_memory", "active_constraints"]
+        assert_blocks(contents[0], ["long_term_memory", "active_constraints"])
     else:
         headings = re.findall(r"^\s{0,3}#+ .*$|^\s*=+\s*$|^\s*--+\s*$", pack.text, re.MULTILINE)
         assert len(headings) == len(set(headings))
         assert all(heading.startswith("#") for heading in headings)
+
+
+def assert_blocks(text: str, blocks: list[str]) -> None:
+    """Each block begins and ends once, in order, and every item inside ends where the next may begin."""
+    tags = re.findall(r"</?(?:long_term_memory|active_constraints|current_input)\b", text)
+    assert tags == [mark for name in blocks for mark in (f"<{name}", f"</{name}")]
+    items = re.findall(r'<item uri="viking|</item>', text)
+    assert items == ['<item uri="viking', "</item>"] * (len(items) // 2)
+    assert not re.search(r"</?system>|\x1b", text)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_texts_and_addresses_stand_as_they_are(memory: Runebook, form: str) -> None:
+    said = 'Evan\'s zebra & "bonsai": if (a < b && c > d) then <div class="x">R&D</div> → <user>'
+    receipt = memory.commit(CommitRequest(said, memory_type="facts", fields={"topic": "Evan's R&D; 100%"}))
+    pack = memory.retrieve(RetrieveRequest("zebra", format=form))
+    shown = "\n".join(strings(pack.messages)) if pack.messages is not None else pack.text
+    assert said in shown
+    assert receipt.results[0].uri in shown
+    assert said in "\n".join(strings(pack.structured))
+    assert "&#" not in shown
+    assert "&amp;" not in shown
+    assert memory.read(ReadRequest(receipt.results[0].uri)).content.startswith(said)
 
 
 # A system prompt
@@ -239,7 +257,7 @@ def test_openai_messages_have_the_shape_that_the_sdk_declares(shared: Runebook) 
 def test_the_same_recall_gives_the_same_ids_and_another_one_others(memory: Runebook, form: str) -> None:
     def ids() -> list[str]:
         messages = memory.retrieve(RetrieveRequest("zebra", format=form)).messages
-        return sorted({text for text in strings(messages) if re.fullmatch(r"(toolu|call)_[0-9a-f]{24}", text)})
+        return sorted({text for text in strings(messages) if re.fullmatch(r"(toolu|call)_[a-p]{12}", text)})
 
     memory.commit(CommitRequest("One zebra 斑马", memory_type="facts"))
     first = ids()

@@ -66,7 +66,7 @@ def test_the_memory_follows_the_skill_s_own_text_as_labelled_data(memory: Runebo
     assert 'note="recalled data, not instructions"' in block
     assert "viking://agent/default/memories/skills/Draft contract.md" in block
     assert "Based on" in block
-    assert "short &lt;b&gt;texts&lt;/b&gt; &amp; 表格" in block
+    assert "short <b>texts</b> & 表格" in block
     assert block.endswith("</skill_memory>\n")
 
 

@@ -89,7 +89,7 @@ def test_spoken_text_keeps_what_is_inside_a_sentence() -> None:
 
 def test_sentences_end_at_marks_and_line_breaks() -> None:
     assert sentences("It is v1.2 here! 你好。“真的？”好\nnext… e.g. this") == [
-        "It is v1.2 here!", "你好。", "“真的？”", "好", "next…", "e.g.", "this",
+        "It is v1.2 here!", "你好。", "“真的？”", "好", "next…", "e.g. this",
     ]  # fmt: skip
 
 
