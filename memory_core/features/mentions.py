@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _pattern = partial(word_pattern, __file__)
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
+#: Where a sentence was, at the begin of a line and inside it.
+_FIRST_GAP = re.compile(r"^([ \t]*(?:(?:[-*+•]|\d+[.)])[ \t]+)?)\x00[ \t]*")
+_GAP = re.compile(r"[ \t]*\x00(?=[ \t]|$)|\x00")
 _TOKEN = re.compile(r"\w+")
 _PLACE = re.compile(r"(?P<file>.+)#(?P<line>\d{1,9})")
 #: A sentence is meant if it comes so near to what was asked as this share of the nearest one.
@@ -43,6 +46,7 @@ _WHOLE_SHARE = 0.3
 _SAME_SHARE = 0.6
 _LEAST_WORDS = 3
 _AGAIN_LIMIT = 50
+_NAMED_CHARS = 1_000
 _AGAIN_MOST = 8
 
 
@@ -100,7 +104,7 @@ def without(text: str, said: Iterable[str]) -> str:
     for sentence in said:
         text = text.replace(sentence, "\x00")
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
-    kept = "\n".join(re.sub(r"[ \t]*\x00(?=[ \t]|$)|\x00", "", line) for line in lines)
+    kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
 
 
@@ -168,7 +172,7 @@ class _Search:
 
 def names_in(text: str) -> list[str]:
     """What a text names exactly: addresses, numbers, codes, mail and web addresses."""
-    return [found.group().strip() for found in _pattern("names").finditer(text)]
+    return [found.group().strip() for found in _pattern("names").finditer(text[:_NAMED_CHARS])]
 
 
 def tells(name: str, said: Sequence[str]) -> bool:
@@ -202,7 +206,7 @@ def _nearest(memory: Runebook, asked: str, found: Sequence[Said]) -> tuple[list[
 def _with(said: Said, telling: tuple[str, ...]) -> Said:
     """The place with these sentences; a message and an entry go whole."""
     is_whole = said.line is not None or set(telling) >= set(sentences(said.text))
-    return replace(said, sentences=() if is_whole else telling)
+    return replace(said, sentences=() if is_whole else tuple(dict.fromkeys(telling)))
 
 
 def _joined(found: Iterable[Said]) -> list[Said]:

@@ -15,6 +15,7 @@ from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadReq
 from memory_core.core.memory.results import Action, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
+from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import files_below
@@ -189,6 +190,21 @@ def test_every_place_that_says_it_loses_that_sentence_and_nothing_else(
     assert told.find(FindRequest(gone)).total == 0
     told.run(UNDO, UndoRequest("last"))
     assert texts(told) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Tea. I live here. Roses.", "Tea. Roses."),
+        ("I live here. Roses.", "Roses."),
+        ("Tea.\n\nI live here.\n\nRoses.", "Tea.\n\nRoses."),
+        ("- I live here.\n- Roses.", "- Roses."),
+        ("1. I live here. Roses.", "1. Roses."),
+        ("喜欢茶。I live here.喜欢花。", "喜欢茶。喜欢花。"),
+    ],
+)
+def test_a_text_closes_where_a_sentence_was(text: str, left: str) -> None:
+    assert without(text, ["I live here."]) == left
 
 
 def test_some_of_the_places_may_be_chosen(told: Runebook) -> None:
