@@ -153,8 +153,8 @@ def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     request = RetrieveRequest(messages=messages, session_id=event.session_id, token_budget=budget, here=here)
     pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS))
     told = pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
-    waits = (escape(note, quote=False) for note in pack.notes if WAITING in note)
-    return "\n".join((told, *waits))
+    waits = (as_data(note) for note in pack.notes if WAITING in note)
+    return "\n".join(part for part in (told, *waits) if part)
 
 
 def _fits(limit_chars: int) -> Any:
