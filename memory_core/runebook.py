@@ -500,7 +500,7 @@ class Runebook:
         if request.uri.endswith((ABSTRACT_NAME, OVERVIEW_NAME)):
             self.opened.current_pages()
         page = self.browser.read(request.uri, request.offset, request.limit, request.limit_chars)
-        if request.offset:
+        if request.offset or page.uri.endswith("/"):
             return page
         self.recalls.note_read(page.uri)
         links = self.browser.seen_from(self.projects.current(request.here)).linked(MemoryUri.parse(page.uri))

@@ -19,7 +19,8 @@ from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines, search_text
 from memory_core.core.memory.names import first_words, fold
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.text.analysis import distinct_words
+from memory_core.core.search.owner import OwnersQuestion, read_question
+from memory_core.core.text.analysis import distinct_words, index_tokens
 from memory_core.core.text.language import sentences
 from memory_core.core.text.normalization import simplified
 from memory_core.core.text.word_table import word_pattern
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _pattern = partial(word_pattern, __file__)
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|y|ies)$")
+_TOKEN = re.compile(r"\w+")
 _PLACE = re.compile(r"(?P<file>.+)#(?P<line>\d{1,9})")
 #: A sentence is meant if it comes so near to what was asked as this share of the nearest one.
 _NEAR_SHARE = 0.7
@@ -78,7 +80,7 @@ def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conver
     if not wanted.target_uri and not wanted.filter:
         found = search.with_profile(found)
     said, named = _nearest(memory, asked, found)
-    return _joined([*said, *search.again(wanted, named)])
+    return _joined([*said, *search.again(wanted, asked, named)])
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
@@ -125,9 +127,16 @@ class _Search:
         said = self._at(f"viking://user/{space}/memories/profile.md", None)
         return found if said is None or any(each.uri == said.uri for each in found) else [*found, said]
 
-    def again(self, wanted: FindRequest, named: Sequence[str]) -> Iterator[Said]:
-        """The places that say what these sentences name, or most of their words."""
-        needles = list(dict.fromkeys(name for sentence in named for name in names_in(sentence)))
+    def again(self, wanted: FindRequest, asked: str, named: Sequence[str]) -> Iterator[Said]:
+        """The places that say what these sentences name where they say what was asked, or most of their words."""
+        clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
+        scores = _closeness(self._memory, asked, clauses)
+        best = max(scores.values(), default=0.0)
+        needles = list(
+            dict.fromkeys(
+                name for clause, score in scores.items() if score >= _NEAR_SHARE * best for name in names_in(clause)
+            )
+        )
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
         for query in queries[:_AGAIN_MOST]:
@@ -211,26 +220,47 @@ def _joined(found: Iterable[Said]) -> list[Said]:
 
 
 def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str, float]:
-    """How near each sentence comes to what was asked, in [0, 1]: in words, or in meaning where a model is there."""
-    wanted, whole = _stems(asked), simplified(asked).casefold()
-    near = {
-        each: 1.0 if whole in simplified(each).casefold() else len(wanted & _stems(each)) / max(len(wanted), 1)
-        for each in said
-    }
+    """How near each sentence comes to what was asked, in [0, 1]: in words, or in meaning where a model is there.
+
+    What people ask of their owner (an address, a job) counts as a word that stands wherever it is told of.
+    """
+    question = read_question(asked, memory.retriever.owner_names())
+    wanted = frozenset(_stem(word) for word in distinct_words(question.rest) if len(word) > 1 or word.isascii())
+    whole = simplified(asked).casefold()
+    near = {each: 1.0 if whole in simplified(each).casefold() else _share(each, wanted, question) for each in said}
     embedder = memory.indexer.embedder
     if embedder is None or not said or not embedder.ready():
         return near
     try:
         vectors = embedder.embed([simplified(each) for each in near])
-        query = embedder.embed([simplified(asked)], query=True)[0]
+        ways = embedder.embed([simplified(way) for way in question.ways], query=True)
     except EmbeddingFailed:
         return near
     zero = embedder.scale.zero
-    for each, cosine in zip(near, vectors @ query, strict=True):
+    for each, cosine in zip(near, (vectors @ ways.T).max(axis=1), strict=True):
         near[each] = max(near[each], (float(cosine) - zero) / (1.0 - zero))
     return near
 
 
-def _stems(text: str) -> frozenset[str]:
-    """The words of a text without the endings that English forms have."""
-    return frozenset(_ENDING.sub("", word) for word in distinct_words(text))
+def _share(sentence: str, wanted: frozenset[str], question: OwnersQuestion) -> float:
+    """The share of the words and topics asked for that a sentence tells of."""
+    words = _stems(sentence)
+    line = f" {' '.join(words)} "
+    told = sum(any(_holds(line, operand) for operand in topic) for topic in question.topics)
+    parts = len(wanted) + len(question.topics)
+    return (len(wanted & set(words)) + told) / parts if parts else 0.0
+
+
+def _holds(line: str, operand: str) -> bool:
+    """Whether stems between blanks hold the phrase of an FTS5 operand; one that ends in ``*`` begins a word."""
+    phrase = " ".join(map(_stem, _TOKEN.findall(operand)))
+    return f" {phrase}" in line if operand.endswith("*") else f" {phrase} " in line
+
+
+def _stems(text: str) -> list[str]:
+    """The words of a text in order, without the endings that English forms have."""
+    return [_stem(word) for word in _TOKEN.findall(index_tokens(text))]
+
+
+def _stem(word: str) -> str:
+    return _ENDING.sub("", word)

@@ -257,7 +257,8 @@ def _write(
     given |= {name: value for name, value in measured.items() if name in summed}
     if flow is not None:
         given[FLOW] = flow
-    return [WriteOp(memory_data=MemoryData(memory_type=memory_type.name, fields=given, salience=salience))]
+    data = MemoryData(memory_type=memory_type.name, fields=given, salience=salience)
+    return [WriteOp(memory_data=data, replace=flow is not None)]
 
 
 def _countable(registry: MemoryTypeRegistry, type_name: str, key: str) -> MemoryType | None:

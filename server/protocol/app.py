@@ -161,6 +161,7 @@ def build_server(
             warm_after_initialize,
             session.private_mode.observed,
             author_by_client,
+            partial(with_memories, session),
         ],
     )
     _add_resource(server, session)
@@ -177,6 +178,47 @@ def build_server(
     return server
 
 
+_OVERVIEWS_OFFERED = 12
+_MEMORIES_OFFERED = 12
+_OFFERED_CHARS = 80
+
+
+async def with_memories(
+    session: MemorySession, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+) -> HandlerResult:
+    """Server middleware that adds to ``resources/list`` what a person may want to attach: see ``offered``."""
+    answer = await call_next(ctx)
+    if ctx.method != "resources/list" or not isinstance(answer, dict):
+        return answer
+    try:
+        more = await anyio.to_thread.run_sync(lambda: offered(session.memory()))
+    except RunebookError as error:
+        logging.getLogger(__name__).warning("the memories could not be listed: %s", error)
+        return answer
+    return {**answer, "resources": [*answer["resources"], *more]}
+
+
+def offered(memory: Runebook) -> list[dict[str, Any]]:
+    """The profile, the overviews of directories, and the memories used most; nothing that is private to a project."""
+    from memory_core.core.memory.names import first_words
+    from memory_core.core.memory.uri import OVERVIEW_NAME, MemoryUri
+
+    config, counts = memory.config, memory.store.ledger.directories.counts
+    spaces = (MemoryUri(("user", config.user_space)), MemoryUri(("agent", config.agent_space)))
+    directories = {place: count for space in spaces for place, count in counts(space).items()}
+    profile = f"{spaces[0]}/memories/profile.md"
+    found = {profile: "Profile: who the user is"} if memory.browser.text(MemoryUri.parse(profile)) else {}
+    for place, count in list(directories.items())[:_OVERVIEWS_OFFERED]:
+        found[f"{place}/{OVERVIEW_NAME}"] = f"Overview of {place.rpartition('/')[2]} ({count})"
+    for used in memory.recalls.hot(_MEMORIES_OFFERED, memory.projects.scope(None, None)):
+        name = MemoryUri.parse(used.uri).name.removesuffix(".md")
+        found.setdefault(used.uri, first_words(used.abstract, _OFFERED_CHARS) or name)
+    return [
+        {"uri": uri, "name": MemoryUri.parse(uri).name, "title": title, "mimeType": "text/markdown"}
+        for uri, title in found.items()
+    ]
+
+
 def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> None:
     @server.resource(
         "viking://{+path}",
@@ -186,11 +228,23 @@ def _add_resource(server: MCPServer[MemorySession], session: MemorySession) -> N
     )
     def memory_file(path: str) -> str:
         try:
-            return session.memory().read(ReadRequest(f"viking://{path}")).content
+            return _whole(session.memory(), f"viking://{path}")
         except (NotFound, InvalidInput) as error:
             raise ResourceNotFoundError(str(error)) from error
         except RunebookError as error:
             raise ResourceError(str(error)) from error
+
+
+def _whole(memory: Runebook, uri: str) -> str:
+    """A file as its address names it, which clients may send with characters percent-encoded."""
+    from urllib.parse import unquote
+
+    try:
+        return memory.read(ReadRequest(uri)).content
+    except NotFound:
+        if (plain := unquote(uri)) == uri:
+            raise
+        return memory.read(ReadRequest(plain)).content
 
 
 def _add_metrics(server: MCPServer[MemorySession], session: MemorySession) -> None:

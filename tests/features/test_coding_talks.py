@@ -104,6 +104,16 @@ def test_what_failed_is_no_constraint_and_no_rule(memory: Runebook) -> None:
     assert {trailer(memory, uri)["pattern_type"] for uri in known(memory, "patterns")} == {"tool_error"}
 
 
+def test_a_failure_that_comes_again_is_counted_in_the_same_memory(memory: Runebook) -> None:
+    again = openai(0, "bash", {"command": "psql -l"}, "bash: psql: command not found")
+    memory.commit(
+        CommitRequest(messages=[{"role": "user", "content": "还在吗？"}, *again], session_id="later", here="ledger-api")
+    )
+    text = body(memory, f"{AGENT}/patterns/bash- command not found.md")
+    assert text.startswith("bash 已因 command not found 失败 2 次。\n\n<!-- occurrences: 2 -->\n- ")
+    assert text.count("occurrences") == 2
+
+
 @pytest.mark.parametrize(
     ("project", "question", "newer", "older"),
     [

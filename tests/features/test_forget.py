@@ -168,6 +168,8 @@ def texts(memory: Runebook) -> dict[str, bytes]:
     ("query", "gone", "stays"),
     [
         ("Forget that I live at Hauptstraße 5", "Hauptstraße", ["13800138000", "No coffee", "closes at six", "roses"]),
+        ("forget my address", "Hauptstraße", ["13800138000", "No coffee", "closes at six", "roses"]),
+        ("我的手机号", "13800138000", ["Hauptstraße 5, 8010", "不吃香菜", "每天六点起床", "roses"]),
         ("忘掉我的电话 13800138000", "13800138000", ["Hauptstraße 5, 8010", "不吃香菜", "每天六点起床", "roses"]),
     ],
 )  # fmt: skip

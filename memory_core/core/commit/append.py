@@ -18,7 +18,7 @@ from memory_core.core.commit.overlap import unseen
 from memory_core.core.commit.plan import plan
 from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput
-from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines, session_id_for
+from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines, session_id_for
 from memory_core.core.memory.message_shapes import parse_messages
 from memory_core.core.memory.operations import MemoryOperations, WriteOp
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice
@@ -158,7 +158,6 @@ class MessageRecorder:
         session = session_id or session_id_for(messages)
         log = self._commits.session_uri(session)
         moment = now or datetime.now(UTC)
-        context = self._commits.context(moment, _SOURCE_KIND, session)
 
         def planned(snapshot: Snapshot) -> ChangeSet:
             before = snapshot.text(log)
@@ -175,7 +174,8 @@ class MessageRecorder:
                 progress = SessionProgress(log, stored=total, known=total) if self._queues else None
                 results = (OperationResult("messages", str(log), Action.UNCHANGED), *waiting)
                 return ChangeSet((), results, notes=redactions, usage=counts, progress=progress)
-            own = replace(context, assignment=self._choice.of_session(project, private=private))
+            dated = self._commits.context(moment, _SOURCE_KIND, session, last_time(fresh))
+            own = replace(dated, assignment=self._choice.of_session(project, private=private))
             learned = self._learn(stored, fresh, snapshot, own)
             decided = self._decided(learned, snapshot, own, moment)
             notes = (note for each in learned for note in each.notes)

@@ -181,6 +181,7 @@ class Commits:
         settlement: Settlement | None = None,
         kind: str = "commit",
         assignment: ProjectAssignment = NO_PROJECT,
+        said_at: datetime | None = None,
         write_mode: WriteMode = WriteMode.REFUSE,
         watch: Callable[[ChangeSet], None] = lambda _planned: None,
     ) -> CommitReceipt:
@@ -202,6 +203,7 @@ class Commits:
             settlement: Likewise, for messages out of their order.
             kind: Of the commit, shown in history.
             assignment: The project of the memories.
+            said_at: When what the operations tell was said, aware; None is now.
             write_mode: What a write does where text stands that it does not say, unless it says itself.
             watch: Told what is planned, before it is done or, with ``dry_run``, instead.
 
@@ -225,7 +227,7 @@ class Commits:
         by_model = source_kind != "user_explicit" and (span or settlement or expected) is not None
         settle = self.reviewer if by_model and self.reviewer is not None else decide
         context = replace(
-            self.context(moment, source_kind, session_id),
+            self.context(moment, source_kind, session_id, said_at),
             expected=expected,
             reads_elsewhere=reads_elsewhere,
             assignment=assignment,
@@ -354,14 +356,17 @@ class Commits:
             return self._registry.get(name)
         return self._registry.get(resolve_category(name) or name)
 
-    def context(self, moment: datetime, kind: str, session_id: str | None) -> PlanContext:
-        """What a plan of a commit at this moment is told."""
+    def context(
+        self, moment: datetime, kind: str, session_id: str | None, said_at: datetime | None = None
+    ) -> PlanContext:
+        """What a plan of a commit at this moment is told; what was said later than that is said now."""
         source = {"kind": kind} | ({"session_id": session_id} if session_id else {})
         return PlanContext(
             registry=self._registry,
             user_space=self._config.user_space,
             agent_space=self._config.agent_space,
-            now=moment.astimezone(UTC).isoformat(timespec="seconds"),
+            now=_stamp(moment),
+            said_at=None if said_at is None or said_at > moment else _stamp(said_at),
             source=source,
             content_bytes=self._config.limits.content_bytes,
         )
@@ -379,6 +384,10 @@ class Commits:
                 f"the commit is {size:,} bytes; the limit is {limit:,}.",
                 hint="Send it in several smaller commits.",
             )
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _settled(decided: ChangeSet, span: Span, reasoning: str | None) -> ChangeSet:

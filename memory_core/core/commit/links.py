@@ -146,7 +146,7 @@ def _with_link(
     memory, _ = copy.typed(uri)
     if memory.damage is not None:
         raise FieldRejected(f"{str(uri)!r}: {memory.damage}.", hint="Mend or remove the file's trailer by hand.")
-    links = _merged(memory.metadata.get(LINKS), str(other), relation, strength, copy.context.now)
+    links = _merged(memory.metadata.get(LINKS), str(other), relation, strength, _since(copy, memory, other))
     if links == memory.metadata.get(LINKS):
         return memory
     changes: dict[str, Any] = {LINKS: links}
@@ -159,6 +159,13 @@ def _with_link(
     if len(linked.text.encode("utf-8")) > copy.context.content_bytes:
         raise TooLarge(f"{str(uri)!r} has no room for another link.", hint="Shorten that memory first.")
     return linked
+
+
+def _since(copy: WorkingCopy, memory: Memory, other: MemoryUri) -> str:
+    """Since when a link holds: now, or since the later of two memories that were said before they came here."""
+    context = copy.context
+    told = (each for each in (memory, copy.memory(other) or copy.memory_before(other)) if each is not None)
+    return context.now if context.said_at is None else max(each.metadata.text("updated_at") or "" for each in told)
 
 
 def _moved(metadata: Metadata, evidence: Evidence, other: str, relation: str, strength: float, witness: float) -> float:

@@ -33,8 +33,8 @@ from memory_core.core.frozen import frozen
 from memory_core.core.memory import names
 from memory_core.core.memory.directory_page import parse_page
 from memory_core.core.memory.memory import Memory, new_memory
-from memory_core.core.memory.memory_type import MemoryType, OperationMode
-from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, expires_after
+from memory_core.core.memory.memory_type import CONTENT, MemoryType, OperationMode
+from memory_core.core.memory.metadata import CONFIDENCE, EXPIRES_AT, FIELDS, RECORDED_AT, expires_after
 from memory_core.core.memory.operations import (
     DeleteOp,
     EditOp,
@@ -359,10 +359,8 @@ class _Planner:
         if not same_fields or _says_more(memory, metadata):
             metadata |= _said_anew(memory, data, self._context)
         changed = memory.changed(fields={**memory.fields, **merged.values}, metadata=metadata)
-        if missing := unshown(memory_type, changed.body, memory.fields, changed.fields):
-            whose = "was edited by hand and stays" if memory.hand_edited else "was written on its own and stays"
-            notes = (f"the body {whose}; it does not show what changed, edit it, too: {', '.join(missing)}", *notes)
-        elif mode is WriteMode.ADD and self._context.quotes:
+        notes = (*_about_body(memory, memory_type, changed, merged.values), *notes)
+        if mode is WriteMode.ADD and self._context.quotes and not memory.hand_edited:
             notes = (*notes, *_doubts(memory, merged, given))
         return _Outcome(memory.uri, self._fitting(changed), merged.rejected, notes)
 
@@ -388,6 +386,16 @@ class _Planner:
                 hint=f"Write it as '{found.name}', or leave the uri out to create a new memory.",
             )
         return memory
+
+
+def _about_body(memory: Memory, memory_type: MemoryType, changed: Memory, given: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of a body that does not follow its fields by itself."""
+    if memory.hand_edited:
+        missing = unshown(memory_type, changed.body, memory.fields, changed.fields)
+        shown = f"; it does not show: {', '.join(missing)}" if missing else ""
+        yield f"the body was edited by hand and stays; only the fields were updated{shown}"
+    elif given.get(CONTENT) == memory.fields.get(CONTENT) and changed.body.startswith(f"{memory.body}\n\n"):
+        yield "the body was written on its own and stays; what changed was added below it: edit content, too"
 
 
 def _beside_keys(memory_type: MemoryType, fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -447,8 +455,8 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
     """The metadata that a new memory begins with, before what was given counts."""
     metadata: dict[str, Any] = {
         "version": 1,
-        "created_at": data.said_at or context.now,
-        "updated_at": data.said_at or context.now,
+        "created_at": data.said_at or context.said_at or context.now,
+        "updated_at": data.said_at or context.said_at or context.now,
         "salience": memory_type.salience,
         CONFIDENCE: 1.0,
         "source": _source(memory_type, data, context) or None,
@@ -460,9 +468,11 @@ def _first_metadata(memory_type: MemoryType, data: MemoryData, context: PlanCont
 
 
 def _source(memory_type: MemoryType, data: MemoryData, context: PlanContext) -> dict[str, Any]:
-    """Where a new memory comes from; of one that belongs to no project, also in which it was told."""
+    """Where a new memory comes from, in which project it was told, and when it was recorded where that was later."""
     told_in = context.assignment.told_in(memory_type)
-    return {**context.source, **data.source, **({} if told_in is None else {"project": told_in})}
+    recorded = context.now if context.said_at is not None and context.said_at[:10] < context.now[:10] else None
+    around = {"project": told_in, RECORDED_AT: recorded}
+    return {**context.source, **data.source, **{name: value for name, value in around.items() if value is not None}}
 
 
 def _given_metadata(data: MemoryData) -> dict[str, Any]:
@@ -479,10 +489,10 @@ def _says_more(memory: Memory, metadata: Mapping[str, Any]) -> bool:
 
 def _said_anew(memory: Memory, data: MemoryData, context: PlanContext) -> dict[str, Any]:
     """Version and time of a memory whose content changed, and that somebody now vouches for one learnt by itself."""
-    changed: dict[str, Any] = {
-        "version": memory.metadata.next_version,
-        "updated_at": data.said_at or context.now,
-    }
+    said = data.said_at or context.now
+    if data.said_at is None and context.said_at is not None:  # what was said long ago is no newer than what is known
+        said = max(context.said_at, memory.metadata.text("updated_at") or "")
+    changed: dict[str, Any] = {"version": memory.metadata.next_version, "updated_at": said}
     source = memory.metadata.get("source")
     if context.source.get("kind") == _EXPLICIT and isinstance(source, Mapping) and source.get("kind") != _EXPLICIT:
         changed["source"] = {**source, "kind": _EXPLICIT}

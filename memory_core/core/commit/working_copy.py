@@ -37,6 +37,7 @@ class PlanContext:
     Attributes:
         user_space: Space that ``{user_space}`` in a type's directory means; likewise ``agent_space``.
         now: Time of the commit, ISO 8601 in UTC.
+        said_at: When what the operations tell was said, ISO 8601 in UTC, where the conversation tells; else it is now.
         source: Written into new memories: kind and, where known, session.
         assignment: The project of the memories, and whether they are private to it.
         content_bytes: Largest file a plan may produce.
@@ -50,6 +51,7 @@ class PlanContext:
     user_space: str
     agent_space: str
     now: str
+    said_at: str | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
     assignment: ProjectAssignment = field(default_factory=ProjectAssignment)
     content_bytes: int = 262_144

@@ -29,7 +29,7 @@ from memory_core.core.feature import NO_FEATURES, Features
 from memory_core.core.index.indexer import numbered
 from memory_core.core.llm.client import Completion, LLMClient, LLMRequest, Meter, TokenUsage, drive, watched
 from memory_core.core.memory.exchange import ExchangeStarts
-from memory_core.core.memory.message import Message, dump_lines, language_of, parse_lines
+from memory_core.core.memory.message import Message, dump_lines, language_of, last_time, parse_lines
 from memory_core.core.memory.names import short_hash
 from memory_core.core.memory.operations import MemoryOperations
 from memory_core.core.memory.project import NO_PROJECT, ProjectAssignment, ProjectChoice, ProjectScope
@@ -505,7 +505,8 @@ class Extractor:
             note = "nothing of this conversation waits for an answer"
             return summed([], [OperationResult(EXTRACTION, str(row.log), Action.UNCHANGED, note=note)], TokenUsage())
         messages = self.sessions.messages(row.log)
-        own = self.sessions.assignment(messages[row.extracted : row.briefed] if is_open else messages[-1:])
+        told = messages[row.extracted : row.briefed] if is_open else messages[-1:]
+        own = self.sessions.assignment(told)
         receipt = apply(
             parsed,
             dropped=dropped,
@@ -513,6 +514,7 @@ class Extractor:
             reads_elsewhere=True,
             span=Span(row.log, row.extracted, row.briefed) if is_open else None,
             assignment=own if own.confined or (own.project is not None and not assignment.named) else assignment,
+            said_at=last_time(told if is_open else messages),
         )
         return replace(receipt, notes=(*receipt.notes, *notes))
 
@@ -575,6 +577,7 @@ class Extractor:
             kind=COMMIT if settlement is None else PROMOTION,
             now=now,
             assignment=part.assignment,
+            said_at=last_time(part.conversation.messages),
         )
         kept = [
             f"kept as it is: {change.uri or change.memory_type}: {change.reason}"

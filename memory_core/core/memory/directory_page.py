@@ -190,7 +190,7 @@ def listed(name: str, abstract: str, *, important: bool) -> Listed:
 
 def _lead(contents: Contents) -> str:
     """Name and size; a large size in steps of a tenth of it, so that the line stays true for a while."""
-    label, total = _cut(contents.label, _NAME_CHARS), contents.total
+    label, total = summary_line(contents.label, _NAME_CHARS), contents.total
     if total > ENTRIES_LIMIT:
         step = 10 ** max(1, len(str(total)) - 2)
         return f"{label} ({total // step * step}+)"
@@ -198,8 +198,4 @@ def _lead(contents: Contents) -> str:
 
 
 def _shown(name: str) -> str:
-    return _cut(name.removesuffix(".md"), _NAME_CHARS)
-
-
-def _cut(text: str, limit_chars: int) -> str:
-    return text if len(text) <= limit_chars else text[: limit_chars - 1] + "…"
+    return summary_line(name.removesuffix(".md"), _NAME_CHARS)

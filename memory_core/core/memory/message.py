@@ -445,6 +445,11 @@ def language_of(messages: Sequence[Message]) -> str:
     return told.by_users.language or told.by_anybody.language or UNDECIDED
 
 
+def last_time(messages: Iterable[Message]) -> datetime | None:
+    """When the last dated message was said; None where none is dated."""
+    return max((message.time for message in messages if message.time is not None), default=None)
+
+
 def transcript_line(message: Message, limit: int | None) -> str:
     """A message as a reader sees it.
 

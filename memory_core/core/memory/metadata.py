@@ -102,6 +102,8 @@ METADATA = (
     MetadataField(LINKS, Kind.SYSTEM),
     MetadataField("rendered_sha256", Kind.SYSTEM),
 )
+#: Of a ``source``: when it was recorded what had been said on another day.
+RECORDED_AT = "recorded_at"
 #: No type may declare a field of such a name.
 RESERVED_KEYS = tuple(field.name for field in METADATA)
 FIELDS: Mapping[str, MetadataField] = {field.name: field for field in METADATA}
@@ -208,15 +210,15 @@ class Metadata(Mapping[str, Any]):
         return moment is not None and moment <= now and not self.is_pinned
 
     @property
-    def tells_of_an_error(self) -> bool:
-        """Whether it was made of a tool's failure."""
-        source = self._stated.get("source")
-        return isinstance(source, Mapping) and bool(source.get("error_type"))
-
-    @property
     def changed_at(self) -> datetime | None:
         """When it was last changed, aware; None where the trailer does not say."""
         return read_moment(self._stated.get("updated_at") or self._stated.get("created_at"))
+
+    @property
+    def recorded_at(self) -> datetime | None:
+        """When it came into the store, aware, where that is not when it was said."""
+        source = self._stated.get("source")
+        return read_moment(source.get(RECORDED_AT)) if isinstance(source, Mapping) else None
 
     @property
     def is_tool_failure(self) -> bool:

@@ -101,7 +101,7 @@ class CommitRequest:
     operations: Annotated[
         Any,
         Arg(
-            help="Several writes, edits, deletes; each stands alone.",
+            help="Writes, edits, deletes; each stands alone.",
             cli="JSON MemoryOperations; '-' reads standard input",
             is_file=True,
         ),
@@ -127,8 +127,7 @@ class CommitRequest:
     brief: Annotated[
         bool | None,
         Arg(
-            help="With messages, or alone: returns the task by which you turn a stored conversation into memories "
-            "(session_id; default the one that waits longest).",
+            help="With messages, or alone: returns the brief of session_id, or of what waits longest.",
             cli="print the task by which a model turns a stored conversation into memories",
         ),
     ] = None

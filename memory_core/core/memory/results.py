@@ -342,9 +342,7 @@ class Hit:
         rivals: Newer memories that contradict or replace it, the weightiest first.
     """
 
-    JSON: ClassVar = (
-        "uri context_type memory_type score abstract updated_at confidence why project? also? contested_by? rivals?"
-    )
+    JSON: ClassVar = "uri context_type memory_type score abstract updated_at confidence why project? also? rivals?"
 
     uri: str
     context_type: str

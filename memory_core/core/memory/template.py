@@ -61,9 +61,9 @@ def followed(
 ) -> Mapping[str, FieldValue]:
     """Fields in simple mode whose content follows the texts that changed beside it.
 
-    Content that was composed is composed anew; in one that somebody wrote, a value that stands there is exchanged
-    where it is a paragraph or a line of its own, or stands there once and is too long to do so by chance. Content that
-    was given itself stays.
+    Content that was composed is composed anew. In one that somebody wrote, a value that stands there is exchanged where
+    it is a paragraph or a line of its own, or stands there once and is too long to do so by chance; else the new text
+    is added below. Content that was given itself stays.
     """
     content = plain(after.get(CONTENT, ""))
     if not content or content != plain(before.get(CONTENT, "")):
@@ -74,15 +74,14 @@ def followed(
         old, new = plain(before.get(name, "")).strip(), plain(after.get(name, "")).strip()
         if old != new and old and new:
             content = _exchanged(content, old, new)
-    return {**after, CONTENT: content}
+    added = [plain(after[name]).strip() for name in unshown(memory_type, content, before, after)]
+    return {**after, CONTENT: "\n\n".join([content, *added])}
 
 
 def unshown(
     memory_type: MemoryType, body: str, before: Mapping[str, FieldValue], after: Mapping[str, FieldValue]
 ) -> list[str]:
-    """Names of the fields that changed to a value which the body does not show; none where it was given itself."""
-    if after.get(CONTENT) != before.get(CONTENT):
-        return []
+    """Names of the fields that changed to a value which the body does not show; in simple mode, of its texts."""
     names = [field.name for field in memory_type.fields] if memory_type.template_mode else _text_names(memory_type)
     told = {name: plain(after.get(name, "")).strip() for name in names if after.get(name) != before.get(name)}
     if not memory_type.template_mode:

@@ -126,7 +126,8 @@ class Browser:
         """Lines of one file.
 
         Args:
-            uri_text: The file; ``…/messages.jsonl#12`` is line 12 of a session, ``…/logs/2026-05-07.md#12`` the entry
+            uri_text: The file, or a directory with ``/`` at its end, as lists show it, which reads as its list;
+                ``…/messages.jsonl#12`` is line 12 of a session, ``…/logs/2026-05-07.md#12`` the entry
                 of a daily log that begins there.
             offset: First line, 0-based.
             limit: Number of lines; -1 is to the end.
@@ -151,7 +152,10 @@ class Browser:
                     f"{str(uri)!r} is archived.", hint=f"Read {away}; runebook archive restore brings it back."
                 )
             if self._files.is_dir(uri):
-                raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
+                if not uri_text.endswith("/"):
+                    raise InvalidUri(f"{str(uri)!r} is a directory.", hint="List it with ls, then read a file.")
+                lines = [f"{entry.uri}  {entry.abstract or ''}".rstrip() for entry in self.ls(str(uri)).entries]
+                return page_of(uri_text, "\n".join(lines), offset, limit, limit_chars)
             raise _absent(uri)
         return page_of(str(uri), text, offset, limit, limit_chars)
 

@@ -535,12 +535,10 @@ def _words(name: str) -> list[str]:
 
 def _kind(memory_type: str, metadata: Metadata) -> str:
     """The part of a memory; what a tool once failed with is known of the tool, and binds nobody."""
-    if metadata.tells_of_an_error and not metadata.is_pinned:
+    if metadata.is_tool_failure and not metadata.is_pinned:
         return "tools"
     kind = _KIND_OF_TYPE.get(memory_type, "memories")
     holds = metadata.is_pinned or metadata.share("salience", 0.0) >= STANDING_SALIENCE
-    if kind == "constraints" and metadata.is_tool_failure and not holds:
-        return "memories"
     return "constraints" if kind == "memories" and holds else kind
 
 

@@ -46,7 +46,7 @@ _PHRASE_TOKENS = 8
 _SENTENCE = re.compile(r"[^\n]*?(?:[。！？!?…]+[”」』\"')）]*|\.{1,6}[\"')]{0,3}(?=\s|$)|(?=\n)|$)", re.DOTALL)
 #: Marks between the phrases of a sentence; what else a cut text does not end with.
 _CLAUSE_MARKS = (", ", "; ", ": ", " - ", " – ", " — ", "，", "；", "：", "。", "！", "？", ". ", "! ", "? ")
-_TRAILING = " .,;:-–—，。；：、（("
+_TRAILING = " .,;:-–—，。；：、（(…"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 
 

@@ -248,7 +248,8 @@ class Batch:
             return None
         said = None if item.said_at is None else item.said_at.astimezone(UTC).isoformat(timespec="seconds")
         data.sourced({"id": item.item_id, **item.source}, said)
-        cleared = self._redaction.operations(MemoryOperations(write_operations=[WriteOp(uri=uri, memory_data=data)]))
+        write = WriteOp(uri=uri, memory_data=data, replace=uri is not None)
+        cleared = self._redaction.operations(MemoryOperations(write_operations=[write]))
         if cleared.refused:
             self._leave(item, cleared.refused[0].reason or "it was refused")
             return None

@@ -247,7 +247,7 @@ class _Run:
         self._now = datetime.now(UTC)
         scope = (found.name, memory.config.user_space, memory.config.agent_space)
         self._known = EarlierImports(memory, scope)
-        context = memory.commits.context(self._now, KIND, None)
+        context = memory.commits.context(self._now, KIND, None, said_at=self._now)
         self._context = replace(context, source={**context.source, "from": found.name}, assignment=request.assignment)
         self._conversations = ConversationRecorder(memory, scope)
         self._batch: list[Stored] = []

@@ -378,8 +378,9 @@ def _groups(memory: Runebook, now: datetime) -> Iterator[list[Original]]:
         if read is None or str(uri) in held:
             continue
         original, changed = Original(read), read.metadata.changed_at
-        # The file itself has to say that it was last changed before.
-        if changed is not None and changed <= before and is_condensable(original):
+        came = read.metadata.recorded_at or changed
+        # The file itself has to say that it was last changed before, and has been here since.
+        if changed is not None and max(changed, came or changed) <= before and is_condensable(original):
             found[kinship(original)].append(original)
     for group in found.values():
         # A core alone, or cores among themselves, have nothing new to take in.

@@ -244,7 +244,7 @@ class _Promotions:
         if body_digest(split(text).body) != before.digest:
             self.notes.append(f"{before.uri} was edited since; the corrected line of its log did not change it")
             return made, None
-        return made, write.model_copy(update={"uri": before.uri})
+        return made, write.model_copy(update={"uri": before.uri, "replace": True})
 
 
 def _logged(snapshot: Snapshot, user_space: str, day: date) -> tuple[LogEntry, ...]:

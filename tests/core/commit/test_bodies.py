@@ -35,6 +35,8 @@ def test_a_body_made_of_fields_follows_them(memory: Runebook) -> None:
     edited(memory, uri, solution="Add a second disk.")
     assert body(memory, uri) == "No space left.\n\nAdd a second disk."
     assert "清理缓存" not in memory.retrieve(RetrieveRequest("disk full")).text
+    case(memory, problem="Inodes ran out.")
+    assert body(memory, uri) == "No space left.\nInodes ran out.\n\nAdd a second disk."
     edited(memory, uri, problem="Inodes ran out.")
     assert body(memory, uri) == "Inodes ran out.\n\nAdd a second disk."
 
@@ -49,13 +51,15 @@ def test_what_a_person_wrote_beside_the_fields_stays(memory: Runebook) -> None:
     assert body(memory, uri) == "No space left.\n\nAdd a second disk.\n\n每周一次。"
 
 
-def test_a_text_of_its_own_stays_and_the_receipt_names_what_it_does_not_show(memory: Runebook) -> None:
-    uri = case(memory, problem="Full.", solution="Prune the cache.", content="It was full; pruning helped. 清理有用。")
+def test_a_text_of_its_own_stays_and_what_changed_stands_below_it(memory: Runebook) -> None:
+    own = "It was full; pruning helped. 清理有用。"
+    uri = case(memory, problem="Full.", solution="Prune the cache.", content=own)
     result = edited(memory, uri, solution="Add a second disk.")
-    assert body(memory, uri) == "It was full; pruning helped. 清理有用。"
-    assert result.note is not None
-    assert result.note.endswith("it does not show what changed, edit it, too: solution")
-    both = {"solution": "Rent a bigger one.", "content": "It was full; we rent a bigger one."}
+    assert body(memory, uri) == f"{own}\n\nAdd a second disk."
+    assert "written on its own" in str(result.note)
+    assert edited(memory, uri, solution="Rent a bigger one.").note is None
+    assert body(memory, uri) == f"{own}\n\nRent a bigger one."
+    both = {"solution": "Delete the logs.", "content": "It was full; we delete the logs."}
     assert edited(memory, uri, **both).note is None
     assert body(memory, uri) == both["content"]
 

@@ -99,6 +99,7 @@ def test_an_english_conversation_becomes_memories_with_one_request(tmp_path: Pat
         assert "I only drink green tea now." in prompt(llm.requests[0])
         assert "English" in prompt(llm.requests[0])
         source = (split(memory.read(ReadRequest(TEA)).content).trailer or {})["source"]
+        assert source.pop("recorded_at")
         assert source == {"kind": "auto_reflection", "session_id": "s1"}
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import jsonschema
 import pytest
@@ -16,7 +17,7 @@ from memory_core.core.memory.operations import compact_schema
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
 from memory_core.runebook import open_memory
 from tests.stores import files_below, words_only
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, soon
 
 if TYPE_CHECKING:
     from tests.server.conftest import Caller, RawClient
@@ -663,3 +664,64 @@ def test_english_question_finds_a_chinese_memory_by_meaning(tmp_path: Path, conn
     assert english[0]["abstract"].startswith("用户养了一只")
     assert english[0]["why"]["semantic"] > 0
     assert chinese[0]["abstract"].startswith("The payment service")
+
+
+# Resources, and what is shown
+
+
+def test_resources_offer_profile_overviews_and_the_memories_used_most(
+    tmp_path: Path, connect: Callable[..., Any]
+) -> None:
+    with connect(tmp_path / "home", "auto", *WORDS_ONLY) as caller:
+
+        def listed() -> dict[str, str]:
+            return {str(each.uri): each.title for each in caller.portal.call(caller.client.list_resources).resources}
+
+        assert listed() == {}
+        caller.facts("commit_memory", memory_content="Mei lives in Graz.", memory_type="profile")
+        for number in range(20):
+            text = f"The landlord of flat {number} is called Mr. Gruber. He is away."
+            uri = caller.facts("commit_memory", memory_content=text, fields={"title": f"房东's {number} & 100%"})
+            caller.facts("read", uri=uri["results"][0]["uri"])
+        hidden = {"memory_content": "Of a project.", "project": "p/q", "private": True, "fields": {"title": "P"}}
+        caller.facts("commit_memory", **hidden)
+        assert soon(lambda: any("Gruber" in title for title in listed().values()))
+        found = listed()
+        assert found["viking://user/default/memories/profile.md"] == "Profile: who the user is"
+        assert found[f"{NOTES}/{OVERVIEW_NAME}"] == "Overview of notes (21)"
+        used = [title for uri, title in found.items() if uri.startswith(f"{NOTES}/房东")]
+        assert 1 <= len(used) <= 12
+        assert all(title.endswith("is called Mr. Gruber") for title in used)
+        assert f"{NOTES}/P.md" not in found
+        for uri in found:
+            for form in (uri, quote(uri, safe=":/")):
+                (content,) = caller.portal.call(caller.client.read_resource, form).contents
+                assert isinstance(content, TextResourceContents)
+                assert content.text
+
+
+def test_every_address_that_is_shown_can_be_read(server: Caller) -> None:
+    server.facts("commit_memory", memory_content="Evan's R&D zebra.", fields={"title": "Evan's R&D; <b>100%</b> #1"})
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("retrieve", {"query": "zebra Osaka Lin 对账"}),
+        ("retrieve", {"query": "zebra Osaka Lin 对账", "format": "text"}),
+        ("retrieve", {"query": "zebra Osaka Lin 对账", "format": "messages-openai"}),
+        ("find", {"query": "zebra Osaka 对账"}),
+        ("ls", {"uri": "viking://user/default/memories", "show_all_hidden": True}),
+        ("tree", {"level_limit": 16}),
+        ("commit_memory", {"memory_content": "Evan's zebra is striped.", "fields": {"title": "Evan's"}}),
+    ]
+    shown: set[str] = set()
+    for tool, arguments in calls:
+        pending: list[Any] = [server.facts(tool, **arguments)]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, dict):
+                shown |= {node["uri"]} if isinstance(node.get("uri"), str) else set()
+                pending += node.values()
+            elif isinstance(node, list):
+                pending += node
+    assert len(shown) > 8
+    assert any("Evan's R&D" in uri for uri in shown)
+    for uri in shown:
+        assert server.facts("read", uri=uri)["uri"].rstrip("/") == uri.partition("#")[0].rstrip("/") or "#1" in uri, uri

@@ -84,7 +84,16 @@ def test_six_tools_serve_and_say_the_same_in_both_forms(caller: Caller) -> None:
     hit = found["memories"][0]
     assert hit["uri"] == uri
     assert found["total"] == len(found["memories"])
-    assert set(hit) == {"uri", "context_type", "memory_type", "score", "confidence", "abstract", "updated_at", "why"}
+    assert set(hit) - {"project"} == {
+        "uri",
+        "context_type",
+        "memory_type",
+        "score",
+        "confidence",
+        "abstract",
+        "updated_at",
+        "why",
+    }
     assert facts_in_text(
         answer, [f"{found['total']} found", hit["uri"], hit["abstract"], "notes", f"{hit['score']:.2f}", *hit["why"]]
     )
