@@ -154,7 +154,7 @@ def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS))
     told = pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
     waits = (as_data(note) for note in pack.notes if WAITING in note)
-    return "\n".join((told, *waits))
+    return "\n".join(part for part in (told, *waits) if part)
 
 
 def _fits(limit_chars: int) -> Any:

@@ -221,6 +221,17 @@ def test_without_any_model_the_first_context_of_a_day_says_how_to_take_one(place
         assert not [note for note in told if "conversations wait" in note]
 
 
+def test_a_prompt_tells_of_them_where_no_session_start_did(place: Place) -> None:
+    place.set("answer", provider="none")
+    place.ends("kayak")
+    assert soon(place.is_quiet)
+    given = claude("UserPromptSubmit", prompt="Where is my kayak kept in winter?") | {"session_id": "new"}
+    slow = ("--set", "hooks.deadline_ms=60000")
+    told = place.hook("user-prompt", given, *slow)
+    assert "1 conversation waits to become memories" in told
+    assert "to become memories" not in place.hook("user-prompt", given | {"session_id": "newer"}, *slow)
+
+
 def test_the_doctor_tries_it_and_says_why_conversations_wait(place: Place) -> None:
     place.set("fail")
     place.ends("bicycle")
