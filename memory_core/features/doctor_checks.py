@@ -255,7 +255,7 @@ def _hooks(subject: Subject) -> Iterator[Finding]:
 def asked_command(config: Config) -> Iterator[Finding]:
     """What one call of the program of ``llm.command`` came to; nothing where none is set."""
     from memory_core.core.llm.client import COMMAND, LLMRequest, Turn
-    from memory_core.core.llm.command import CommandModel
+    from memory_core.core.llm.command_model import CommandModel
     from memory_core.core.llm.json_text import find_answer
 
     if config.llm.provider != COMMAND:

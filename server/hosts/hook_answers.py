@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_core.core.caller import Access, authored
 from memory_core.core.commit.receipts import EXTRACTION
 from memory_core.core.errors import ConfigInvalid, InvalidInput, RunebookError, StoreBusy
+from memory_core.core.extract.trigger import WAITING
 from memory_core.core.llm.client import COMMAND, PROVIDERS
 from memory_core.core.memory.project import project_at
 from memory_core.core.memory.requests import RetrieveRequest
@@ -151,7 +152,9 @@ def _recalled(memory: Runebook, event: HookEvent, here: str | None) -> str:
     budget = memory.config.hooks.user_prompt_tokens
     request = RetrieveRequest(messages=messages, session_id=event.session_id, token_budget=budget, here=here)
     pack = memory.retrieve(request, fit=_fits(TEXT_LIMIT_CHARS))
-    return pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
+    told = pack.text.rpartition(_INPUT)[0] or pack.text  # the host shows the prompt itself
+    waits = (as_data(note) for note in pack.notes if WAITING in note)
+    return "\n".join((told, *waits))
 
 
 def _fits(limit_chars: int) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from memory_core.core.config import CONFIG_NAME
 from memory_core.core.llm.client import COMMAND
-from memory_core.core.llm.command import preset_of, program_of
+from memory_core.core.llm.command_model import preset_of, program_of
 from memory_core.core.store.atomic import make_folder, replace
 from server.commands.opening import settings_of
 

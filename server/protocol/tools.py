@@ -156,8 +156,8 @@ def build_tools(session: MemorySession) -> list[Tool]:
 _DESCRIPTIONS = {
     "commit_memory": (
         "Store in long-term memory. Use it, unasked, when the user states a lasting fact about themselves, a "
-        "preference, a decision, a correction ('don't do that again', 下次不要这样), or when you solved a problem "
-        "worth repeating. Send exactly one of: memory_content (one memory, optionally with memory_type and fields); "
+        "preference, a decision, a correction ('don't do that again', 下次不要这样), or a problem "
+        "you solved. Send exactly one of: memory_content (one memory, optionally with memory_type and fields); "
         "operations (several changes: write_operations create or add by key, edit_operations patch fields with "
         "SEARCH/REPLACE, end, pin or link a memory, delete_operations remove); messages (a "
         "whole conversation, kept verbatim). A receipt says what each operation did and why, and names what is "

@@ -20,6 +20,8 @@ from memory_core.core.store.session_rows import NEVER, Extraction, ExtractionQue
 _PATIENCE = 2
 _RETRY_LIMIT = timedelta(hours=6)
 _PATIENT = timedelta(days=1)
+#: By these words a note of a context is known as the one about conversations that wait.
+WAITING = "to become memories"
 
 
 def retry_at(failures: int, now: datetime) -> str | None:
@@ -51,7 +53,7 @@ def waiting_line(rows: Sequence[Extraction], provider: str, now: datetime) -> st
     reason = next((f" ({row.reason})" for row in left if provider != "none" and row.reason), "")
     more = "; runebook doctor says more" if reason else ""
     taken = "take one with commit_memory(brief=true) or the prompt extract_memories, then hand in its operations"
-    return f"{many} to become memories{reason}: {taken}{more}."
+    return f"{many} {WAITING}{reason}: {taken}{more}."
 
 
 @dataclass(frozen=True, slots=True)

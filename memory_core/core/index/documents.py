@@ -39,7 +39,7 @@ EVENT_TIME = "event_time"
 #: From this salience on a memory holds for everything.
 STANDING_SALIENCE = 0.9
 #: Types whose memories may be rules about the assistant, and whether what sounds like a wish is one.
-_MAY_DIRECT = {"preferences": True, "patterns": True, "notes": False, "facts": False}
+_MAY_DIRECT = {"preferences": True, "patterns": True, "notes": False, "facts": False, "assistant_knowledge": False}
 _DATE = re.compile(r"(?:19|20|21)\d{2}(?:-\d{2}(?:-\d{2})?)?(?!\d)")
 
 
@@ -183,9 +183,13 @@ def holds_always(memory: Memory) -> bool:
 
     What a tool once failed with is no rule, however much it sounds like one.
     """
-    if memory.metadata.is_pinned or memory.metadata.share("salience", 0.0) >= STANDING_SALIENCE:
+    if memory.metadata.is_pinned:
         return True
-    if memory.type_name not in _MAY_DIRECT or memory.metadata.is_tool_failure:
+    if memory.metadata.is_tool_failure:
+        return False
+    if memory.metadata.share("salience", 0.0) >= STANDING_SALIENCE:
+        return True
+    if memory.type_name not in _MAY_DIRECT:
         return False
     if memory.fields.get("pattern_type") == "rule":
         return True

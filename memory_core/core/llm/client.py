@@ -262,7 +262,7 @@ def open_client(
         ModelUnavailable: If the provider needs ``llm.model`` and there is none.
     """
     if config.provider == COMMAND:
-        from memory_core.core.llm.command import CommandModel
+        from memory_core.core.llm.command_model import CommandModel
 
         return CommandModel(config, folder, allows)
     if config.provider not in PROVIDERS:

@@ -101,7 +101,7 @@ class CommitRequest:
     operations: Annotated[
         Any,
         Arg(
-            help="Several writes, edits, deletes; each stands alone.",
+            help="Writes, edits, deletes; each stands alone.",
             cli="JSON MemoryOperations; '-' reads standard input",
             is_file=True,
         ),

@@ -100,7 +100,7 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
     neutral = _without(given, named, "用户" if compiled(f"[{CJK}]").search(given) else "the user")
     put = [given, *([neutral] if named else []), *(way for way in [other_person(neutral)] if way is not None)]
     rest, topics = _without(given, named, " "), []
-    if named or word_pattern(__file__, "owner").search(given):
+    if (named or _is_first_person(given)) and not word_pattern(__file__, "others").search(given):
         for topic in _topics():
             left = compiled(topic.asks, re.IGNORECASE).sub(" ", rest)
             if left != rest:
@@ -113,6 +113,10 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
     return OwnersQuestion(
         text, named, rest, tuple(topic.operands for topic in topics), tuple(dict.fromkeys([*put, *meanings]))
     )
+
+
+def _is_first_person(text: str) -> bool:
+    return word_pattern(__file__, "owner").search(word_pattern(__file__, "asides").sub(" ", text)) is not None
 
 
 def _names_in(full: str) -> Iterator[str]:

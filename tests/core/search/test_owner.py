@@ -42,7 +42,10 @@ def test_the_owner_by_name_is_the_user_and_me() -> None:
     assert by_name.names == ("Mira",)
 
 
-@pytest.mark.parametrize("text", ["Where does Ivo live?", "Is the home page slow?", "I wrote this down. " * 20])
+@pytest.mark.parametrize(
+    "text",
+    ["Where does Ivo live?", "Can you tell me where she lives?", "我表姐是做什么工作的？", "I wrote this down. " * 20],
+)
 def test_a_question_about_others_and_a_message_are_left_as_they_are(text: str) -> None:
     read = read_question(text, ("Mira",))
     assert (read.rest, read.topics) == (text, ())

@@ -29,6 +29,7 @@ def main() -> int:
         "cwd": str(Path.cwd()),
         "files": sorted(str(path.relative_to(Path.cwd())) for path in Path.cwd().rglob("*") if path.is_file()),
         "environment": dict(os.environ),
+        "parent": os.getppid(),
         "pids": [os.getpid(), *([child.pid] if child else [])],
     }
     draft = HERE / f"call-{os.getpid()}-{time.time_ns()}"

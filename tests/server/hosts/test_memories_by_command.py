@@ -54,10 +54,10 @@ class Place:
         settings = {"llm": {"provider": "command", "command": "claude-code", **llm}, "embedding": {"provider": "none"}}
         (self.home / "config.json").write_text(json.dumps(settings), encoding="utf-8")
 
-    def hook(self, event: str, given: dict[str, Any]) -> str:
+    def hook(self, event: str, given: dict[str, Any], *options: str) -> str:
         """What a host gets back."""
         done = subprocess.run(
-            [sys.executable, "-m", "server.cli", "hook", event, "--set", "hooks.patience_seconds=60"],
+            [sys.executable, "-m", "server.cli", "hook", event, "--set", "hooks.patience_seconds=60", *options],
             input=json.dumps(given).encode(),
             capture_output=True,
             timeout=PATIENCE_SECONDS,
@@ -158,8 +158,7 @@ def test_what_was_killed_is_taken_up_again_and_nothing_is_made_twice(place: Plac
     place.set("wait")
     place.ends("violin")
     assert soon(lambda: len(place.calls()) == 1)
-    worker = int(_parent(place.calls()[0]["pids"][0]))
-    os.kill(worker, signal.SIGKILL)
+    os.kill(place.calls()[0]["parent"], signal.SIGKILL)
     assert place.waiting() == {"violin": (0, None)}
     (place.programs / "go").touch()
     place.starts()
@@ -168,10 +167,6 @@ def test_what_was_killed_is_taken_up_again_and_nothing_is_made_twice(place: Plac
     with place.opened() as memory:
         assert len(memory.find(FindRequest("violin attic")).memories) == 1
     assert len(place.calls()) == 2
-
-
-def _parent(pid: int) -> str:
-    return subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize(
@@ -210,8 +205,8 @@ def _runs(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return bool(state.strip()) and not state.startswith("Z")
+    stat = Path(f"/proc/{pid}/stat")  # one that nobody asked for its end has none of its own any more
+    return not stat.exists() or stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
 
 
 def test_without_any_model_the_first_context_of_a_day_says_how_to_take_one(place: Place) -> None:
@@ -236,6 +231,22 @@ def test_the_doctor_tries_it_and_says_why_conversations_wait(place: Place) -> No
     assert [line for line in told if "bicycle/messages.jsonl" in line and "Please run /login" in line]
     place.set("answer")
     assert [line for line in place.examined()[1] if line.startswith("warning   memories: claude-code: the answer")]
+
+
+def test_a_host_that_does_not_say_when_a_session_ends_is_followed_after_its_answers(place: Place) -> None:
+    said_so_far: list[dict[str, Any]] = []
+    for number, thing in enumerate(("violin", "kayak")):
+        words = f"I keep my {thing} in the {_KEPT[thing]}, so that it stays dry all winter."
+        said_so_far += [said(2 * number, "user", words), said(2 * number + 1, "assistant", "Good to know.")]
+        path = write(place.folder / "t.jsonl", said_so_far)
+        place.hook("stop", claude("Stop", path), "--set", "hooks.stop=true")
+        assert soon(lambda: place.is_quiet() and place.remembers("violin"))
+    assert len(place.calls()) == 1
+    assert not place.remembers("kayak")  # it waits for more, or until nothing was said for long
+    idle = ("--set", "extraction.idle_minutes=0.0001")
+    place.hook("session-start", claude("SessionStart", source="startup") | {"session_id": "later"}, *idle)
+    assert soon(lambda: place.remembers("kayak"))
+    assert len(place.calls()) == 2
 
 
 def test_private_mode_asks_nobody(place: Place) -> None:

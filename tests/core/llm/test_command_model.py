@@ -14,7 +14,7 @@ from memory_core.core.caller import ASIDE
 from memory_core.core.config import LLMConfig, load
 from memory_core.core.errors import ConfigInvalid, ModelUnavailable
 from memory_core.core.llm.client import Completion, LLMRequest, TokenUsage, Turn
-from memory_core.core.llm.command import CommandModel, command_line
+from memory_core.core.llm.command_model import CommandModel, command_line
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are scripts with a first line")
 _SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
@@ -99,7 +99,7 @@ def test_any_other_program_is_called_as_it_is_written_and_no_shell_reads_it(tmp_
 def test_a_batch_file_of_windows_is_given_no_json_on_its_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory_core.core.llm.command.shutil.which", lambda _name: r"C:\npm\claude.CMD")
+    monkeypatch.setattr("memory_core.core.llm.command_model.shutil.which", lambda _name: r"C:\npm\claude.CMD")
     request = LLMRequest("", (Turn("user", "?"),), _SCHEMA, "Place", 256)
     line = command_line(("claude-code",), "", request, tmp_path)
     assert not line.schema
