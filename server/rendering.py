@@ -253,7 +253,7 @@ def read_result(read: Callable[[int], ReadResult]) -> CallToolResult:
 
 def smaller_budget(pack: ContextPack, budget_tokens: int) -> int | None:
     """The budget to pack for again, because no result can hold this pack; None where one can."""
-    size = _size(f"{pack.shown}\n{pack.told}", as_json(pack))
+    size = _size(f"{pack.shown}\n{pack.told}", pack.as_result())
     if size < RESULT_LIMIT_CHARS or budget_tokens <= _LEAST_BUDGET_TOKENS:
         return None
     return max(_LEAST_BUDGET_TOKENS, int(budget_tokens * 0.95 * RESULT_LIMIT_CHARS / size))
@@ -263,8 +263,8 @@ def retrieve_result(pack: ContextPack) -> CallToolResult:
     """A context pack in both forms, each within its budget; beside messages, what is told stands apart."""
     shown = pack.shown or "Nothing to recall here."
     if pack.messages is None:
-        return result("\n".join(filter(None, (shown, pack.told))), as_json(pack))
-    return result(shown, as_json(pack), pack.told)
+        return result("\n".join(filter(None, (shown, pack.told))), pack.as_result())
+    return result(shown, pack.as_result(), pack.told)
 
 
 def _kind(hit: Hit) -> str:

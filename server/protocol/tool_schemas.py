@@ -26,7 +26,7 @@ _KINDS: Mapping[Kind, Mapping[str, Any]] = {
 _SAID_TWICE = frozenset({"description", "default", "minimum", "maximum"})
 
 
-def tool_schema(model: type[BaseModel]) -> dict[str, Any]:
+def tool_schema(tool: str, model: type[BaseModel]) -> dict[str, Any]:
     """The schema of a tool's arguments: inline, typed, without defaults, which descriptions give where they matter."""
     schema: dict[str, Any] = _inline(compact_schema(model.model_json_schema(by_alias=True)))
     declared = {**word_table(__file__), "fields": _fields("key_fields", "other_fields")}
@@ -34,9 +34,9 @@ def tool_schema(model: type[BaseModel]) -> dict[str, Any]:
         member.pop("default", None)
         if name == "operations":
             member |= _operations()
-        elif name in declared:
+        elif (known := declared.get(f"{tool}.{name}", declared.get(name))) is not None:
             told = {"description": member["description"]} if "description" in member else {}
-            schema["properties"][name] = {**declared[name], **told}
+            schema["properties"][name] = {**known, **told}
     return schema
 
 

@@ -345,7 +345,7 @@ def _tool(session: MemorySession, name: str, parameters: Sequence[inspect.Parame
     model = tool.fn_metadata.arg_model
     model.model_config["extra"] = "forbid"
     model.model_rebuild(force=True)
-    tool.parameters = tool_schema(model)
+    tool.parameters = tool_schema(name, model)
     tool.fn_metadata = _Arguments(arg_model=model)
     return tool
 

@@ -472,8 +472,8 @@ class ContextPart:
 class ContextPack:
     """Everything ``retrieve`` hands an agent.
 
-    Its JSON form is ``structured``, which says each fact once: parts with their items (``blocks``), the text, or the
-    messages; and what is said beside it.
+    A tool's result holds ``structured``, which says each fact once: parts with their items (``blocks``), the text, or
+    the messages; and what is said beside it. The JSON form, for programs, adds the text where that is another.
 
     Attributes:
         parts: In reading order.
@@ -506,8 +506,12 @@ class ContextPack:
             lines.insert(0, f"[left out for the budget: {len(self.left_out)}{f': {named}' if named else ''}]")
         return "\n".join(lines)
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON form; of what was left out it names as much as the budget holds, and counts all."""
+    def as_result(self) -> dict[str, Any]:
+        """The structured form with what is said beside it; of what was left out it names what the budget holds."""
         named = list(self.left_out[: self.left_out_named])
         facts = {**self.structured, "tokens": self.tokens, "left_out": named, "left_out_count": len(self.left_out)}
         return {**facts, "notes": list(self.notes)} if self.notes else facts
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {**self.as_result(), "text": self.text}

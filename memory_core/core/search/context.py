@@ -343,7 +343,7 @@ def _packed(
         messages=None if messages is None else tuple(messages),
         notes=kept,
     )
-    cost = max(count_tokens(f"{result.shown}\n{result.told}"), json_tokens(result.as_dict()))
+    cost = max(count_tokens(f"{result.shown}\n{result.told}"), json_tokens(result.as_result()))
     named = _fitting(packing.left_out[:_LEFT_OUT_NAMED], budget - cost)
     cost += sum(map(_note_tokens, named))
     return packing, replace(result, tokens=cost if pieces else 0, left_out_named=len(named))
