@@ -112,16 +112,20 @@ class Record:
     def model_copy(self, *, update: Mapping[str, Any]) -> Self:
         """The same with other values, which are not checked."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, **update)
+        made.__dict__.update(self._values(), **update)
         return made
 
     def as_dict(self) -> dict[str, Any]:
         """Its JSON form, without what is None."""
-        return {name: as_json(value) for name, value in self.__dict__.items() if value is not None}
+        return {name: as_json(value) for name, value in self._values().items() if value is not None}
 
     def problem(self) -> tuple[str, str] | None:
         """What is wrong with the values together: the name of one of them or nothing, and a message; None is well."""
         return None
+
+    def _values(self) -> dict[str, Any]:
+        """What it was given, without what was worked out from it and is kept beside."""
+        return {name: self.__dict__[name] for name in self.names()}
 
     def _fill(self, given: Mapping[str, Any], place: Location, faults: list[Fault]) -> None:
         known, before = self.names(), len(faults)
@@ -146,13 +150,13 @@ class Record:
         raise AttributeError(f"{type(self).__name__} is frozen")
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.__dict__ == self.__dict__
+        return isinstance(other, Record) and type(other) is type(self) and other._values() == self._values()
 
     def __hash__(self) -> int:
-        return hash(tuple(self.__dict__.values()))
+        return hash(tuple(self._values().values()))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values().items())})"
 
 
 @cache

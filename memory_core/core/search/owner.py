@@ -100,19 +100,20 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
     neutral = _without(given, named, "用户" if compiled(f"[{CJK}]").search(given) else "the user")
     put = [given, *([neutral] if named else []), *(way for way in [other_person(neutral)] if way is not None)]
     rest, topics = _without(given, named, " "), []
+    as_asked: dict[str, str] = {}
     if (named or _is_first_person(given)) and not word_pattern(__file__, "others").search(given):
         for topic in _topics():
-            left = compiled(topic.asks, re.IGNORECASE).sub(" ", rest)
-            if left != rest:
-                rest = left
+            asks = compiled(topic.asks, re.IGNORECASE)
+            if (asked := asks.search(rest)) is not None:
+                rest = asks.sub(" ", rest)
                 topics.append(topic)
+                as_asked[topic.name] = phrase_operand(asked[0])  # a title may be put as the question is
     of_person = [topic for topic in topics if topic.of_person]
     if of_person:
         topics = [topic for topic in topics if topic.name != "name"]
     meanings = [meaning for topic in of_person or topics for meaning in topic.meanings]
-    return OwnersQuestion(
-        text, named, rest, tuple(topic.operands for topic in topics), tuple(dict.fromkeys([*put, *meanings]))
-    )
+    operands = tuple((*topic.operands, as_asked[topic.name]) for topic in topics)
+    return OwnersQuestion(text, named, rest, operands, tuple(dict.fromkeys([*put, *meanings])))
 
 
 def _is_first_person(text: str) -> bool:
