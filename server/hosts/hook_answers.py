@@ -221,10 +221,13 @@ def take_in(memory: Runebook) -> int:
         StoreBusy: If another writer held the store too long; the notes stay.
         StorageFailed: If the disk refuses; the notes stay.
     """
-    if memory.access is not Access.READ_WRITE:
-        return 0
+    return len(_followed(memory)) if memory.access is Access.READ_WRITE else 0
+
+
+def _followed(memory: Runebook) -> list[Pending]:
+    """Store what the notes are about; the notes that were followed."""
     state = memory.store.files.state
-    followed = 0
+    followed: list[Pending] = []
     transcripts: set[str] = set()
     for note in reversed(list(hook_notes.pending(state))):
         try:
@@ -239,7 +242,7 @@ def take_in(memory: Runebook) -> int:
             continue
         if not _by_command(memory):  # else it says what has ended, until memories were made of it
             hook_notes.settle(note.path)
-        followed += 1
+        followed.append(note)
     with suppress(OSError):  # how far transcripts were read that nobody wrote to for long
         for memo in (state / "hooks" / "read").iterdir():
             if memo.stat().st_mtime < time.time() - _READ_SECONDS:
@@ -264,8 +267,8 @@ def make_memories(memory: Runebook) -> Iterator[str]:
     while not tried or any(note.path not in tried for note in hook_notes.pending(state)):
         try:
             with lock.held():
-                notes = list(hook_notes.pending(state))
-                tried |= {state, *(note.path for note in notes)}
+                tried |= {state, *(note.path for note in hook_notes.pending(state))}
+                notes = _followed(memory)  # another process may have left the note and not stored it yet
                 for spaces in dict.fromkeys((("", ""), *(note.spaces for note in notes))):
                     view = memory.view(*spaces) if any(spaces) else memory
                     yield from _made(view, [note for note in notes if note.spaces == spaces])
