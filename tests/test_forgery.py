@@ -126,8 +126,8 @@ def test_blocks_hold_an_item_for_each_memory_and_nothing_else(found: list[str], 
 
 def assert_whole(text: str, items: int) -> None:
     """Each block begins once and ends once, with so many items, whatever is said inside."""
-    tags = re.findall(r"</?(?:long_term_memory|current_input|item)\b", text)
-    memory = ["<long_term_memory", *["<item", "</item"] * items, "</long_term_memory"]
+    tags = re.findall(r"</?(?:long_term_memory|current_input)\b|<item uri\b|</item\b", text)
+    memory = ["<long_term_memory", *["<item uri", "</item"] * items, "</long_term_memory"]
     assert tags in (memory, [*memory, "<current_input", "</current_input"])
 
 

@@ -17,7 +17,7 @@ from memory_core.core.caller import authored
 from memory_core.core.config import Config
 from memory_core.core.errors import InvalidInput, NotFound
 from memory_core.core.memory.requests import CommitRequest, FindRequest, ReadRequest
-from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, Status
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.history import history_of
 from memory_core.features.undo import UNDO, UndoRequest
@@ -244,11 +244,10 @@ def test_another_users_commit_is_as_absent_as_none(memory: Runebook) -> None:
 
 
 def test_of_a_commit_that_touches_two_users_each_takes_back_only_the_own_part(memory: Runebook) -> None:
-    for user in ("default", "bob"):
-        path = memory.store.files.path_for(MemoryUri.parse(f"viking://user/{user}/memories/notes/by-hand.md"))
-        path.parent.mkdir(parents=True)
-        path.write_text(f"{user}\n", encoding="utf-8")
-    memory.store.adopt()
+    uris = [MemoryUri.parse(f"viking://user/{user}/memories/notes/by-hand.md") for user in ("default", "bob")]
+    memory.store.commit(
+        lambda _snapshot: ChangeSet(tuple(FileChange(uri, None, f"{uri.parts[1]}\n") for uri in uris)), kind="external"
+    )
     commit = history_of(memory).commit("last")
     assert [str(step.uri) for step in commit.files] == [f"{NOTES}/by-hand.md"]
     memory.run(UNDO, UndoRequest(commit.commit_id))
