@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from memory_core.core.command import NOWHERE, Arg, Command, read_request
 from memory_core.core.commit.forgotten import is_forgotten, without_lines
 from memory_core.core.commit.plan import plan
-from memory_core.core.commit.working_copy import PlanContext
+from memory_core.core.commit.working_copy import PlanContext, WorkingCopy
 from memory_core.core.errors import InvalidInput, RunebookError
 from memory_core.core.feature import Feature, Features, RecordKind
 from memory_core.core.index.documents import MESSAGES_NAME
 from memory_core.core.memory.memory import parse
 from memory_core.core.memory.message import parse_lines
-from memory_core.core.memory.names import summary_line
-from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryData, MemoryOperations, WriteOp
+from memory_core.core.memory.names import named, summary_line
+from memory_core.core.memory.operations import DeleteOp, EditOp, MemoryOperations
 from memory_core.core.memory.requests import CommitRequest, FindRequest, Here, Now
 from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, FileChange, OperationResult, Status
 from memory_core.core.memory.trailer import split
@@ -223,12 +223,13 @@ def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, featu
     """Sentences, memories, entries and messages go in one change set."""
     files = [match for match in going if match.line is None and not _lies_aside(match.uri)]
     operations = MemoryOperations()
-    for match in files:
-        _operate(operations, match, snapshot, context)
+    copy = WorkingCopy(snapshot, context)
+    renamed = [change for match in files for change in _operate(operations, match, copy)]
     decided = plan(operations, snapshot, context) if files else ChangeSet()
     told = {match.address: match.result() for match in files}
-    changes = list(decided.changes)
+    changes = [*decided.changes, *renamed]
     results = [told.get(each.uri, each) if each.action is not Action.REJECTED else each for each in decided.results]
+    results += [told[str(change.uri)] for change in renamed if change.after is None]
     for match in (match for match in going if match.line is None and _lies_aside(match.uri)):
         if (text := snapshot.text(match.uri)) is not None:
             changes.append(FileChange(match.uri, text, None))
@@ -250,24 +251,30 @@ def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, featu
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
 
-def _operate(operations: MemoryOperations, match: Match, snapshot: Snapshot, context: PlanContext) -> None:
-    """Add what takes a memory, or sentences of it, out; one whose name says it, too, is written anew under another."""
+def _operate(operations: MemoryOperations, match: Match, copy: WorkingCopy) -> tuple[FileChange, ...]:
+    """Add what takes a memory, or sentences of it, out; or the changes that give one another name whose own says it."""
     gone = DeleteOp(uri=str(match.uri), reason="forgotten on request")
-    memory = parse(match.uri, snapshot.text(match.uri) or "", context.registry)
-    if not match.sentences or memory.type is None:
+    memory = copy.memory(match.uri)
+    if memory is None or not match.sentences or memory.type is None:
         operations.delete_operations.append(gone)
-        return
+        return ()
     left = {name: without(text, match.sentences) for name, text in texts_of(memory).items()}
     keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
     telling = {name for name, key in keys.items() if tells(key, match.sentences)}
     if not telling:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
         operations.edit_operations.append(EditOp(uri=str(match.uri), patches=changed))
-        return
-    fields = {name: value for name, value in {**memory.fields, **left}.items() if name not in telling}
-    data = MemoryData(memory_type=memory.type.name, fields=fields, salience=memory.salience)
-    operations.delete_operations.append(gone)
-    operations.write_operations.append(WriteOp(memory_data=data))
+        return ()
+    kept = {name: value for name, value in {**memory.fields, **left}.items() if name not in telling}
+    fields, _ = named(memory.type, kept)
+    place = copy.free_name(match.uri.parent, memory.type, fields)
+    said_anew = {"abstract": None, "overview": None, "updated_at": copy.context.now}
+    after = memory.changed(uri=place, fields=fields, metadata=said_anew)
+    copy.store(after)
+    return (
+        FileChange(match.uri, memory.text, None, memory.type_name, memory.key),
+        FileChange(place, None, after.text, after.type_name, after.key),
+    )
 
 
 def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:

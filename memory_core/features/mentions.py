@@ -102,7 +102,7 @@ def texts_of(memory: Memory) -> dict[str, str]:
 def without(text: str, said: Iterable[str]) -> str:
     """A text without these sentences; a list item or line that they leave empty goes, too."""
     for sentence in said:
-        text = text.replace(sentence, "\x00")
+        text = _alone(sentence).sub("\x00", text)
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
     kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
@@ -181,9 +181,14 @@ def tells(name: str, said: Sequence[str]) -> bool:
     return made or _tells(name, [needle for sentence in said for needle in names_in(sentence)], ())
 
 
+def _alone(words: str) -> re.Pattern[str]:
+    """These words where they stand for themselves: "tea" is not in "team"."""
+    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
+
+
 def _tells(sentence: str, needles: Sequence[str], wholes: Sequence[frozenset[str]]) -> bool:
     folded = simplified(sentence).casefold()
-    if any(simplified(needle).casefold() in folded for needle in needles):
+    if any(_alone(simplified(needle).casefold()).search(folded) for needle in needles):
         return True
     words = distinct_words(sentence)
     return any(len(words & whole) >= _SAME_SHARE * len(whole) for whole in wholes)
@@ -231,7 +236,10 @@ def _closeness(memory: Runebook, asked: str, said: Sequence[str]) -> Mapping[str
     question = read_question(asked, memory.retriever.owner_names())
     wanted = frozenset(_stem(word) for word in distinct_words(question.rest) if len(word) > 1 or word.isascii())
     whole = simplified(asked).casefold()
-    near = {each: 1.0 if whole in simplified(each).casefold() else _share(each, wanted, question) for each in said}
+    as_asked = _alone(whole)
+    near = {
+        each: 1.0 if as_asked.search(simplified(each).casefold()) else _share(each, wanted, question) for each in said
+    }
     embedder = memory.indexer.embedder
     if embedder is None or not said or not embedder.ready():
         return near

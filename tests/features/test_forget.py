@@ -18,7 +18,7 @@ from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.runebook import Runebook, open_memory
-from tests.stores import files_below
+from tests.stores import files_below, trailer
 
 NOTES = "viking://user/default/memories/notes"
 LOG = "viking://session/default/s1/messages.jsonl"
@@ -242,3 +242,37 @@ def test_a_retry_of_a_confirmed_request_gets_the_first_receipt(memory: Runebook)
     request = ForgetRequest("tax adviser", confirm=1, request_id="r1")
     first = memory.run(FORGET, request)
     assert memory.run(FORGET, request).commit_id == first.commit_id
+
+
+def test_a_word_is_forgotten_where_it_stands_for_itself(memory: Runebook) -> None:
+    assert without("- Tea\n- Teapot is blue", ["Tea"]) == "- Teapot is blue"
+    memory.commit(CommitRequest("Drinks tea. The team meets on Monday. Lives in Oslo.", memory_type="profile"))
+    preview = memory.run(FORGET, ForgetRequest(query="tea"))
+    memory.run(FORGET, ForgetRequest(query="tea", confirm=len(preview.results)))
+    kept = memory.read(ReadRequest("viking://user/default/memories/profile.md")).content
+    assert "The team meets on Monday. Lives in Oslo." in kept
+    assert "Drinks tea" not in kept
+
+
+def test_what_gets_another_name_keeps_its_project_and_what_else_was_said_of_it(memory: Runebook) -> None:
+    data = {
+        "memory_type": "notes",
+        "fields": {"title": "The vault code is 4471", "content": "The vault code is 4471. Ask Ines for the key."},
+        "tags": ["bank"],
+        "pinned": True,
+    }
+    memory.commit(
+        CommitRequest(operations={"write_operations": [{"memory_data": data}]}, project="acme/x", private=True)
+    )
+    preview = memory.run(FORGET, ForgetRequest(query="vault code", here="acme/x"))
+    receipt = memory.run(FORGET, ForgetRequest(query="vault code", confirm=len(preview.results), here="acme/x"))
+    assert receipt.status is Status.COMMITTED
+    (path, text) = next(
+        each for each in files_below(memory.config.root) if b"Ask Ines" in each[1] and ".state" not in each[0].parts
+    )
+    assert "4471" not in path.name
+    assert b"4471" not in text
+    stated = trailer(memory, f"{NOTES}/{path.name}")
+    assert (stated["project"], stated["private"], stated["tags"], stated["pinned"]) == ("acme/x", True, ["bank"], True)
+    memory.run(UNDO, UndoRequest("last"))
+    assert f"{NOTES}/The vault code is 4471.md" in uris(memory)

@@ -18,6 +18,10 @@ _HEADING = re.compile(r"#{1,6}[ \t]")
 _OWN_FORM = re.compile(r"[ \t]|[|>#]|```|~~~|\d{1,3}[.)][ \t]")
 _LABEL_CHARS = 40
 _LABEL_END = re.compile(r"[.!?。！？…:;,，；、：]$")
+#: Sentences of either text that are compared, and those that are named.
+_COMPARED, _NAMED = 100, 5
+#: A word that marks are part of: a path, a name in code, a number with a unit's sign.
+_MARKED = re.compile(r"[^\s,;]*\w[-/\\_.*+()\[\]:=]+\w[^\s,;]*(?<![.:)\]])")
 #: Of a paragraph, lines that are compared one by one.
 _LINES = 20
 #: Sentences that share this part of the words of the shorter one are about the same.
@@ -39,6 +43,9 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
         return given
     if label and _is_short(standing) and _is_short(given):
         return f"{standing.strip()}, {given.strip()}"
+    headings = [block for block in blocks(standing) if _HEADING.match(block)]
+    if headings and _HEADING.match(added[0]) and _key(added[0]) == _key(headings[-1]):
+        added = added[1:]
     bullet = _BULLET.match(standing.rstrip().rpartition("\n")[2])
     if bullet:
         added = [block if _BULLET.match(block) or _OWN_FORM.match(block) else bullet[0] + block for block in added]
@@ -46,7 +53,8 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
     for block in added:
         last = text.rpartition("\n")[2]
         listed = _BULLET.match(last) and _BULLET.match(block)
-        apart = _HEADING.match(block) or (not listed and "\n\n" in f"{standing}{given}")
+        joins = len(list(blocks(f"{last}\n{block}"))) == 1  # as one sentence
+        apart = _HEADING.match(block) or (not listed and (joins or "\n\n" in f"{standing}{given}"))
         text += f"\n\n{block}" if apart else f"\n{block}"
     return text
 
@@ -60,14 +68,14 @@ def missing(standing: str, given: str) -> tuple[str, ...]:
 def beside(standing: str, given: str) -> tuple[str, ...]:
     """The sentences of ``standing`` that may say something else about the same than a new one of ``given``."""
     found: dict[str, None] = {}
-    old = {sentence: distinct_words(sentence) for sentence in missing(standing, given)}
-    for new in missing(given, standing):
+    old = {sentence: distinct_words(sentence) for sentence in missing(standing, given)[-_COMPARED:]}
+    for new in missing(given, standing)[:_COMPARED]:
         words = distinct_words(new)
         for sentence, others in old.items():
             shared = len(words & others) / max(1, min(len(words), len(others)))
             if shared >= _SAME_SUBJECT and (not others <= words or negations(sentence) != negations(new)):
                 found[sentence] = None
-    return tuple(found)
+    return tuple(found)[:_NAMED]
 
 
 def _new_blocks(standing: str, given: str) -> list[str]:
@@ -84,20 +92,25 @@ def _said(text: str) -> set[str]:
     """Signatures of the sentences of a text, and of the first lines of its paragraphs, to which more may be added."""
     said: set[str] = set()
     for block in blocks(text):
-        said.update(map(signature, _sentences(block)))
+        said.update(map(_key, _sentences(block)))
         lines = block.split("\n")
-        said.update(signature("\n".join(lines[:end])) for end in range(1, min(len(lines), _LINES)))
+        said.update(_key("\n".join(lines[:end])) for end in range(1, min(len(lines), _LINES)))
     return said
 
 
 def _unsaid(block: str, said: set[str]) -> Iterator[str]:
-    if signature(block) not in said:
-        yield from (sentence for sentence in _sentences(block) if signature(sentence) not in said)
+    if _key(block) not in said:
+        yield from (sentence for sentence in _sentences(block) if _key(sentence) not in said)
 
 
 def _sentences(block: str) -> list[str]:
     """The sentences of a block; one without any letter or digit is a sentence, too."""
     return sentences(block) or [block]
+
+
+def _key(text: str) -> str:
+    """Equal for texts that say the same: their words, and to the letter what has marks inside, such as a path."""
+    return "\0".join((signature(text), *(word.casefold() for word in _MARKED.findall(text))))
 
 
 def _is_short(text: str) -> bool:

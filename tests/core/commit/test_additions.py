@@ -41,9 +41,11 @@ COFFEE = "viking://user/default/memories/preferences/Coffee.md"
             "My landlord is Mr. Jones.\nMy landlord is Mr. Smith.",
         ),
         ("I do not\nlike tea", "Like tea", "I do not\nlike tea\nLike tea"),
-        ("# Food\n\nSoup.", "# Food\n\nBread.", "# Food\n\nSoup.\n\n# Food\n\nBread."),
+        ("# Food\n\nSoup.", "# Food\n\nBread.", "# Food\n\nSoup.\n\nBread."),
         ("Run it.", "Run it.\n\n```sh\nmake\n```", "Run it.\n\n```sh\nmake\n```"),
         ("🎉", "🎊", "🎉\n🎊"),
+        ("port: 8080", "port: 8081", "port: 8080\n\nport: 8081"),
+        ("Repo: src/a_b.", "Repo: src/a-b.", "Repo: src/a_b.\nRepo: src/a-b."),
     ],
 )
 def test_what_is_new_comes_below_and_what_was_said_comes_once(standing: str, said: str, both: str) -> None:
@@ -55,7 +57,7 @@ def test_what_is_new_comes_below_and_what_was_said_comes_once(standing: str, sai
 def test_labels_stand_side_by_side() -> None:
     assert with_added("person", "colleague", label=True) == "person, colleague"
     assert (
-        with_added("A long account of a person.", "colleague", label=True) == "A long account of a person.\ncolleague"
+        with_added("A long account of a person.", "colleague", label=True) == "A long account of a person.\n\ncolleague"
     )
 
 
