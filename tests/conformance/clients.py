@@ -71,10 +71,23 @@ def faults(made: list[dict[str, Any]], answers: list[dict[str, Any]]) -> Iterato
 
 
 def _known(given: Any) -> str:
-    """An answer without what differs from call to call: the commit's name, and scores, as what is used counts more."""
+    """An answer without what differs from call to call: the commit's name, and scores with the order that follows.
+
+    What is used counts more.
+    """
     if isinstance(given, dict):
         given = {name: value for name, value in given.items() if name != "commit_id"}
-    return re.sub(r"\(\w{8,}\)|\d+(\.\d+)?", "#", json.dumps(given, ensure_ascii=False))
+    return json.dumps(_plain(given), ensure_ascii=False)
+
+
+def _plain(given: Any) -> Any:
+    if isinstance(given, dict):
+        return {name: _plain(value) for name, value in given.items()}
+    if isinstance(given, list):
+        return sorted(map(_plain, given), key=json.dumps)
+    if isinstance(given, str):
+        return sorted(re.sub(r"\(\w{8,}\)|\d+(\.\d+)?", "#", given).splitlines())
+    return "#" if isinstance(given, int | float) and not isinstance(given, bool) else given
 
 
 def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
