@@ -6,6 +6,7 @@ whose server died is sent again, with the same request id, until it is answered;
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter, deque
@@ -173,7 +174,8 @@ class Writer(Actor):
         self._write(topic, word, body, theme)
 
     def _write(self, topic: str, word: str, body: str, theme: int | None = None) -> None:
-        arguments = {"memory_content": body, "memory_type": "facts", "fields": {"topic": topic}}
+        data = {"memory_type": "facts", "fields": {"topic": topic, "content": body}}
+        arguments = {"operations": {"write_operations": [{"memory_data": data, "replace": True}]}}
         uri = f"viking://user/default/memories/facts/{topic}.md"
         self.scene.versions[uri] += 1
         receipt, request_id, milliseconds = self.commit(arguments)
@@ -284,9 +286,10 @@ class CommandWriter(Writer):
     def ask(self, tool: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], float]:
         """Run ``runebook commit`` until it answers; see ``Actor.ask``."""
         assert tool == "commit_memory"
-        words = [arguments["memory_content"], "--type", "facts", "--field", f"topic={arguments['fields']['topic']}"]
+        operations = self.scene.home.with_name(f"{self.name}.json")
+        operations.write_text(json.dumps(arguments["operations"]), encoding="utf-8")
         options = [*self.scene.options, "--request-id", arguments["request_id"], "--json"]
-        command = program("commit", self.scene.home, [*words, *options])
+        command = program("commit", self.scene.home, ["--operations", str(operations), *options])
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:
             started = time.perf_counter()

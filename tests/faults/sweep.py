@@ -113,8 +113,8 @@ class Sweep:
         self, memory: Runebook, number: int, asked: dict[str, str | None], where: str
     ) -> dict[str, str | None] | None:
         """Commit a round's operations: what of them the receipt acknowledges; None for an error."""
-        writes = [
-            {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}}
+        writes: list[dict[str, Any]] = [
+            {"memory_data": {"memory_type": "facts", "fields": {"topic": topic, "content": content}}, "replace": True}
             for topic, content in ((f"新 {number}", f"第{number}个"), ("rewritten", f"version {number}"))
         ]
         tool = {"tool_name": "计数", "total_calls": number + 1, "success_count": number + 1}

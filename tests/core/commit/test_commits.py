@@ -221,4 +221,4 @@ def test_of_two_older_files_whose_names_fold_alike_the_one_that_is_named_is_upda
         memory.find(FindRequest("x"))
         memory.commit(CommitRequest(memory_type="entities", fields={"entity_name": "於海", "content": "new"}))
         assert memory.read(ReadRequest(f"{USER}/entities/于海.md")).content == "于海 as it was"
-        assert memory.read(ReadRequest(f"{USER}/entities/於海.md")).content.startswith("於海 as it was\nnew")
+        assert memory.read(ReadRequest(f"{USER}/entities/於海.md")).content.startswith("於海 as it was\n\nnew")

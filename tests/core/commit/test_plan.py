@@ -189,7 +189,7 @@ def test_names_that_differ_by_case_width_or_spacing_are_one_memory(memory: Runeb
     uri = only(memory.commit(CommitRequest("tabs", memory_type="preferences", fields={"topic": "Python style"}))).uri
     again = memory.commit(CommitRequest("spaces", memory_type="preferences", fields={"topic": twin}))
     assert (again.status, only(again).uri) == (Status.COMMITTED, uri)
-    assert body(memory, uri) == "tabs\nspaces"
+    assert body(memory, uri) == "tabs\n\nspaces"
 
 
 def test_keys_that_share_a_portable_file_name_get_two_files(memory: Runebook) -> None:
@@ -266,7 +266,7 @@ def test_unknown_trailer_keys_survive_an_update(memory: Runebook, tmp_path: Path
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('{\n  "topic"', '{\n  "colour": {"深": ["蓝"]},\n  "topic"'), encoding="utf-8")
     memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
-    assert body(memory, uri) == "one\ntwo"
+    assert body(memory, uri) == "one\n\ntwo"
     assert trailer(memory, uri)["colour"] == {"深": ["蓝"]}
 
 
@@ -295,7 +295,7 @@ def test_a_trailer_saved_with_carriage_returns_keeps_its_fields(memory: Runebook
     path = tmp_path / "user/default/memories/facts/T.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     memory.commit(CommitRequest("two", memory_type="facts", fields={"topic": "T"}))
-    assert body(memory, uri) == "one\ntwo"
+    assert body(memory, uri) == "one\n\ntwo"
     assert (trailer(memory, uri)["salience"], trailer(memory, uri)["version"]) == (0.8, 2)
 
 
@@ -369,7 +369,7 @@ def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
     uri = f"{USER}/notes/N.md"
     receipt = apply(
         memory,
-        write=[write("notes", title="N", content="one"), write("notes", title="n", content="one\ntwo")],
+        write=[write("notes", title="N", content="one"), write("notes", title="n", content="one\n\ntwo")],
         edit=[{"uri": uri, "patches": {"content": [{"search": "two", "replace": "three"}]}}],
     )
     assert [result.action for result in receipt.results] == [Action.CREATED, Action.UPDATED, Action.UPDATED]

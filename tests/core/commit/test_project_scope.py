@@ -152,9 +152,9 @@ def test_two_projects_keep_a_memory_each_under_one_name(memory: Runebook) -> Non
         (uri, Action.UPDATED) for uri in (first.uri, second.uri, common.uri)
     ]
     assert [body(memory, result.uri) for result in again] == [
-        "make clean\nmake distclean",
+        "make clean\n\nmake distclean",
         "清空缓存\n重建镜像",
-        "reboot\nrestart",
+        "reboot\n\nrestart",
     ]
 
 
@@ -165,7 +165,7 @@ def test_without_one_of_its_own_a_project_renews_the_common_memory(memory: Runeb
     named = case(memory, "Build fails → Clean", "make clean", project=P)
     assert (named.action, named.uri == common.uri) == (Action.CREATED, False)
     assert case(memory, "Build fails → Clean", "make all", here=P).uri == named.uri
-    assert body(memory, common.uri) == "reboot\nrestart"
+    assert body(memory, common.uri) == "reboot\n\nrestart"
 
 
 def test_a_handwritten_file_belongs_to_the_project_in_its_trailer(tmp_path: Path) -> None:
