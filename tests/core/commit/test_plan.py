@@ -369,7 +369,7 @@ def test_operations_on_one_file_build_on_each_other(memory: Runebook) -> None:
     uri = f"{USER}/notes/N.md"
     receipt = apply(
         memory,
-        write=[write("notes", title="N", content="one"), write("notes", title="n", content="one\n\ntwo")],
+        write=[write("notes", title="N", content="one"), write("notes", title="n", content="one\ntwo")],
         edit=[{"uri": uri, "patches": {"content": [{"search": "two", "replace": "three"}]}}],
     )
     assert [result.action for result in receipt.results] == [Action.CREATED, Action.UPDATED, Action.UPDATED]
