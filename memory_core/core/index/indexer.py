@@ -25,16 +25,16 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
-    Document,
     is_searchable,
     is_session_log,
     memory_document,
+    own_text,
     session_growth,
 )
 from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, await_missing, passage_count
 from memory_core.core.index.encoder import Embedder
 from memory_core.core.index.vectors import VectorIndex, count, dead, prune
-from memory_core.core.memory.memory import Types, parse
+from memory_core.core.memory.memory import Memory, Types, parse
 from memory_core.core.memory.message import Message, parse_lines
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.progress import listened, tell
@@ -114,7 +114,7 @@ class Follower:
         self._closing = closing
         self._far_behind = False
         #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
-        self._unseen: tuple[int, dict[MemoryUri, tuple[int, Document]]] = (0, {})
+        self._unseen: tuple[int, dict[MemoryUri, tuple[int, Memory, str]]] = (0, {})
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -173,8 +173,8 @@ class Follower:
         searched = is_searchable(uri, self._features)
         return searched and not is_session_log(uri) and self._features.kind_of(uri) is None
 
-    def unseen(self, limit: int) -> dict[str, Document]:
-        """What the index is to hold of the last ``limit`` changes and does not yet, by URI, oldest first."""
+    def unseen(self, limit: int) -> dict[str, tuple[Memory, str]]:
+        """Memories of the last ``limit`` changes that the index lacks, with their own words; oldest first."""
         position = self._catalog.position()
         if position.ledger_id not in ("", self._ledger_id):  # the catalog is of another store
             self.follow()
@@ -185,10 +185,11 @@ class Follower:
             read = row.seq
             found.pop(row.uri, None)
             if row.after is not None and not row.appended and self._is_memory(row.uri):
-                found[row.uri] = (row.seq, memory_document(parse(row.uri, row.after, self._types)))
+                memory = parse(row.uri, row.after, self._types)
+                found[row.uri] = (row.seq, memory, own_text(memory))
         found = dict(list(found.items())[-limit:])
         self._unseen = (read, found)
-        return {str(uri): document for uri, (_, document) in found.items()}
+        return {str(uri): (memory, own) for uri, (_, memory, own) in found.items()}
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
@@ -433,8 +434,8 @@ class Indexer:
             self.wake()
         return behind
 
-    def unseen(self, limit: int) -> dict[str, Document]:
-        """What the index is to hold of the last ``limit`` changes and does not yet, by URI, oldest first."""
+    def unseen(self, limit: int) -> dict[str, tuple[Memory, str]]:
+        """Memories of the last ``limit`` changes that the index lacks, with their own words; oldest first."""
         return self._follower.unseen(limit)
 
     def answer(self, ask: Callable[[], T]) -> T:

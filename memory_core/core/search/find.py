@@ -153,14 +153,14 @@ class Retriever:
         found: dict[str, float] = {}
         unseen = self._indexer.unseen(_UNSEEN_CHANGES)
         near = [
-            (uri, document.own)
-            for uri, document in unseen.items()
-            if document.uri.space in self._spaces and project.finds(document.project, private=document.private)
+            (uri, own)
+            for uri, (memory, own) in unseen.items()
+            if memory.uri.space in self._spaces and project.finds(memory.told_in, private=memory.is_private)
         ]
         with self._catalog.reading() as connection:
             scopes, seen = self._catalog.scope_terms(self._spaces), self._seen(project)
             for uri in uris:
-                text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
+                text = (unseen[uri][1] if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
                 terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
                 room, indexed = limit + len(uris) + 2, uri not in unseen
                 sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)

@@ -296,10 +296,9 @@ def _lift_changes(ranked: Sequence[_Ranked]) -> None:
         (found for found in ranked if found.entry.context_type == "memory"), key=lambda found: -found.total
     )
     several = memories[:_BEST_FEW]
-    words = {found.entry.id: _content_words(found.entry.abstract) for found in several}
-    for found in several:
-        if not word_pattern(__file__, "change").search(found.entry.abstract):
-            continue
+    changes = [found for found in several if word_pattern(__file__, "change").search(found.entry.abstract)]
+    words = {found.entry.id: _content_words(found.entry.abstract) for found in several} if changes else {}
+    for found in changes:
         for older in several:
             if _moment(older) >= _moment(found) or not found.total < older.total <= found.total / _NEAR_TIE:
                 continue
