@@ -153,14 +153,14 @@ class Retriever:
         found: dict[str, float] = {}
         unseen = self._indexer.unseen(_UNSEEN_CHANGES)
         near = [
-            (uri, own)
-            for uri, (memory, own) in unseen.items()
-            if memory.uri.space in self._spaces and project.finds(memory.told_in, private=memory.is_private)
+            (uri, memory.own)
+            for uri, memory in unseen.items()
+            if memory.space in self._spaces and project.finds(memory.project, private=memory.private)
         ]
         connection, scopes = self._catalog.connection(), self._catalog.scope_terms(self._spaces)
         seen = self._seen(project) if project.only else _not_elsewhere(project)
         for uri in uris:
-            text = (unseen[uri][1] if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
+            text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
             terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
             room, indexed = limit + len(uris) + 2, uri not in unseen
             sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)
