@@ -323,18 +323,18 @@ def _swapping_rename() -> Callable[[bytes, bytes], int] | None:
     return swap
 
 
-def sync(path: Path) -> None:
-    """Make the file (if there) and its folder's entry for it survive a power loss.
+def sync(*paths: Path) -> None:
+    """Make the files (where there are any) and their folders' entries for them survive a power loss.
 
     Raises:
         StorageFailed: If the system refuses.
     """
-    try:
-        _sync_descriptor(path, os.O_RDONLY)
-        if os.name == "posix":
-            _sync_descriptor(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise _refused("sync", path, error) from error
+    folders = {path.parent: os.O_RDONLY | os.O_DIRECTORY for path in paths} if os.name == "posix" else {}
+    for path, flags in (*((path, os.O_RDONLY) for path in paths), *folders.items()):
+        try:
+            _sync_descriptor(path, flags)
+        except OSError as error:
+            raise _refused("sync", path, error) from error
 
 
 def _sync_descriptor(path: Path, flags: int) -> None:

@@ -219,8 +219,7 @@ class Delivery:
         for pending in batch:
             stats |= pending.stats
         try:
-            for uri in stats:
-                self._files.sync(uri)
+            self._files.sync(*stats)
             self._step("synced")
             current = {uri: stat for uri, stat in stats.items() if stat == self._files.stat(uri)}
             self._ledger.settle([item.seq for item in batch if item.receipt is None], current)

@@ -348,9 +348,9 @@ class FileStore:
         self._remember(path, text, Seen(text_sha256(text), looks_of(found), stat_of(found)))
         return stat_of(found)
 
-    def sync(self, uri: MemoryUri) -> None:
-        """Make the last ``write`` of ``uri`` survive a power loss."""
-        atomic.sync(self.path_for(uri))
+    def sync(self, *uris: MemoryUri) -> None:
+        """Make the last ``write`` of each file survive a power loss."""
+        atomic.sync(*map(self.path_for, uris))
 
     def entries(self, directory: MemoryUri) -> list[Entry]:
         """The visible entries of a directory by name, the two hidden summaries included.
