@@ -49,6 +49,8 @@ _LEAST_WORDS = 3
 _AGAIN_LIMIT = 50
 _NAMED_CHARS = 1_000
 _AGAIN_MOST = 8
+#: Of the sentences that say it, and of what they name, so many nearest ones are looked for again.
+_NAMED_MOST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,20 +188,15 @@ class _Search:
         clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
         scores = _closeness(self._memory, asked, clauses)
         best = max(scores.values(), default=0.0)
-        needles = list(
-            dict.fromkeys(
-                name for clause, score in scores.items() if score >= _NEAR_SHARE * best for name in names_in(clause)
-            )
-        )
+        near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
+        needles = list(dict.fromkeys(name for clause in near for name in names_in(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
-        for query in queries[:_AGAIN_MOST]:
-            for said in self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)):
-                telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
-                if telling:
-                    yield _with(said, telling)
+        founds = (self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)) for query in queries[:_AGAIN_MOST])
         everywhere = not wanted.target_uri and not wanted.filter
-        for said in (*self.aside(archived=False), *self.aside(archived=True)) if everywhere else ():
+        rest = (*self.aside(archived=False), *self.aside(archived=True)) if everywhere else ()
+        places = {(said.uri, said.line): said for found in (*founds, rest) for said in found}
+        for said in places.values():
             telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
             if telling:
                 yield _with(said, telling)
@@ -260,7 +257,8 @@ def _nearest(memory: Runebook, asked: str, found: Sequence[Said]) -> tuple[list[
         telling = tuple(sentence for sentence in said if scores[sentence] >= share * best > 0)
         if telling:
             kept.append(_with(each, telling))
-    return kept, [sentence for sentence, score in scores.items() if score >= _NEAR_SHARE * best > 0]
+    named = sorted(scores, key=lambda sentence: -scores[sentence])[:_NAMED_MOST]
+    return kept, [sentence for sentence in named if scores[sentence] >= _NEAR_SHARE * best > 0]
 
 
 def _with(said: Said, telling: tuple[str, ...]) -> Said:

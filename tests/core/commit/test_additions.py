@@ -270,3 +270,11 @@ def test_no_word_of_an_earlier_write_disappears(
                 values = [str(stored.fields[each.name]) for each in memory_type.fields if each.name in stored.fields]
                 assert words <= distinct_words("\n".join(values))
                 assert words <= distinct_words(stored.body) or not memory_type.template_mode
+
+
+def test_a_very_long_word_and_a_very_long_text_are_added_to_at_once() -> None:
+    word = "X" * 100_000
+    assert with_added(word, f"{word}y a-b") == f"{word}\n{word}y a-b"
+    lines = "\n".join(f"- Fact {number} is {number * 7}." for number in range(3_000))
+    assert with_added(lines, "Another one.") == f"{lines}\n- Another one."
+    assert beside(lines, "Fact 2999 is 1.") == ("Fact 2999 is 20993.",)
