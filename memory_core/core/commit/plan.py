@@ -10,6 +10,7 @@ summaries of every directory that changed follow (``summaries``).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -165,7 +166,9 @@ class _Planner:
             return None, None
         from memory_core.core.commit.additions import missing
 
-        went = " ".join(missing(_texts(before), _texts(after)))
+        now = _texts(after)
+        gone = (sentence for sentence in missing(_texts(before), now) if not _stands(sentence, now))
+        went = " ".join(gone)
         return _clipped(after.body.strip(), _NOW_CHARS), _clipped(went, _WENT_CHARS) or None
 
     def join(self) -> None:
@@ -447,6 +450,11 @@ def _texts(memory: Memory) -> str:
     if memory.type is None or memory.hand_edited:
         return memory.body
     return "\n\n".join(value for value in memory.fields.values() if isinstance(value, str))
+
+
+def _stands(words: str, text: str) -> bool:
+    """Whether these words stand in a text, if within another sentence: a label beside others."""
+    return words in text and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
 
 
 def _clipped(text: str, limit_chars: int) -> str:

@@ -380,8 +380,12 @@ class PieceReader:
         dated = None if changed is None else changed[:10]
         memory_type = memory.type_name if hit is None else hit.memory_type
         rivals = rivals_of(memory, self._named) if hit is None else hit.rivals
+        if kind is None:
+            kind = _kind(memory_type, memory.metadata)
+            if kind == "constraints" and memory.project not in (None, self._scope.current):
+                kind = "memories"  # what binds in another project does not bind here
         return Piece(
-            kind=kind or _kind(memory_type, memory.metadata),
+            kind=kind,
             uri=uri,
             text=with_rivals(text, rivals),
             score=None if hit is None else hit.score,

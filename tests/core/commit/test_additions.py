@@ -169,6 +169,14 @@ def test_a_handed_in_write_that_says_it_all_and_more_is_taken(memory: Runebook) 
     assert only(hand_in(memory, "Two cups a day.")).action is Action.UNCHANGED
 
 
+def test_a_label_that_another_joins_did_not_go(memory: Runebook) -> None:
+    for solution in ("make ship", "make release"):
+        fields = {"case_name": "Deploy", "content": "Deploy by make.", "solution": solution}
+        receipt = memory.commit(CommitRequest(memory_type="cases", fields=fields))
+    assert "make ship, make release" in (only(receipt).now or "")
+    assert only(receipt).went is None
+
+
 def test_what_is_replaced_on_purpose_is_quoted(memory: Runebook) -> None:
     hand_in(memory, "Drinks coffee black. Two cups a day.")
     result = only(replaced(memory, "preferences", "Drinks tea.", topic="Coffee"))

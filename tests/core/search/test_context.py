@@ -189,6 +189,9 @@ def test_rules_of_another_project_and_lessons_of_failed_tools_are_no_rules(memor
     assert memory.find(FindRequest("fetch TimeoutError", filter={"memory_type": "patterns"})).hits
     assert "constraints" not in kinds(memory.retrieve(RetrieveRequest("write a poem")))
     assert "make check" in memory.retrieve(RetrieveRequest("write a poem", here="shop")).text
+    near = memory.retrieve(RetrieveRequest("should I run make check?", here="lab"))
+    assert "make check" in text_of(near, "memories")
+    assert "constraints" not in kinds(near)
     asked = memory.retrieve(RetrieveRequest("why did fetch fail with TimeoutError?"))
     assert "TimeoutError" in text_of(asked, "tools")
     assert "constraints" not in kinds(asked)
