@@ -30,7 +30,7 @@ from memory_core.core.memory.results import Action, ChangeSet, CommitReceipt, Fi
 from memory_core.core.memory.trailer import split
 from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.store.local import Snapshot
-from memory_core.features.mentions import places, tells, texts_of, without
+from memory_core.features.mentions import places, tells, text_without, texts_of, without
 from memory_core.features.review import mentioning
 from memory_core.features.upkeep.core_memories import archived_originals
 
@@ -115,6 +115,7 @@ def forget(memory: Runebook, request: ForgetRequest) -> CommitReceipt:
     request_id = memory.request_key(request.request_id)
     if request_id is not None and (first := memory.store.first_receipt(request_id)) is not None:
         return first
+    memory.opened.look()
     matches = _matches(memory, request)
     named = frozenset(request.uris) if (request.query or "").strip() and request.uris is not None else None
     found = [match for match in matches if match.refused is None]
@@ -221,19 +222,23 @@ def _preview(request: ForgetRequest, matches: list[Match], going: list[Match], d
 
 def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, features: Features) -> ChangeSet:
     """Sentences, memories, entries and messages go in one change set."""
-    files = [match for match in going if match.line is None and not _lies_aside(match.uri)]
+    files = [match for match in going if match.line is None]
     operations = MemoryOperations()
     copy = WorkingCopy(snapshot, context)
-    renamed = [change for match in files for change in _operate(operations, match, copy)]
-    decided = plan(operations, snapshot, context) if files else ChangeSet()
+    for match in files:
+        uri, memory = match.uri, copy.memory(match.uri)
+        goes = not match.sentences and (uri.is_proposal or uri.scope is Scope.ARCHIVE)
+        plain = memory is not None and match.sentences and memory.type is None
+        if goes or plain or uri.is_summary or features.kind_of(uri) is not None:
+            text = copy.text(uri)
+            copy.put(uri, text_without(uri, text, match.sentences) if text is not None and match.sentences else None)
+        else:
+            _operate(operations, match, copy)
+    decided = plan(operations, snapshot, context) if len(operations) else ChangeSet()
     told = {match.address: match.result() for match in files}
-    changes = [*decided.changes, *renamed]
+    changes = [*decided.changes, *copy.changes()]
     results = [told.get(each.uri, each) if each.action is not Action.REJECTED else each for each in decided.results]
-    results += [told[str(change.uri)] for change in renamed if change.after is None]
-    for match in (match for match in going if match.line is None and _lies_aside(match.uri)):
-        if (text := snapshot.text(match.uri)) is not None:
-            changes.append(FileChange(match.uri, text, None))
-            results.append(match.result())
+    results += [told[str(change.uri)] for change in copy.changes() if str(change.uri) in told]
     for log in dict.fromkeys(match.uri for match in going if match.line is not None):
         turns = [match for match in going if match.uri == log and match.line is not None]
         before = snapshot.text(log)
@@ -251,41 +256,40 @@ def _planned(going: list[Match], snapshot: Snapshot, context: PlanContext, featu
     return replace(decided, changes=tuple(changes), results=tuple(results), notes=notes)
 
 
-def _operate(operations: MemoryOperations, match: Match, copy: WorkingCopy) -> tuple[FileChange, ...]:
-    """Add what takes a memory, or sentences of it, out; or the changes that give one another name whose own says it."""
+def _operate(operations: MemoryOperations, match: Match, copy: WorkingCopy) -> None:
+    """Add what takes a memory, or sentences of it, out; or change it here, where an edit of its fields is not enough.
+
+    A name that says it becomes another one. A rendered body that a person edited, and what is archived, lose the
+    sentences and stay.
+    """
     gone = DeleteOp(uri=str(match.uri), reason="forgotten on request")
     memory = copy.memory(match.uri)
     if memory is None or not match.sentences or memory.type is None:
         operations.delete_operations.append(gone)
-        return ()
+        return
     left = {name: without(text, match.sentences) for name, text in texts_of(memory).items()}
+    body = left.pop("", memory.body)
     keys = {name: str(memory.fields.get(name, "")) for name in memory.type.key_fields}
     telling = {name for name, key in keys.items() if tells(key, match.sentences)}
-    if not telling:
+    here = memory.damage is None and (memory.hand_edited or match.uri.scope is Scope.ARCHIVE)
+    if not telling and not here:
         changed = {name: text for name, text in left.items() if text != memory.fields[name]}
         operations.edit_operations.append(EditOp(uri=str(match.uri), patches=changed))
-        return ()
-    kept = {name: value for name, value in {**memory.fields, **left}.items() if name not in telling}
-    fields, _ = named(memory.type, kept)
-    place = copy.free_name(match.uri.parent, memory.type, fields)
-    said_anew = {"abstract": None, "overview": None, "updated_at": copy.context.now}
-    after = memory.changed(uri=place, fields=fields, metadata=said_anew)
-    copy.store(after)
-    return (
-        FileChange(match.uri, memory.text, None, memory.type_name, memory.key),
-        FileChange(place, None, after.text, after.type_name, after.key),
-    )
+        return
+    fields, place = {**memory.fields, **left}, match.uri
+    if telling:
+        fields, _ = named(memory.type, {name: value for name, value in fields.items() if name not in telling})
+        place = copy.free_name(match.uri.parent, memory.type, fields)
+        copy.put(match.uri, None)
+    version = memory.metadata.next_version
+    said_anew = {"abstract": None, "overview": None, "version": version, "updated_at": copy.context.now}
+    copy.store(replace(memory, body=body).changed(uri=place, fields=fields, metadata=said_anew))
 
 
 def _without_entries(text: str, starts: set[int], kind: RecordKind) -> str:
     """The log of a day without the entries that begin at these lines."""
     gone = {line for start in starts for line in range(start, start + kind.entry_lines(text, start))}
     return "\n".join(line for number, line in enumerate(text.split("\n")) if number not in gone)
-
-
-def _lies_aside(uri: MemoryUri) -> bool:
-    """Whether nothing else speaks of it, so that it goes by itself: what waits for review, and what is archived."""
-    return uri.is_proposal or uri.scope is Scope.ARCHIVE
 
 
 def _left_in_archive(going: Sequence[Match], text_of: Callable[[MemoryUri], str | None]) -> Iterator[str]:

@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_core.core.errors import EmbeddingFailed
 from memory_core.core.memory.memory import Memory, parse
 from memory_core.core.memory.memory_type import CONTENT
 from memory_core.core.memory.message import parse_lines, search_text
 from memory_core.core.memory.names import first_words, fold
-from memory_core.core.memory.uri import MemoryUri
+from memory_core.core.memory.trailer import body_digest, join, split
+from memory_core.core.memory.uri import MemoryUri, Scope
 from memory_core.core.search.owner import OwnersQuestion, read_question
 from memory_core.core.text.analysis import distinct_words, index_tokens
 from memory_core.core.text.language import sentences
@@ -48,6 +49,8 @@ _LEAST_WORDS = 3
 _AGAIN_LIMIT = 50
 _NAMED_CHARS = 1_000
 _AGAIN_MOST = 8
+#: Of the sentences that say it, and of what they name, so many nearest ones are looked for again.
+_NAMED_MOST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +85,25 @@ def places(memory: Runebook, wanted: FindRequest, scope: ProjectScope, *, conver
     asked = _pattern("request").sub("", wanted.query).strip() or wanted.query
     found = search.about(replace(wanted, query=asked))
     if not wanted.target_uri and not wanted.filter:
-        found = search.with_profile(found)
+        found = search.with_profile([*found, *search.aside(archived=False)])
     said, named = _nearest(memory, asked, found)
     return _joined([*said, *search.again(wanted, asked, named)])
 
 
 def texts_of(memory: Memory) -> dict[str, str]:
-    """The fields of a memory that hold sentences; of a file without a type its body."""
+    """The fields of a memory that hold sentences; of a file without a type its body.
+
+    A rendered body that a person edited has the empty name: it may say what no field does.
+    """
     if memory.type is None:
         return {CONTENT: memory.body}
+    edited = {"": memory.body} if memory.hand_edited else {}
     values = {name: memory.fields.get(name) for name in (field.name for field in memory.type.fields)}
     return {
         name: value
         for name, value in values.items()
         if isinstance(value, str) and value.strip() and name not in memory.type.key_fields
-    }
+    } | edited
 
 
 def without(text: str, said: Iterable[str]) -> str:
@@ -106,6 +113,29 @@ def without(text: str, said: Iterable[str]) -> str:
     lines = [line for line in text.split("\n") if "\x00" not in line or _pattern("words").search(line)]
     kept = "\n".join(_GAP.sub("", _FIRST_GAP.sub(r"\1", line)) for line in lines)
     return re.sub(r"\n{3,}", "\n\n", kept).strip("\n")
+
+
+def text_without(uri: MemoryUri, text: str, said: Sequence[str]) -> str | None:
+    """What stays of a file that is no memory in use: a page's own words, a summary, something archived."""
+    if uri.is_summary:
+        prose = without(text, said)
+        return f"{prose}\n" if prose.strip() else None
+    parts = split(text)
+    body = without(parts.body, said)
+    trailer = None if parts.trailer is None else dict(_emptied(parts.trailer, said))
+    if trailer is not None and trailer.get("rendered_sha256") == body_digest(parts.body):
+        trailer["rendered_sha256"] = body_digest(body)
+    return join(body, trailer) if body.strip() else None
+
+
+def _emptied(value: Any, said: Sequence[str]) -> Any:
+    """A value of a trailer, and what is in it, without these sentences."""
+    if isinstance(value, Mapping):
+        return {name: _emptied(each, said) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_emptied(each, said) for each in value]
+    told = isinstance(value, str) and any(_alone(sentence).search(value) for sentence in said)
+    return without(value, said) if told else value
 
 
 class _Search:
@@ -131,23 +161,45 @@ class _Search:
         said = self._at(f"viking://user/{space}/memories/profile.md", None)
         return found if said is None or any(each.uri == said.uri for each in found) else [*found, said]
 
+    def aside(self, *, archived: bool) -> Iterator[Said]:
+        """What a search passes over: what somebody wrote on pages, summaries; or what is archived."""
+        store, features = self._memory.store, self._memory.features
+        here = self._memory.browser.seen_from(self._scope.current)
+        shelf = (Scope.ARCHIVE.value,) if archived else ()
+        spaces = [space for space in self._memory.spaces if archived or not space.startswith(Scope.SESSION.value)]
+        roots = [MemoryUri((*shelf, *space.split("/"))) for space in spaces]
+        for uri in (entry.uri for root in roots if store.files.is_dir(root) for entry in store.files.walk(root)):
+            kind = features.kind_of(uri)
+            searched = kind is None or kind.has_entries
+            if not uri.name.endswith(".md") or (not archived and searched and not uri.is_summary):
+                continue
+            text = store.look(uri)[0]
+            if text is None or here.is_elsewhere(uri, text):
+                continue
+            lines = text.split("\n")
+            if kind is not None and kind.has_entries:
+                starts = [line for line, said in enumerate(lines) if said.startswith("- ")]
+                yield from (Said(uri, at, "\n".join(lines[at : at + kind.entry_lines(text, at)])) for at in starts)
+            else:
+                yield Said(uri, None, split(text).body)
+
     def again(self, wanted: FindRequest, asked: str, named: Sequence[str]) -> Iterator[Said]:
         """The places that say what these sentences name where they say what was asked, or most of their words."""
         clauses = [clause for sentence in named for clause in _pattern("clause").split(sentence) if clause.strip()]
         scores = _closeness(self._memory, asked, clauses)
         best = max(scores.values(), default=0.0)
-        needles = list(
-            dict.fromkeys(
-                name for clause, score in scores.items() if score >= _NEAR_SHARE * best for name in names_in(clause)
-            )
-        )
+        near = (clause for clause, score in scores.items() if score >= _NEAR_SHARE * best)
+        needles = list(dict.fromkeys(name for clause in near for name in names_in(clause)))[:_NAMED_MOST]
         wholes = [words for sentence in named if len(words := distinct_words(sentence)) >= _LEAST_WORDS]
         queries = [*(f'"{needle}"' for needle in needles), *named]
-        for query in queries[:_AGAIN_MOST]:
-            for said in self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)):
-                telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
-                if telling:
-                    yield _with(said, telling)
+        founds = (self.about(replace(wanted, query=query, limit=_AGAIN_LIMIT)) for query in queries[:_AGAIN_MOST])
+        everywhere = not wanted.target_uri and not wanted.filter
+        rest = (*self.aside(archived=False), *self.aside(archived=True)) if everywhere else ()
+        places = {(said.uri, said.line): said for found in (*founds, rest) for said in found}
+        for said in places.values():
+            telling = tuple(each for each in sentences(said.text) if _tells(each, needles, wholes))
+            if telling:
+                yield _with(said, telling)
 
     def _at(self, address: str, hit: Hit | None) -> Said | None:
         """What is said at an address; None where it does not count."""
@@ -159,7 +211,7 @@ class _Search:
         score = None if hit is None else hit.score
         kind = self._memory.features.kind_of(uri)
         if line is None:
-            if kind is not None:
+            if kind is not None or uri.is_summary:
                 return None
             fields = texts_of(parse(uri, text, self._memory.registry))
             return Said(uri, None, "\n".join(fields.values()), score=score)
@@ -201,11 +253,12 @@ def _nearest(memory: Runebook, asked: str, found: Sequence[Said]) -> tuple[list[
     best = max(scores.values(), default=0.0)
     kept: list[Said] = []
     for each, said in units:
-        share = _NEAR_SHARE if len(said) > 1 else _WHOLE_SHARE
+        share = _NEAR_SHARE if len(said) > 1 or each.score is None else _WHOLE_SHARE
         telling = tuple(sentence for sentence in said if scores[sentence] >= share * best > 0)
         if telling:
             kept.append(_with(each, telling))
-    return kept, [sentence for sentence, score in scores.items() if score >= _NEAR_SHARE * best > 0]
+    named = sorted(scores, key=lambda sentence: -scores[sentence])[:_NAMED_MOST]
+    return kept, [sentence for sentence in named if scores[sentence] >= _NEAR_SHARE * best > 0]
 
 
 def _with(said: Said, telling: tuple[str, ...]) -> Said:

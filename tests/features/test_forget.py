@@ -17,6 +17,7 @@ from memory_core.core.memory.uri import MemoryUri
 from memory_core.features.forgetting import FORGET, ForgetRequest
 from memory_core.features.mentions import without
 from memory_core.features.undo import UNDO, UndoRequest
+from memory_core.features.upkeep.archive import ARCHIVE, ArchiveRequest
 from memory_core.runebook import Runebook, open_memory
 from tests.stores import files_below, trailer
 
@@ -276,3 +277,63 @@ def test_what_gets_another_name_keeps_its_project_and_what_else_was_said_of_it(m
     assert (stated["project"], stated["private"], stated["tags"], stated["pinned"]) == ("acme/x", True, ["bank"], True)
     memory.run(UNDO, UndoRequest("last"))
     assert f"{NOTES}/The vault code is 4471.md" in uris(memory)
+
+
+#: Says an address where no search looks, or where a whole file would go.
+OVERVIEW = "About parcels.\nParcels go to Hauptstraße 5.\nThe yard is open."
+
+
+def aside(memory: Runebook) -> dict[str, str]:
+    """Files that say the address beside something else, by URI, with what else they say."""
+    facts = "viking://user/default/memories/facts"
+    page = {"directory_uri": facts, "abstract": "Parcels: Hauptstraße 5. Wi-Fi.", "overview": OVERVIEW}
+    memory.commit(CommitRequest(operations={"overview_operations": [page]}))
+    memory.commit(CommitRequest("Grows roses. Address: Hauptstraße 5.", memory_type="rolling_summary"))
+    note = "I live at Hauptstraße 5. The cellar is dry."
+    put_away = memory.commit(CommitRequest(note, memory_type="notes", fields={"title": "Cellar"})).results[0].uri
+    named = memory.commit(CommitRequest("Moved to Hauptstraße 5. The attic is warm.", memory_type="notes")).results[0]
+    memory.run(ARCHIVE, ArchiveRequest([put_away, named.uri]))
+    fields = {"tool_name": "label", "recommendation": "Print Hauptstraße 5.", "best_for": "Parcels."}
+    tool = memory.commit(CommitRequest(memory_type="tools", fields=fields)).results[0].uri
+    root = memory.store.files.root
+    path = root / tool.removeprefix("viking://")
+    path.write_text(path.read_text("utf-8").replace("Tool: label", "Tool: label\n\nMine: the red one. Hauptstraße 5!"))
+    loose = root / "user/default/memories/loose/paper.md"
+    loose.parent.mkdir()
+    loose.write_text("Deliver to Hauptstraße 5. The bell is broken.\n", "utf-8")
+    return {
+        f"{facts}/.abstract.md": "Wi-Fi",
+        f"{facts}/.overview.md": "The yard is open",
+        "viking://user/default/rolling_summary.md": "Grows roses",
+        "viking://archive/user/default/memories/notes/Cellar.md": "The cellar is dry",
+        tool: "Mine: the red one.",
+        "viking://user/default/memories/loose/paper.md": "The bell is broken",
+    }
+
+
+def test_pages_summaries_the_archive_and_what_a_person_wrote_lose_the_sentence_only(told: Runebook) -> None:
+    others = aside(told)
+    before = {uri: told.read(ReadRequest(uri)).content for uri in others}
+    preview = told.run(FORGET, ForgetRequest(query="I live at Hauptstraße 5"))
+    assert set(others) <= {result.uri for result in preview.results}
+    told.run(FORGET, ForgetRequest(query="I live at Hauptstraße 5", confirm=len(preview.results)))
+    for uri, kept in others.items():
+        left = told.read(ReadRequest(uri)).content
+        assert kept in left
+        assert "Hauptstraße" not in left
+    root = told.store.files.root
+    told.indexer.follow(None)
+    files = {path.relative_to(root).as_posix(): text for path, text in files_below(root) if ".state" not in path.parts}
+    assert [path for path, text in files.items() if "Hauptstraße" in path or "Hauptstraße".encode() in text] == []
+    assert any(b"The attic is warm." in text for path, text in files.items() if path.startswith("archive/"))
+    told.run(UNDO, UndoRequest("last"))
+    assert {uri: told.read(ReadRequest(uri)).content for uri in others} == before
+
+
+def test_what_only_a_page_says_is_found_and_forgotten(memory: Runebook) -> None:
+    page = {"directory_uri": NOTES, "overview": "About animals.\nThe parrot is called Zorro.\nThe cat sleeps."}
+    memory.commit(CommitRequest(operations={"overview_operations": [page]}))
+    preview = memory.run(FORGET, ForgetRequest(query="the parrot Zorro"))
+    assert [result.uri for result in preview.results] == [f"{NOTES}/.overview.md"]
+    memory.run(FORGET, ForgetRequest(query="the parrot Zorro", confirm=1))
+    assert memory.store.look(MemoryUri.parse(f"{NOTES}/.overview.md"))[0] == "About animals.\nThe cat sleeps.\n"

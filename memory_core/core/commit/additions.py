@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
 
 from memory_core.core.text.analysis import distinct_words
 from memory_core.core.text.extractive_summary import blocks, negations, sentences
@@ -21,7 +23,7 @@ _LABEL_END = re.compile(r"[.!?。！？…:;,，；、：]$")
 #: Sentences of either text that are compared, and those that are named.
 _COMPARED, _NAMED = 100, 5
 #: A word that marks are part of: a path, a name in code, a number with a unit's sign.
-_MARKED = re.compile(r"[^\s,;]*\w[-/\\_.*+()\[\]:=]+\w[^\s,;]*(?<![.:)\]])")
+_WORD_ENDS, _MARKED = re.compile(r"[\s,;]+"), re.compile(r"\w[-/\\_.*+()\[\]:=]+\w")
 #: Of a paragraph, lines that are compared one by one.
 _LINES = 20
 #: Sentences that share this part of the words of the shorter one are about the same.
@@ -61,6 +63,8 @@ def with_added(standing: str, given: str, *, label: bool = False) -> str:
 
 def missing(standing: str, given: str) -> tuple[str, ...]:
     """The sentences of ``standing`` that ``given`` does not say."""
+    if f"{given}\n".startswith(f"{standing}\n"):
+        return ()
     said = _said(given)
     return tuple(sentence for block in blocks(standing) for sentence in _unsaid(block, said))
 
@@ -68,7 +72,9 @@ def missing(standing: str, given: str) -> tuple[str, ...]:
 def beside(standing: str, given: str) -> tuple[str, ...]:
     """The sentences of ``standing`` that may say something else about the same than a new one of ``given``."""
     found: dict[str, None] = {}
-    old = {sentence: distinct_words(sentence) for sentence in missing(standing, given)[-_COMPARED:]}
+    said = _said(given)
+    newest = (sentence for block in reversed(list(blocks(standing))) for sentence in reversed([*_unsaid(block, said)]))
+    old = {sentence: distinct_words(sentence) for sentence in reversed([*islice(newest, _COMPARED)])}
     for new in missing(given, standing)[:_COMPARED]:
         words = distinct_words(new)
         for sentence, others in old.items():
@@ -88,17 +94,18 @@ def _new_blocks(standing: str, given: str) -> list[str]:
     return kept[::-1]
 
 
-def _said(text: str) -> set[str]:
+@lru_cache(maxsize=4)
+def _said(text: str) -> frozenset[str]:
     """Signatures of the sentences of a text, and of the first lines of its paragraphs, to which more may be added."""
     said: set[str] = set()
     for block in blocks(text):
         said.update(map(_key, _sentences(block)))
         lines = block.split("\n")
         said.update(_key("\n".join(lines[:end])) for end in range(1, min(len(lines), _LINES)))
-    return said
+    return frozenset(said)
 
 
-def _unsaid(block: str, said: set[str]) -> Iterator[str]:
+def _unsaid(block: str, said: frozenset[str]) -> Iterator[str]:
     if _key(block) not in said:
         yield from (sentence for sentence in _sentences(block) if _key(sentence) not in said)
 
@@ -110,7 +117,8 @@ def _sentences(block: str) -> list[str]:
 
 def _key(text: str) -> str:
     """Equal for texts that say the same: their words, and to the letter what has marks inside, such as a path."""
-    return "\0".join((signature(text), *(word.casefold() for word in _MARKED.findall(text))))
+    marked = (word.rstrip(".:)]") for word in _WORD_ENDS.split(text) if _MARKED.search(word))
+    return "\0".join((signature(text), *map(str.casefold, marked)))
 
 
 def _is_short(text: str) -> bool:

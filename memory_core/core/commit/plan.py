@@ -10,6 +10,7 @@ summaries of every directory that changed follow (``summaries``).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -55,6 +56,8 @@ from memory_core.core.store.local import Snapshot
 ABSTRACT_LIMIT_CHARS = 1_000
 OVERVIEW_LIMIT_CHARS = 16_000
 _NOW_CHARS, _WENT_CHARS, _STANDING_CHARS = 400, 300, 1_200
+#: Of an edit that a refusal shows, and of the last words of the text by which it finds its place.
+_EDIT_CHARS, _SEARCH_CHARS = 700, 160
 #: Names tried for memories that begin alike; past the first few they carry a hash of their text.
 _NAMES_LIMIT = 32
 #: Parts of ``viking://user/{space}/memories``.
@@ -163,7 +166,9 @@ class _Planner:
             return None, None
         from memory_core.core.commit.additions import missing
 
-        went = " ".join(missing(_texts(before), _texts(after)))
+        now = _texts(after)
+        gone = (sentence for sentence in missing(_texts(before), now) if not _stands(sentence, now))
+        went = " ".join(gone)
         return _clipped(after.body.strip(), _NOW_CHARS), _clipped(went, _WENT_CHARS) or None
 
     def join(self) -> None:
@@ -347,7 +352,7 @@ class _Planner:
             merged = write_fields(memory_type, memory.fields, given, mode)
         adds = mode in (WriteMode.ADD, WriteMode.REFUSE)
         check_fields(self._copy, memory.uri, memory_type, given, merged, adds=adds)
-        merged = _explained(memory.uri, merged)
+        merged = _explained(memory, memory_type, merged)
         metadata: dict[str, Any] = {**_given_metadata(data), **assignment.privacy(project)}
         if adds and isinstance(metadata.get("tags"), list):
             metadata["tags"] = list(dict.fromkeys((*memory.metadata.tags, *metadata["tags"])))
@@ -405,29 +410,39 @@ def _beside_keys(memory_type: MemoryType, fields: Mapping[str, Any]) -> Iterator
     return ((name, value) for name, value in fields.items() if name not in keys)
 
 
-def _explained(uri: MemoryUri, merged: FieldMerge) -> FieldMerge:
-    """The merge with refusals that show the present text, and the edit that adds to it."""
-    rejected = dict(merged.rejected)
-    for name, error in merged.rejected.items():
-        if isinstance(error, TextStands):
-            edit = json.dumps(
-                {"edit_operations": [{"uri": str(uri), "patches": {name: _added_by_patch(error)}}]}, ensure_ascii=False
-            )
-            rejected[name] = FieldRejected(
-                f"it holds text that this write would drop: {_clipped(error.standing, _STANDING_CHARS)!r}.",
-                hint=f"To keep both, send {edit}. To replace it, give the patch as plain text, or send the write again "
-                "with replace: true.",
-            )
-    return replace(merged, rejected=rejected)
+def _explained(memory: Memory, memory_type: MemoryType, merged: FieldMerge) -> FieldMerge:
+    """The merge with refusals that show the present text, and one edit that adds to all of it."""
+    standing = {name: error for name, error in merged.rejected.items() if isinstance(error, TextStands)}
+    if not standing:
+        return merged
+    patches = {name: _added_by_patch(error) for name, error in standing.items()}
+    edit = json.dumps({"edit_operations": [{"uri": str(memory.uri), "patches": patches}]}, ensure_ascii=False)
+    if len(edit.splitlines()) > 1:  # separators of lines that JSON leaves as they are, and a receipt does not
+        edit = json.dumps(json.loads(edit))
+    keep = f"send {edit}"
+    if len(edit) > _EDIT_CHARS:
+        keys = {name: memory.fields[name] for name in memory_type.key_fields if name in memory.fields}
+        given = f"fields {json.dumps(keys, ensure_ascii=False)} and your {', '.join(standing)}"
+        keep = f"commit it without operations, which adds: memory_type {memory_type.name!r}, {given}"
+    hint = f"To keep both, {keep}. To replace it, edit it with a plain text, or send the write with replace: true."
+    told = {
+        name: FieldRejected(
+            f"it holds text that this write would drop: {_clipped(error.standing, _STANDING_CHARS)!r}.", hint=hint
+        )
+        for name, error in standing.items()
+    }
+    return replace(merged, rejected={**merged.rejected, **told})
 
 
 def _added_by_patch(error: TextStands) -> str | list[dict[str, str]]:
-    """The patch that turns the standing text into both: its last line with what follows, where that is unique."""
+    """The patch that turns the standing text into both: its last words, as few as are there once, with what follows."""
     standing = error.standing.rstrip()
-    last = standing.rpartition("\n")[2]
-    if error.both.startswith(standing) and standing.count(last) == 1:
-        return [{"search": last, "replace": last + error.both[len(standing) :]}]
-    return error.both
+    if not error.both.startswith(standing):
+        return error.both
+    last = standing.rpartition("\n")[2][-_SEARCH_CHARS:]
+    ends = (last, standing[-_SEARCH_CHARS:], standing[-_EDIT_CHARS:], standing)
+    search = next(end for end in ends if standing.find(end) == len(standing) - len(end))
+    return [{"search": search, "replace": search + error.both[len(standing) :]}]
 
 
 def _texts(memory: Memory) -> str:
@@ -435,6 +450,11 @@ def _texts(memory: Memory) -> str:
     if memory.type is None or memory.hand_edited:
         return memory.body
     return "\n\n".join(value for value in memory.fields.values() if isinstance(value, str))
+
+
+def _stands(words: str, text: str) -> bool:
+    """Whether these words stand in a text, if within another sentence: a label beside others."""
+    return words in text and re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
 
 
 def _clipped(text: str, limit_chars: int) -> str:

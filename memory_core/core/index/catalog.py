@@ -190,6 +190,7 @@ class Catalog:
             "active": document.active,
             "pinned": document.pinned,
             "always_on": document.always_on,
+            "general": document.general,
             "expires_at": None if document.expires_at is None else utc(document.expires_at.isoformat()),
             "support": document.support,
             "role": document.role,

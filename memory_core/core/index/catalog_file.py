@@ -96,8 +96,12 @@ ALTER TABLE documents ADD COLUMN always_on INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX documents_always_on ON documents (space, updated_at) WHERE always_on;
 DELETE FROM meta;
 """
+_SCHEMA_10 = """
+ALTER TABLE documents ADD COLUMN general INTEGER NOT NULL DEFAULT 1;
+DELETE FROM meta;
+"""
 #: A catalog is made anew rather than altered: the ledger and the files fill it.
-_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL, _SCHEMA_7, DOCUMENTS_DDL, _SCHEMA_9)
+_MIGRATIONS = (_SCHEMA_1, "", "", _SCHEMA_4, RESTING_DDL, SENT_DDL, _SCHEMA_7, DOCUMENTS_DDL, _SCHEMA_9, _SCHEMA_10)
 
 
 class CatalogFile:

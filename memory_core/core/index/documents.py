@@ -51,9 +51,9 @@ class Document:
     shown. ``passages`` are what is embedded, in order; times are ISO 8601 strings. ``happened`` is the date of a turn
     or an event, or as much of it as is known. What is not ``active``, or past ``expires_at``, is neither found nor
     recalled unless it is asked for. What is ``always_on`` holds whatever is asked. ``project`` is the one that it
-    belongs to, or was told in. ``contested_by`` gives the memories that contradict or replace this one: URI, relation
-    and strength; ``support`` is what others lend it, in [0, 1]. Documents with the same ``signature`` say the same
-    thing.
+    belongs to, or was told in; what is ``general`` belongs to none. ``contested_by`` gives the memories that contradict
+    or replace this one: URI, relation and strength; ``support`` is what others lend it, in [0, 1]. Documents with the
+    same ``signature`` say the same thing.
     """
 
     uri: MemoryUri
@@ -79,6 +79,7 @@ class Document:
     category: str | None = None
     project: str | None = None
     private: bool = False
+    general: bool = True
     contested_by: tuple[tuple[str, str, float], ...] = ()
     support: float = 0.0
     signature: str = ""
@@ -172,6 +173,7 @@ def memory_document(memory: Memory) -> Document:
         category=metadata.text("category"),
         project=memory.told_in,
         private=memory.is_private,
+        general=memory.project is None,
         contested_by=tuple((link.uri, link.relation, link.strength) for link in links if link.relation in CONTESTING),
         support=support_of(link.strength for link in links if link.relation == "supported_by"),
         signature=signature(memory.body),

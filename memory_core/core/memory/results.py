@@ -335,7 +335,8 @@ class Hit:
 
     Attributes:
         why: What the score is made of, each in [0, 1]: ``lexical``, ``semantic``, ``rerank``, ``recency``,
-            ``salience``, and 1.0 for each of ``exact``, ``speaker``, ``date``, ``project`` that speaks for it.
+            ``salience``, and 1.0 for each of ``exact``, ``speaker``, ``date``, ``project``, ``owner`` that speaks for
+            it.
         project: The project it belongs to, if any.
         also: Near-identical items that are folded into this one.
         confidence: How far it is trusted, in [0, 1].

@@ -164,6 +164,8 @@ def always_on(
 ) -> list[str]:
     """URIs of what holds whatever is asked, the newest first: of no project, or of the one at hand.
 
+    Of more than ``limit``, those that are pinned or critical stay, then the newest.
+
     Args:
         connection: The catalog.
         spaces: ``scope/space`` names that may be seen.
@@ -174,12 +176,12 @@ def always_on(
     """
     marks = ",".join("?" * len(spaces))
     used = in_use(now)
-    own = "" if project.only else "d.project IS NULL OR "
+    own = "" if project.only else "d.general OR "
     rows = connection.execute(
-        f"SELECT uri FROM documents d WHERE space IN ({marks}) AND {_TASTES if tastes else _RULES} AND part = 0 "
-        f"AND context_type = 'memory' AND ({own}d.project IS ?) AND {used.sql} "
-        "ORDER BY updated_at DESC, id DESC LIMIT ?",
-        (*spaces, project.current, *used.parameters, limit),
+        f"SELECT uri FROM (SELECT uri, updated_at, id FROM documents d WHERE space IN ({marks}) AND part = 0 "
+        f"AND {_TASTES if tastes else _RULES} AND context_type = 'memory' AND ({own}d.project IS ?) AND {used.sql} "
+        "ORDER BY pinned OR salience >= ? DESC, updated_at DESC, id DESC LIMIT ?) ORDER BY updated_at DESC, id DESC",
+        (*spaces, project.current, *used.parameters, STANDING_SALIENCE, limit),
     )
     return [uri for (uri,) in rows]
 
@@ -378,8 +380,12 @@ class PieceReader:
         dated = None if changed is None else changed[:10]
         memory_type = memory.type_name if hit is None else hit.memory_type
         rivals = rivals_of(memory, self._named) if hit is None else hit.rivals
+        if kind is None:
+            kind = _kind(memory_type, memory.metadata)
+            if kind == "constraints" and memory.project not in (None, self._scope.current):
+                kind = "memories"  # what binds in another project does not bind here
         return Piece(
-            kind=kind or _kind(memory_type, memory.metadata),
+            kind=kind,
             uri=uri,
             text=with_rivals(text, rivals),
             score=None if hit is None else hit.score,

@@ -127,6 +127,8 @@ class Retriever:
             seen = every([*given, self._seen(project)])
             found = self._candidates.gather(Sought(asked, vectors, seen, limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
+            if asked.whole:
+                kept = self._profile_first(kept, seen, now)[:limit]
         if vectors and self._indexer.vectors.trouble is not None:
             notes.append("the vector server is not used for now; nearness in meaning was computed here, exactly")
             self._indexer.wake()
@@ -213,6 +215,25 @@ class Retriever:
         """Documents by id, without those that were put to rest or are past their time."""
         at = utc(now.isoformat()) or ""
         return {number: entry for number, entry in self._catalog.entries(documents).items() if entry.in_use(at)}
+
+    def _profile_first(self, kept: list[Hit], seen: Condition | None, now: datetime) -> list[Hit]:
+        """The hits with the profile before them, where it may be seen: it answers who somebody is."""
+        its_own = Condition("d.uri = ?", (self.profile_uri,))
+        found = self._catalog.matching(self._spaces, every([its_own, seen]) or its_own, 1)
+        first = [
+            Hit(
+                entry.uri,
+                entry.context_type,
+                entry.memory_type,
+                1.0,
+                entry.abstract,
+                entry.updated_at,
+                {"owner": 1.0},
+                confidence=entry.confidence,
+            )
+            for entry in self._in_use(now, found).values()
+        ]
+        return [*first, *(hit for hit in kept if hit.uri not in {each.uri for each in first})]
 
     @property
     def profile_uri(self) -> str:

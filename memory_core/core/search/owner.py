@@ -58,6 +58,7 @@ class OwnersQuestion:
         rest: What it says beside the topics and these names.
         topics: For each topic the FTS5 operands that tell of it.
         ways: Ways to put it, as it was asked first; each may be nearer to how a memory puts it.
+        whole: Whether it asks who the owner is, or what is known of them: the profile answers that.
     """
 
     text: str
@@ -65,6 +66,7 @@ class OwnersQuestion:
     rest: str = ""
     topics: tuple[tuple[str, ...], ...] = ()
     ways: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -99,6 +101,7 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
     named = tuple(sorted(mentioned(given, names), key=len, reverse=True))
     neutral = _without(given, named, "用户" if compiled(f"[{CJK}]").search(given) else "the user")
     put = [given, *([neutral] if named else []), *(way for way in [other_person(neutral)] if way is not None)]
+    whole = word_pattern(__file__, "whole").search(neutral) is not None
     rest, topics = _without(given, named, " "), []
     as_asked: dict[str, str] = {}
     if (named or _is_first_person(given)) and not word_pattern(__file__, "others").search(given):
@@ -113,7 +116,7 @@ def read_question(text: str, names: Sequence[str]) -> OwnersQuestion:
         topics = [topic for topic in topics if topic.name != "name"]
     meanings = [meaning for topic in of_person or topics for meaning in topic.meanings]
     operands = tuple((*topic.operands, as_asked[topic.name]) for topic in topics)
-    return OwnersQuestion(text, named, rest, operands, tuple(dict.fromkeys([*put, *meanings])))
+    return OwnersQuestion(text, named, rest, operands, tuple(dict.fromkeys([*put, *meanings])), whole)
 
 
 def _is_first_person(text: str) -> bool:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp.types import TextContent
 
 from memory_core.core.commit.additions import beside, missing, with_added
-from memory_core.core.memory.requests import CommitRequest
+from memory_core.core.memory.memory import parse_as
+from memory_core.core.memory.memory_type import (
+    FieldType,
+    MemoryField,
+    MemoryType,
+    MemoryTypeRegistry,
+    MergeOp,
+    builtin_schema_dir,
+)
+from memory_core.core.memory.requests import CommitRequest, ReadRequest
 from memory_core.core.memory.results import Action, CommitReceipt, Status
+from memory_core.core.memory.uri import MemoryUri
 from memory_core.core.text.analysis import distinct_words
 from memory_core.runebook import Runebook, open_memory
+from server.rendering import receipt_result
 from tests.stores import body, only, replaced, trailer, words_only
 
 PROFILE = "viking://user/default/memories/profile.md"
@@ -91,21 +103,78 @@ def hand_in(memory: Runebook, content: str, **more: object) -> CommitReceipt:
     return memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
 
 
-def test_a_handed_in_write_that_would_drop_text_is_refused_with_the_edit_that_keeps_it(memory: Runebook) -> None:
-    hand_in(memory, "Drinks coffee black. 不加糖。")
-    refused = only(hand_in(memory, "Two cups a day."))
-    assert refused.action is Action.REJECTED
-    assert "Drinks coffee black. 不加糖。" in (refused.reason or "")
-    hint = refused.hint or ""
-    edit = hint[hint.index("{") : hint.rindex("}") + 1]
-    memory.commit(CommitRequest(operations=json.loads(edit)))
-    assert body(memory, COFFEE) == "Drinks coffee black. 不加糖。\nTwo cups a day."
+@pytest.mark.parametrize(
+    ("memory_type", "key", "field", "standing", "more"),
+    [
+        ("preferences", {"topic": "Coffee"}, "content", "Drinks coffee black. 不加糖。", "Two cups a day."),
+        ("preferences", {"topic": "Coffee"}, "content", 'One\r\nTwo “so” "so"\r\nOne', "Three\r\nFour"),
+        ("preferences", {"topic": "Coffee"}, "content", "the same\nthe same", "no SEARCH\n- a\n- b"),
+        ("preferences", {"topic": "Coffee"}, "content", "One line. " * 3_000 + "你好", "再见\u2028{}"),
+        ("preferences", {"topic": "Coffee"}, "content", "<!-- MEMORY_FIELDS\n{}\n-->", "MEMORY_FIELDS -->"),
+        ("cases", {"case_name": "A → B"}, "solution", "Prune the cache.\nRestart.", "Restart it twice."),
+        ("tools", {"tool_name": "grep"}, "guidelines", "## Guidelines\n\n- a", "## Guidelines\n\n- b\n\n### Bad Cases"),
+    ],
+)
+def test_a_handed_in_write_that_would_drop_text_is_refused_with_the_edit_that_keeps_it(
+    memory: Runebook, memory_type: str, key: dict[str, str], field: str, standing: str, more: str
+) -> None:
+    def write(text: str) -> CommitReceipt:
+        data = {"memory_type": memory_type, "fields": {**key, field: text}}
+        return memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
+
+    uri = only(write(standing)).uri
+    refused = write(more)
+    assert only(refused).action is Action.REJECTED
+    assert standing[:20].split("\r")[0] in (only(refused).reason or "").replace("\\n", "\n")
+    shown = _text_of(refused)
+    edit, _ = json.JSONDecoder().raw_decode(shown, shown.index('{"edit'))
+    assert only(memory.commit(CommitRequest(operations=edit))).action is Action.UPDATED
+    stored = parse_as(MemoryUri.parse(uri), memory.read(ReadRequest(uri)).content, memory.registry.get(memory_type))
+    assert str(stored.fields[field]).replace("\r", "") == with_added(standing, more).replace("\r", "")
+
+
+def _text_of(receipt: CommitReceipt) -> str:
+    """A receipt as a client's model is shown it."""
+    (content,) = receipt_result(receipt).content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def test_what_is_too_long_for_an_edit_is_kept_by_a_plain_commit(memory: Runebook) -> None:
+    hand_in(memory, "Drinks coffee black.")
+    told = _text_of(hand_in(memory, "Two cups a day. " * 300))
+    assert "characters left out" not in told.partition("Next:")[2]
+    assert 'commit it without operations, which adds: memory_type \'preferences\', fields {"topic": "Coffee"}' in told
+    memory.commit(CommitRequest("Two cups a day.", memory_type="preferences", fields={"topic": "Coffee"}))
+    assert body(memory, COFFEE) == "Drinks coffee black.\nTwo cups a day."
+
+
+def test_one_edit_keeps_the_texts_of_all_fields(memory: Runebook) -> None:
+    def write(number: int) -> CommitReceipt:
+        texts = {name: f"{name} number {number} is a sentence." for name in ("best_for", "recommendation")}
+        data = {"memory_type": "tools", "fields": {"tool_name": "grep", **texts}}
+        return memory.commit(CommitRequest(operations={"write_operations": [{"memory_data": data}]}))
+
+    write(1)
+    told = _text_of(write(2))
+    assert told.count('{"edit_operations"') == 1
+    edit, _ = json.JSONDecoder().raw_decode(told, told.index('{"edit'))
+    now = body(memory, only(memory.commit(CommitRequest(operations=edit))).uri)
+    assert [f"{name} number {n}" in now for name in ("best_for", "recommendation") for n in (1, 2)] == [True] * 4
 
 
 def test_a_handed_in_write_that_says_it_all_and_more_is_taken(memory: Runebook) -> None:
     hand_in(memory, "Drinks coffee black.")
     assert only(hand_in(memory, "Drinks coffee black. Two cups a day.")).action is Action.UPDATED
     assert only(hand_in(memory, "Two cups a day.")).action is Action.UNCHANGED
+
+
+def test_a_label_that_another_joins_did_not_go(memory: Runebook) -> None:
+    for solution in ("make ship", "make release"):
+        fields = {"case_name": "Deploy", "content": "Deploy by make.", "solution": solution}
+        receipt = memory.commit(CommitRequest(memory_type="cases", fields=fields))
+    assert "make ship, make release" in (only(receipt).now or "")
+    assert only(receipt).went is None
 
 
 def test_what_is_replaced_on_purpose_is_quoted(memory: Runebook) -> None:
@@ -154,32 +223,66 @@ LINES = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
 TEXTS = st.lists(LINES, min_size=1, max_size=4).flatmap(
     lambda lines: st.sampled_from(["\n", "\n\n", ". ", "。", "\n- "]).map(lambda mark: mark.join(lines))
 )
-STEPS = st.lists(
-    st.tuples(
-        st.booleans(), st.sampled_from(["profile", "preferences"]), TEXTS.filter(lambda text: bool(text.strip()))
-    ),
-    min_size=2,
-    max_size=6,
-)
+#: Spellings of one name, and of another.
+NAMES = st.sampled_from(["Coffee", "coffee", "ＣＯＦＦＥＥ", "支付 → 重试", "支付 → 重试 "])
+TYPES = MemoryTypeRegistry()
+TYPES.load_from_dir(builtin_schema_dir())
 
 
-@given(STEPS)
-@settings(max_examples=60)
-def test_no_word_of_an_earlier_write_disappears(tmp_path_factory: pytest.TempPathFactory, steps: object) -> None:
-    home: Path = tmp_path_factory.mktemp("store")
-    said: dict[str, set[str]] = {PROFILE: set(), COFFEE: set()}
-    with open_memory(words_only(home)) as memory:
-        for explicit, kind, text in steps:  # type: ignore[attr-defined]
-            fields = {"content": text} | ({"topic": "Coffee"} if kind == "preferences" else {})
-            write = {"memory_data": {"memory_type": kind, "fields": fields}}
+def adds_text(declared: MemoryField) -> bool:
+    """Whether a field is text that writes add to; sums add up, and what is replaced by its merge operation is apart."""
+    return declared.type is FieldType.STRING and declared.merge_op is MergeOp.PATCH
+
+
+@st.composite
+def fields_of(draw: st.DrawFn, memory_type: MemoryType) -> dict[str, Any]:
+    """Fields of a type: texts, counts, a state, and a name under the key or under the one that people give it."""
+    given: dict[str, Any] = {}
+    for declared in memory_type.fields:
+        if declared.format == "date":
+            given |= draw(st.sampled_from([{}, {declared.name: "2026-01-02"}, {declared.name: "2026-01"}]))
+        elif declared.name in memory_type.key_fields:
+            given[draw(st.sampled_from([declared.name, declared.name, "name"]))] = draw(NAMES)
+        elif adds_text(declared) and draw(st.integers(0, 3)):
+            given[declared.name] = draw(TEXTS)
+        elif declared.merge_op is MergeOp.SUM:
+            given |= draw(st.sampled_from([{}, {declared.name: 2}]))
+        elif declared.name == "state":
+            given |= draw(st.sampled_from([{}, {"state": "open"}, {"state": "done"}]))
+    return given
+
+
+@pytest.mark.parametrize("memory_type", TYPES.list_all(), ids=lambda memory_type: memory_type.name)
+@given(data=st.data())
+@settings(max_examples=12)
+def test_no_word_of_an_earlier_write_disappears(
+    tmp_path_factory: pytest.TempPathFactory, memory_type: MemoryType, data: st.DataObject
+) -> None:
+    said: dict[str, set[str]] = {}
+    steps = st.tuples(st.booleans(), fields_of(memory_type), st.sampled_from([None, None, "acme/shop"]))
+    with open_memory(words_only(tmp_path_factory.mktemp("store"))) as memory:
+        for explicit, fields, project in data.draw(st.lists(steps, min_size=2, max_size=6)):
+            write = {"memory_data": {"memory_type": memory_type.name, "fields": fields}}
             request = (
-                CommitRequest(memory_type=kind, fields=fields)
+                CommitRequest(memory_type=memory_type.name, fields=fields, project=project)
                 if explicit
-                else CommitRequest(operations={"write_operations": [write]})
+                else CommitRequest(operations={"write_operations": [write]}, project=project)
             )
             result = only(memory.commit(request))
-            uri = PROFILE if kind == "profile" else COFFEE
-            if result.action is not Action.REJECTED:
-                said[uri] |= distinct_words(text)
-            stands = distinct_words(body(memory, uri)) if said[uri] else set()
-            assert said[uri] <= stands
+            refused = result.reason or ""
+            texts = [fields[each.name] for each in memory_type.fields if adds_text(each) and each.name in fields]
+            if result.action is not Action.REJECTED and not refused:
+                said.setdefault(result.uri, set()).update(*map(distinct_words, texts))
+            for uri, words in said.items():
+                stored = parse_as(MemoryUri.parse(uri), memory.read(ReadRequest(uri)).content, memory_type)
+                values = [str(stored.fields[each.name]) for each in memory_type.fields if each.name in stored.fields]
+                assert words <= distinct_words("\n".join(values))
+                assert words <= distinct_words(stored.body) or not memory_type.template_mode
+
+
+def test_a_very_long_word_and_a_very_long_text_are_added_to_at_once() -> None:
+    word = "X" * 100_000
+    assert with_added(word, f"{word}y a-b") == f"{word}\n{word}y a-b"
+    lines = "\n".join(f"- Fact {number} is {number * 7}." for number in range(3_000))
+    assert with_added(lines, "Another one.") == f"{lines}\n- Another one."
+    assert beside(lines, "Fact 2999 is 1.") == ("Fact 2999 is 20993.",)

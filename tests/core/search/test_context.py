@@ -189,9 +189,34 @@ def test_rules_of_another_project_and_lessons_of_failed_tools_are_no_rules(memor
     assert memory.find(FindRequest("fetch TimeoutError", filter={"memory_type": "patterns"})).hits
     assert "constraints" not in kinds(memory.retrieve(RetrieveRequest("write a poem")))
     assert "make check" in memory.retrieve(RetrieveRequest("write a poem", here="shop")).text
+    near = memory.retrieve(RetrieveRequest("should I run make check?", here="lab"))
+    assert "make check" in text_of(near, "memories")
+    assert "constraints" not in kinds(near)
     asked = memory.retrieve(RetrieveRequest("why did fetch fail with TimeoutError?"))
     assert "TimeoutError" in text_of(asked, "tools")
     assert "constraints" not in kinds(asked)
+
+
+def test_a_rule_of_the_person_told_in_one_project_holds_in_every_other(memory: Runebook) -> None:
+    memory.commit(CommitRequest("Never use bullet points.", memory_type="preferences", here="acme/shop"))
+    memory.commit(
+        CommitRequest("Likes 老电影.", memory_type="preferences", fields={"topic": "Films"}, here="acme/shop")
+    )
+    for here in ("acme/shop", "acme/lab", None):
+        pack = memory.retrieve(RetrieveRequest("write a poem", session_id=f"s{len(here or '')}", here=here))
+        assert "bullet points" in text_of(pack, "constraints")
+        assert "老电影" in pack.text
+
+
+def test_what_is_pinned_or_critical_is_not_pushed_out_by_newer_rules(memory: Runebook) -> None:
+    memory.commit(CommitRequest("The gas meter is read on Mondays.", memory_type="facts", priority="critical"))
+    operations = [
+        {"memory_data": {"memory_type": "preferences", "fields": {"topic": f"Rule {n}", "content": f"Always say {n}."}}}
+        for n in range(40)
+    ]
+    memory.commit(CommitRequest(operations={"write_operations": operations}))
+    pack = memory.retrieve(RetrieveRequest("write a poem", token_budget=6_000))
+    assert "gas meter" in text_of(pack, "constraints")
 
 
 def test_a_memory_that_newer_ones_contest_says_so(memory: Runebook, tmp_path: Path) -> None:

@@ -51,6 +51,49 @@ def test_a_question_about_others_and_a_message_are_left_as_they_are(text: str) -
     assert (read.rest, read.topics) == (text, ())
 
 
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("who am I?", True),
+        ("Hey, do you know who I am?", True),
+        ("What do you know about me so far?", True),
+        ("Tell me everything you have stored about me, please.", True),
+        ("Who is Mira?", True),
+        ("你知道我是谁吗？", True),
+        ("你对我了解多少", True),
+        ("你记住了哪些关于我的事情？", True),
+        ("介绍一下我", True),
+        ("Who am I meeting tomorrow?", False),
+        ("What do you know about my wife?", False),
+        ("Who is the user's boss?", False),
+        ("Tell me about Ivo.", False),
+        ("What did I say about me and Ivo moving?", False),
+        ("我是谁的徒弟？", False),
+        ("我的资料放在哪里？", False),
+        ("你知道我喜欢什么吗？", False),
+    ],
+)
+def test_a_question_about_the_whole_person_is_known(text: str, whole: bool) -> None:
+    assert read_question(text, ("Mira Holm", "Mira")).whole is whole
+
+
+@pytest.mark.parametrize(
+    "asked", ["who am I?", "what do you know about me?", "我是谁", "你了解我什么？", "Who is Mira?"]
+)
+def test_who_somebody_is_the_profile_says_first(tmp_path: Path, asked: str) -> None:
+    with open_memory(words_only(tmp_path)) as memory:
+        memory.commit(CommitRequest("My name is Mira Holm, a nurse.", memory_type="profile"))
+        memory.commit(
+            CommitRequest("“Who am I” is a film, 《我是谁》, what do you know about me?", memory_type="notes")
+        )
+        hits = memory.find(FindRequest(asked)).hits
+        assert hits[0].uri == memory.retriever.profile_uri
+        assert [hit.uri for hit in hits].count(memory.retriever.profile_uri) == 1
+        elsewhere = memory.find(FindRequest(asked, filter={"memory_type": "notes"})).hits
+        assert memory.retriever.profile_uri not in {hit.uri for hit in elsewhere}
+        assert len(memory.find(FindRequest(asked, limit=1)).hits) == 1
+
+
 FACTS = (
     "Rents a flat in Tampere.",
     "Married to Piotr.",

@@ -29,6 +29,8 @@ WISHES = (
     "叫我小高",
     "用户不喜欢太长的解释",
     "回复语言：中文",
+    "Semicolons are fine now in this project.",
+    "现在又可以用分号了",
 )
 TASTES = (
     "The user is a vegetarian.",
