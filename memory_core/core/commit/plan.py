@@ -422,8 +422,10 @@ def _explained(uri: MemoryUri, merged: FieldMerge) -> FieldMerge:
 
 
 def _added_by_patch(error: TextStands) -> str | list[dict[str, str]]:
-    """The patch that turns the standing text into both: its last line with what follows, where that is unique."""
+    """The patch that turns the standing text into both: what is added below it, or to its last line."""
     standing = error.standing.rstrip()
+    if error.both.startswith(f"{error.standing}\n"):
+        return [{"search": "", "replace": error.both[len(error.standing) + 1 :]}]
     last = standing.rpartition("\n")[2]
     if error.both.startswith(standing) and standing.count(last) == 1:
         return [{"search": last, "replace": last + error.both[len(standing) :]}]
