@@ -42,6 +42,8 @@ _DATE_FIELDS = ("event_time", "due_date")
 _WORD = re.compile(r"[^\W_]{3,}")
 #: Share of the shorter text's words that the longer one holds too, from which two memories say the same.
 _SAME = 0.8
+_NEW = ("created", "queued")
+_READY = '{"edit_operations"'
 _BUDGET_TOKENS = 1000
 _ISO = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?!\d)")
 _STEM_CHARS = 5
@@ -79,6 +81,7 @@ class HandIn:
         needed: URIs that were there before and that the answer changes.
         unnamed: Those of them that the brief does not show.
         refused: The lines of the receipt that carry a reason.
+        ready: For each edit that a refusal gave, whether it would be carried out as it stands.
     """
 
     name: str
@@ -87,6 +90,7 @@ class HandIn:
     needed: tuple[str, ...]
     unnamed: tuple[str, ...]
     refused: tuple[Mapping[str, Any], ...]
+    ready: tuple[bool, ...]
 
 
 @dataclass(slots=True)
@@ -144,12 +148,25 @@ def _hand_in(
     result = client.request("tools/call", {"name": "commit_memory", "arguments": arguments})
     lines = result.get("structuredContent", {}).get("results", [])
     refused = tuple(line for line in lines if line.get("reason"))
-    needed = tuple(line["uri"] for line in lines if line["action"] not in ("created", "queued") and line.get("uri"))
+    needed = tuple(line["uri"] for line in lines if line["action"] not in _NEW and "/memories/" in line["uri"])
     shown = brief or ""
     unnamed = tuple(uri for uri in needed if brief is not None and not _named(uri, shown))
     frame = shown.partition(_MESSAGES)[0]
-    hand_in = HandIn(name, count_tokens(shown), count_tokens(frame), needed, unnamed, refused)
+    hand_in = HandIn(name, count_tokens(shown), count_tokens(frame), needed, unnamed, refused, _ready(client, refused))
     return hand_in, str(result["content"][0]["text"]) if refused or result.get("isError") else None
+
+
+def _ready(client: StdioClient, refused: Iterable[Mapping[str, Any]]) -> tuple[bool, ...]:
+    """Try each edit that a refusal gives, without carrying it out."""
+    tried = []
+    for line in refused:
+        _, found, rest = str(line.get("hint") or "").partition(_READY)
+        if found:
+            edit, _ = json.JSONDecoder().raw_decode(found + rest)
+            arguments = {"name": "commit_memory", "arguments": {"operations": edit, "dry_run": True}}
+            lines = client.request("tools/call", arguments).get("structuredContent", {}).get("results", [])
+            tried.append([one["action"] for one in lines] == ["updated"])
+    return tuple(tried)
 
 
 def _named(uri: str, brief: str) -> bool:
@@ -205,6 +222,8 @@ def report(played: Played, stored: Sequence[Stored], owner: str) -> str:
     lines = [f"{item.name}: brief {item.tokens} tokens, {item.frame_tokens} without its messages" for item in briefs]
     lines.append(f"{len(played.hand_ins)} hand-ins, {played.operations} operations, {len(stored)} memories")
     lines.append(f"memories that an answer needed: {needed}, of them shown or named {needed - len(unnamed)}")
+    ready = [went for hand_in in played.hand_ins for went in hand_in.ready]
+    lines.append(f"edits that refusals gave: {len(ready)}, of them go through as they stand {sum(ready)}")
     for title, wrong in (
         ("neither shown nor named", unnamed),
         ("refused", refused),

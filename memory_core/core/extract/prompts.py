@@ -369,7 +369,7 @@ def background(messages: Sequence[Message], budget_tokens: int) -> str:
     for message in reversed(messages):
         line = "- " + cut_middle(" ".join(transcript_line(message, None).split()), each)
         used += count_tokens(line) + 1
-        if lines and used + (_STAMP_TOKENS if number > 1 else 0) > budget_tokens:
+        if used > budget_tokens:
             break
         lines.append(line)
     return "\n".join(reversed(lines))
