@@ -29,7 +29,8 @@ class Explicit:
 
     Attributes:
         cpu_ms: Median CPU time of the calling thread.
-        statements: Median number of SQL statements of that thread; those that FTS5 runs inside are not counted.
+        statements: Median number of SQL statements of that thread; those that FTS5 and triggers run inside are
+            not counted.
     """
 
     cpu_ms: float
@@ -128,7 +129,7 @@ def _statements(memory: Runebook) -> Iterator[list[str]]:
     seen: list[str] = []
 
     def trace(statement: str) -> None:
-        if not statement.startswith("--"):
+        if not statement.startswith("--") and [statement] != seen[-1:]:  # a trigger shows as what it belongs to
             seen.append(statement)
 
     connections = (memory.store.ledger._database.connection(), memory.indexer.catalog.connection())

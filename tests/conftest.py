@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,13 @@ def memory(tmp_path: Path) -> Iterator[Runebook]:
     """An empty store in ``tmp_path``, found by words alone."""
     with open_memory(words_only(tmp_path)) as opened:
         yield opened
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """With ``-n auto`` half as many workers again as there are cores: tests wait for servers that they start."""
+    count = yield
+    return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else max(2, count * 3 // 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

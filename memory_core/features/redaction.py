@@ -449,6 +449,8 @@ class Redaction:
                 return shown
             places.append(Place(kind, where))
             return _mark(kind, value)
+        if value is None or isinstance(value, int | float):
+            return value
         if isinstance(value, Mapping):
             members: dict[Any, Any] = {}
             for key, item in value.items():
@@ -500,7 +502,8 @@ class Redaction:
             for name in ("write_operations", "edit_operations", "delete_operations", "overview_operations")
         }
         kept["reasoning"] = self.value(operations.reasoning, "reasoning", places)
-        changed = operations if self._mode == "warn" else operations.model_copy(update=kept)
+        is_same = self._mode == "warn" or not (places or refused)
+        changed = operations if is_same else operations.model_copy(update=kept)
         return Cleared(changed, tuple(refused), self._notes(places))
 
     def _secrets(self, text: str, known: str = "") -> list[Secret]:
@@ -564,6 +567,7 @@ class Redaction:
         from memory_core.core.memory.operations import EditOp, OverviewOp, WriteOp
 
         clean: dict[str, Any] = {}
+        before = len(places)
         if isinstance(operation, EditOp):
             patches = operation.patches.items()
             clean["patches"] = {
@@ -575,7 +579,8 @@ class Redaction:
         elif isinstance(operation, WriteOp):
             clean["memory_data"] = self._operation(operation.memory_data, f"{where}.memory_data", places)
         others = {name: value for name, value in operation if name not in _REFERENCES and name not in clean}
-        return operation.model_copy(update=self.value(others, where, places) | clean)
+        others = self.value(others, where, places)
+        return operation if len(places) == before else operation.model_copy(update=others | clean)
 
     def _patch(self, patch: Any, where: str, places: list[Place], name: str) -> Any:
         """A patch with marks in what it brings; what it looks for, and a secret that stood there, is not new."""

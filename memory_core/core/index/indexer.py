@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Protocol, TypeVar
@@ -25,10 +25,10 @@ from memory_core.core.frozen import frozen
 from memory_core.core.index import archived_rows, page_rows
 from memory_core.core.index.catalog import Catalog, Position
 from memory_core.core.index.documents import (
-    Document,
     is_searchable,
     is_session_log,
     memory_document,
+    own_text,
     session_growth,
 )
 from memory_core.core.index.embedding_queue import PassageEmbedding, Progress, await_missing, passage_count
@@ -83,6 +83,17 @@ class Behind:
         return f"the index is {doing}: {self.done:,} of {self.total:,} {self.counted}; ask again in a moment"
 
 
+@frozen
+class Unseen:
+    """What a memory that the index lacks is compared by: its own words, and who may see it."""
+
+    seq: int
+    own: str
+    space: str
+    project: str | None
+    private: bool
+
+
 class Follower:
     """Brings one catalog up to its ledger.
 
@@ -114,7 +125,7 @@ class Follower:
         self._closing = closing
         self._far_behind = False
         #: The last change that was read for ``unseen``, and the documents of those not indexed yet, by URI.
-        self._unseen: tuple[int, dict[MemoryUri, tuple[int, Document]]] = (0, {})
+        self._unseen: tuple[int, dict[str, Unseen]] = (0, {})
         self._files: deque[Touched] = deque()
         self._files_of = ""
         self._files_after = (0, 0)
@@ -173,22 +184,24 @@ class Follower:
         searched = is_searchable(uri, self._features)
         return searched and not is_session_log(uri) and self._features.kind_of(uri) is None
 
-    def unseen(self, limit: int) -> dict[str, Document]:
-        """What the index is to hold of the last ``limit`` changes and does not yet, by URI, oldest first."""
+    def unseen(self, limit: int) -> Mapping[str, Unseen]:
+        """Memories of the last ``limit`` changes that the index lacks, by URI, oldest first."""
         position = self._catalog.position()
         if position.ledger_id not in ("", self._ledger_id):  # the catalog is of another store
             self.follow()
         indexed = position.seq if position.ledger_id == self._ledger_id and position.filling is None else 0
         read, known = self._unseen
-        found = {uri: item for uri, item in known.items() if item[0] > indexed}
+        found = {uri: item for uri, item in known.items() if item.seq > indexed}
         for row in reversed(self._ledger.newest_changes(max(read, indexed), limit)):
             read = row.seq
-            found.pop(row.uri, None)
+            found.pop(str(row.uri), None)
             if row.after is not None and not row.appended and self._is_memory(row.uri):
-                found[row.uri] = (row.seq, memory_document(parse(row.uri, row.after, self._types)))
+                memory = parse(row.uri, row.after, self._types)
+                item = Unseen(row.seq, own_text(memory), row.uri.space, memory.told_in, memory.is_private)
+                found[str(row.uri)] = item
         found = dict(list(found.items())[-limit:])
         self._unseen = (read, found)
-        return {str(uri): document for uri, (_, document) in found.items()}
+        return found
 
     def _missing(self) -> Literal["commits", "files"] | None:
         position = self._catalog.position()
@@ -433,8 +446,8 @@ class Indexer:
             self.wake()
         return behind
 
-    def unseen(self, limit: int) -> dict[str, Document]:
-        """What the index is to hold of the last ``limit`` changes and does not yet, by URI, oldest first."""
+    def unseen(self, limit: int) -> Mapping[str, Unseen]:
+        """Memories of the last ``limit`` changes that the index lacks, by URI, oldest first."""
         return self._follower.unseen(limit)
 
     def answer(self, ask: Callable[[], T]) -> T:

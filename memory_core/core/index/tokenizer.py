@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from datetime import date
+from functools import lru_cache
 
 from memory_core.core.frozen import frozen
 from memory_core.core.text.analysis import (
@@ -61,6 +62,8 @@ _HAPPENED = frozenset(
 _PHRASE_WEIGHT = 1_000.0
 _PAIR_WEIGHT = 6.0  # as much as an English word of six letters
 _DIGIT_WEIGHT = 4.0
+#: Words whose operands are kept: those of new texts and of questions are mostly the same.
+_KEPT_WORDS = 2_048
 
 
 @frozen
@@ -245,7 +248,12 @@ def _cjk_terms(run: str, counts: bool) -> Iterator[_Term]:
         yield _Term(pair, _PAIR_WEIGHT, filler=filler)
 
 
-def _word_terms(chunk: str) -> Iterator[_Term]:
+@lru_cache(maxsize=_KEPT_WORDS)
+def _word_terms(chunk: str) -> tuple[_Term, ...]:
+    return tuple(_terms_of(chunk))
+
+
+def _terms_of(chunk: str) -> Iterator[_Term]:
     clitic = _CLITIC.search(chunk)
     stem = chunk[: clitic.start()] if clitic else chunk
     words = _words(stem)

@@ -280,7 +280,7 @@ def check_text(op: BaseModel) -> None:
     Raises:
         ContentRejected: For NUL characters or lone surrogates in any key or value, or a blank ``content``.
     """
-    for name, text in _texts("", op.model_dump()):
+    for name, text in _texts("", op.model_dump(exclude_none=True)):
         if "\x00" in text:
             raise ContentRejected(f"'{name}' holds a NUL character.", hint="Remove it and send the text again.")
         if not is_sound(text):

@@ -153,21 +153,21 @@ class Retriever:
         found: dict[str, float] = {}
         unseen = self._indexer.unseen(_UNSEEN_CHANGES)
         near = [
-            (uri, document.own)
-            for uri, document in unseen.items()
-            if document.uri.space in self._spaces and project.finds(document.project, private=document.private)
+            (uri, memory.own)
+            for uri, memory in unseen.items()
+            if memory.space in self._spaces and project.finds(memory.project, private=memory.private)
         ]
-        with self._catalog.reading() as connection:
-            scopes, seen = self._catalog.scope_terms(self._spaces), self._seen(project)
-            for uri in uris:
-                text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
-                terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
-                room, indexed = limit + len(uris) + 2, uri not in unseen
-                sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)
-                for other, own in (*sharing, *near):
-                    if other not in uris:
-                        score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
-                        found[other] = max(found.get(other, 0.0), round(score, 3))
+        connection, scopes = self._catalog.connection(), self._catalog.scope_terms(self._spaces)
+        seen = self._seen(project) if project.only else _not_elsewhere(project)
+        for uri in uris:
+            text = (unseen[uri].own if uri in unseen else self._catalog.own_text(uri))[:_SIMILAR_CHARS]
+            terms, words = query_terms(text, _SIMILAR_TERMS), _compared_words(text)
+            room, indexed = limit + len(uris) + 2, uri not in unseen
+            sharing = search_rows.sharing(connection, terms, scopes, room, seen, indexed=indexed)
+            for other, own in (*sharing, *near):
+                if other not in uris:
+                    score = jaccard(words, _compared_words(own[:_SIMILAR_CHARS]))
+                    found[other] = max(found.get(other, 0.0), round(score, 3))
         best = sorted(found.items(), key=lambda item: (-item[1], item[0]))
         return tuple(Similar(uri, score) for uri, score in best if score >= _SIMILAR_FROM)[:limit]
 
@@ -289,10 +289,12 @@ class Retriever:
 
     def _not_private(self, project: ProjectScope) -> Condition | None:
         """What keeps out that is private to other projects; None where nothing is."""
-        if self._catalog.holds_private(project.current):
-            elsewhere = private_elsewhere(project.current)
-            return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
-        return None
+        return _not_elsewhere(project) if self._catalog.holds_private(project.current) else None
+
+
+def _not_elsewhere(project: ProjectScope) -> Condition:
+    elsewhere = private_elsewhere(project.current)
+    return Condition(f"NOT {elsewhere.sql}", elsewhere.parameters)
 
 
 @lru_cache(_COMPARED_TEXTS)

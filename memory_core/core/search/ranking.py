@@ -296,14 +296,12 @@ def _lift_changes(ranked: Sequence[_Ranked]) -> None:
         (found for found in ranked if found.entry.context_type == "memory"), key=lambda found: -found.total
     )
     several = memories[:_BEST_FEW]
-    words = {found.entry.id: _content_words(found.entry.abstract) for found in several}
-    for found in several:
-        if not word_pattern(__file__, "change").search(found.entry.abstract):
-            continue
+    changes = [found for found in several if word_pattern(__file__, "change").search(found.entry.abstract)]
+    for found in changes:
         for older in several:
             if _moment(older) >= _moment(found) or not found.total < older.total <= found.total / _NEAR_TIE:
                 continue
-            own, others = words[found.entry.id], words[older.entry.id]
+            own, others = _content_words(found.entry.abstract), _content_words(older.entry.abstract)
             if len(own & others) >= _SAME_SUBJECT * min(len(own), len(others)) > 0:
                 found.total = math.nextafter(older.total, math.inf)
 

@@ -89,9 +89,9 @@ def as_stored(root: Path, parts: tuple[str, ...]) -> Path:
         root: An existing folder.
         parts: Composed names; of two files whose names differ in form alone the composed one counts.
     """
-    path = root.joinpath(*parts)
-    if all(part.isascii() for part in parts) or os.path.lexists(path):
-        return path
+    shown = "/".join((str(root), *parts))
+    if unicodedata.is_normalized("NFD", shown) or os.path.lexists(shown):  # there is one form, or it is there
+        return Path(shown)
     path = root
     for part in parts:
         composed, decomposed = path / part, path / unicodedata.normalize("NFD", part)

@@ -574,14 +574,15 @@ class Ledger:
             Overtaken: If the newest commit is not ``follows``, which it was planned upon. Nothing was stored.
         """
         with self._database.writing() as connection:
-            if follows is not None and self.newest_seq() != follows:
-                raise Overtaken("another writer broke the lock.", hint="Send the same request again.")
             text = json.dumps(receipt, ensure_ascii=False)
             cursor = connection.execute(
                 "INSERT INTO commits (commit_id, request_id, at, kind, receipt, settled, author, undoes) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (commit_id, request_id, at, kind, text, int(settled), author, undoes),
+                "SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM (SELECT coalesce(max(seq), 0) AS newest FROM commits) "
+                "WHERE coalesce(?, newest) = newest",
+                (commit_id, request_id, at, kind, text, int(settled), author, undoes, follows),
             )
+            if cursor.rowcount == 0:
+                raise Overtaken("another writer broke the lock.", hint="Send the same request again.")
             seq = int(cursor.lastrowid or 0)
             for ordinal, change in enumerate(changes):
                 insert_change(connection, seq, ordinal, change)

@@ -289,16 +289,16 @@ class Database:
         A file that SQLite could not open for writing can only be read through that connection, also when the disk is
         well again.
         """
-        mode = "" if synced else "PRAGMA synchronous=NORMAL"
+        statements = ["BEGIN IMMEDIATE"] if synced else ["PRAGMA synchronous=NORMAL", "BEGIN IMMEDIATE"]
         try:
-            connection.execute(mode)
-            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
         except StorageFailed as error:
             if getattr(error.__cause__, "sqlite_errorcode", 0) & _PRIMARY != sqlite3.SQLITE_READONLY:
                 raise
             connection = self._renew(connection)
-            connection.execute(mode)
-            connection.execute("BEGIN IMMEDIATE")
+            for statement in statements:
+                connection.execute(statement)
         return connection
 
     def close(self) -> None:
