@@ -133,7 +133,7 @@ def only_adds(patch: object) -> bool:
             return not any(reading.search for readings in _parse(patch) for reading in readings)
         except PatchRejected:
             return False
-    return isinstance(patch, list) and not any(block.search for block in patch)
+    return isinstance(patch, list) and all(isinstance(block, SearchReplace) and not block.search for block in patch)
 
 
 def is_patch(text: str) -> bool:

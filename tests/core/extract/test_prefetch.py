@@ -99,6 +99,11 @@ def test_a_memory_too_long_to_show_whole_is_cut_and_does_not_count_as_seen(stage
         NOTHING,
     )
     assert len(outcome.operations) == 0
+    below = "<<<<<<< SEARCH\n=======\nNow with oat milk.\n>>>>>>> REPLACE"
+    added = [{"uri": f"{USER}/preferences/Coffee.md", "patches": {"content": below}}]
+    assert len(stage.extract(talk("咖啡很好喝"), operations(edits=added)).operations) == 1
+    listed = [{**added[0], "patches": {"content": [{"search": "", "replace": "Now with oat milk."}]}}]
+    assert len(stage.extract(talk("咖啡很好喝"), operations(edits=listed)).operations) == 1
 
 
 def always_nothing() -> dict[str, Any]:
