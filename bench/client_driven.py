@@ -30,9 +30,9 @@ import jsonschema
 from bench.corpora.locomo import sessions
 from bench.stdio_client import StdioClient
 
-_TYPE = re.compile(r"^- (\w+) \((viking://[^)]+)\): fields ([^.]+)\.", re.MULTILINE)
+_TYPE = re.compile(r"^- (\w+)(?: \(viking://[^)]+\))?: fields ([^.]+)\.", re.MULTILINE)
 _FIELD = re.compile(r"(\w+) \[(\w+)\]")
-_MESSAGE = re.compile(r"^\[\d+\] (?:\[(\d{4}-\d{2}-\d{2})[^\]]*\] )?([^:\n]+): (.+(?:\n  .+)*)", re.MULTILINE)
+_MESSAGE = re.compile(r"^\[\d+\] (?:\[(\d{4}-\d{2}-\d{2} )?\d\d:\d\d\] )?([^:\n]+): (.+(?:\n  .+)*)", re.MULTILINE)
 _SESSION = re.compile(r'session_id="([^"]+)"')
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _LEAST_WORDS = 12
@@ -55,9 +55,13 @@ class Brief:
         session = _SESSION.search(text)
         if session is None:
             raise SystemExit(f"this is no brief:\n{text[:2000]}")
-        types = {name: dict(_FIELD.findall(fields)) for name, _, fields in _TYPE.findall(text)}
-        messages = tuple((day, who, " ".join(said.split())) for day, who, said in _MESSAGE.findall(text))
-        return cls(types, session[1], messages)
+        types = {name: dict(_FIELD.findall(fields)) for name, fields in _TYPE.findall(text)}
+        messages = []
+        day = ""
+        for dated, who, said in _MESSAGE.findall(text):
+            day = dated.strip() or day
+            messages.append((day, who, " ".join(said.split())))
+        return cls(types, session[1], tuple(messages))
 
 
 @dataclass(slots=True)

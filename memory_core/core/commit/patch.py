@@ -126,6 +126,16 @@ class MemoryPatchHandler:
         return _apply(source, edits)
 
 
+def only_adds(patch: object) -> bool:
+    """Whether a patch takes nothing away wherever it is applied: every SEARCH of it is empty."""
+    if isinstance(patch, str) and is_patch(patch):
+        try:
+            return not any(reading.search for readings in _parse(patch) for reading in readings)
+        except PatchRejected:
+            return False
+    return isinstance(patch, list) and all(isinstance(block, SearchReplace) and not block.search for block in patch)
+
+
 def is_patch(text: str) -> bool:
     """Whether ``text`` holds a marker line of a SEARCH/REPLACE block, be the patch sound or malformed.
 
@@ -270,15 +280,16 @@ def _insertion(source: _Source, reading: _Reading) -> _Edit:
         raise PatchRejected("A block has neither SEARCH nor REPLACE text.", hint="Leave the block out.")
     if not source.text:
         return _Edit(0, 0, text)
-    if reading.start_line is None or not 1 <= reading.start_line <= last + 1:
+    line = last + 1 if reading.start_line is None else reading.start_line
+    if not 1 <= line <= last + 1:
         raise PatchRejected(
-            "An empty SEARCH names no place in a field that has text.",
-            hint=f"Set start_line from 1 to {last + 1} to insert before that line ({last + 1} appends), or copy "
-            f"a line to SEARCH and repeat it in REPLACE. The text ends with\n{_excerpt(source, [last], '')}",
+            f"An empty SEARCH adds before a line, and the text has no line {line}.",
+            hint=f"Set start_line from 1 to {last + 1}, or leave it out to add below the text, which ends with\n"
+            f"{_excerpt(source, [last], '')}",
         )
     ended = text if text.endswith("\n") else text + eol
-    if reading.start_line <= last:
-        at = source.starts[reading.start_line - 1]
+    if line <= last:
+        at = source.starts[line - 1]
         return _Edit(at, at, ended)
     at = len(source.text)
     return _Edit(at, at, ended if source.text.endswith("\n") else eol + text)

@@ -435,7 +435,12 @@ def _explained(memory: Memory, memory_type: MemoryType, merged: FieldMerge) -> F
 
 
 def _added_by_patch(error: TextStands) -> str | list[dict[str, str]]:
-    """The patch that turns the standing text into both: its last words, as few as are there once, with what follows."""
+    """The patch that turns the standing text into both: what is added below it, or behind its last words.
+
+    Of these as few are given as are there once.
+    """
+    if error.both.startswith(f"{error.standing}\n"):
+        return [{"search": "", "replace": error.both[len(error.standing) + 1 :]}]
     standing = error.standing.rstrip()
     if not error.both.startswith(standing):
         return error.both

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from memory_core.core.commit.patch import only_adds
 from memory_core.core.extract.prompts import canonical, counted_fields
 from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory import names
@@ -221,14 +222,16 @@ def _touched(item: Operation, result: OperationResult, view: StoreView) -> list[
 
 
 def _only_adds(item: Operation, memory_type: MemoryType | None) -> bool:
-    """Whether an operation only adds to sums, or links, which needs no knowledge of the present text."""
+    """Whether an operation only adds: to sums, links, or below a text, which needs no knowledge of what is there."""
     if memory_type is None or not isinstance(item, WriteOp | EditOp):
         return False
-    names = item.patches if isinstance(item, EditOp) else item.memory_data.fields
+    names: Mapping[str, object] = item.patches if isinstance(item, EditOp) else item.memory_data.fields
     if isinstance(item, EditOp) and not names:
         return True  # links are added, too
-    fields = [memory_type.field(name) for name in names if name not in memory_type.key_fields]
-    return bool(fields) and all(field is not None and field.merge_op is MergeOp.SUM for field in fields)
+    given = {name: memory_type.field(name) for name in names if name not in memory_type.key_fields}
+    return bool(given) and all(
+        field is not None and (field.merge_op is MergeOp.SUM or only_adds(names[name])) for name, field in given.items()
+    )
 
 
 def _cleaned(item: Operation, view: StoreView) -> tuple[Operation | None, list[str]]:

@@ -16,15 +16,16 @@ from memory_core.core.extract.store_view import StoreView
 from memory_core.core.memory.directory_page import abstract_line, is_generated, own_words, parse_page, readable
 from memory_core.core.memory.memory_type import MemoryType
 from memory_core.core.memory.message import Message
-from memory_core.core.memory.results import text_sha256
+from memory_core.core.memory.results import Hit, text_sha256
 from memory_core.core.memory.uri import ABSTRACT_NAME, OVERVIEW_NAME
+from memory_core.core.text.analysis import fold
 from memory_core.core.text.tokens import count_tokens
 
-_DIRECTORY_SHARE = 0.2
+_DIRECTORY_SHARE = 0.3
 _OVERVIEW_SHARE = 0.2
 _OVERVIEW_TOKENS = 160
 _ABSTRACT_TOKENS = 40
-_NAMES = 8
+_NAMES = 12
 _NAME_CHARS = 48
 _MEMORIES = 16
 _MEMORY_SHARE = 0.5
@@ -35,6 +36,12 @@ _QUERY_CHARS = 600
 #: A query of fewer characters says too little; the other speaker's words are added.
 _ENOUGH_CHARS = 24
 _TOOLS = 8
+_SPEAKERS = 4
+#: Of a memory that is too long to be shown whole.
+_BEGINNING_TOKENS = 120
+#: Of a URI such as ``viking://user/default/memories``.
+_ROOT_PARTS = 5
+_ENTITY = "entities"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Prefetched:
     """What was gathered.
 
     Attributes:
-        directories: One line a directory: its URI, how many memories, the newest names, its summary.
+        directories: One line a directory below its root: how many memories, names of those not shown, its summary.
         overviews: Directory overviews.
         memories: The nearest memories.
         seen: SHA-256 of the text of each file that is shown whole, by URI.
@@ -62,6 +69,23 @@ class Prefetched:
             ("## Memories near to the conversation", self.memories),
         )
         return "\n\n".join(f"{heading}\n{text}" for heading, text in parts if text) or "(nothing yet)"
+
+
+@dataclass(slots=True)
+class _Line:
+    """A directory: memories in all, how many of them are shown, names of others, what somebody wrote of it."""
+
+    total: int
+    shown: int = 0
+    names: list[str] = field(default_factory=list)
+    summary: str = ""
+
+    def __str__(self) -> str:
+        count = "1 memory" if self.total == 1 else f"{self.total} memories"
+        more = self.total - self.shown - len(self.names)
+        listed = ", ".join([*self.names, f"and {more} more"] if more > 0 else self.names) if self.names else ""
+        also = ("; not shown here: " if self.shown else ": ") if listed else ""
+        return f"({count}{also}{listed}){f' — {self.summary}' if self.summary else ''}"
 
 
 class Prefetcher:
@@ -86,48 +110,48 @@ class Prefetcher:
         seen: dict[str, str] = {}
         room = budget_tokens - count_tokens(Prefetched("x", "x", "x").text)
         nearest = self._nearest(messages)
-        directories = self._directories(int(room * _DIRECTORY_SHARE), seen)
-        left = room - count_tokens(directories)
-        memories = self._memories(nearest, left, seen)
-        shown = [uri for uri in nearest if uri in seen]
-        rest = [uri for uri in nearest if uri not in shown]
-        overviews = self._overviews(rest, min(left - count_tokens(memories), int(room * _OVERVIEW_SHARE)), seen)
-        return Prefetched(directories, overviews, memories, seen)
+        parts = self._memories(nearest, room - int(room * _DIRECTORY_SHARE), seen)
+        directories = self._directories(nearest, parts, int(room * _DIRECTORY_SHARE), seen)
+        left = room - count_tokens(directories) - _tokens(parts)
+        parts |= self._memories([uri for uri in nearest if uri not in parts], left, seen)
+        rest = [uri for uri in nearest if uri not in seen]
+        left = room - count_tokens(directories) - _tokens(parts)
+        overviews = self._overviews(rest, min(left, int(room * _OVERVIEW_SHARE)), seen)
+        return Prefetched(directories, overviews, "\n\n".join(parts.values()), seen)
 
-    def _directories(self, budget: int, seen: dict[str, str]) -> str:
-        """One line each, in the richest form in which all fit; bare ones, as many as fit, where none does."""
-        forms = [found for uri in self._guide.directories() if (found := self._forms(uri)) is not None]
-        for level in (2, 1, 0):
-            lines = [found[level] for found in forms]
-            used = sum(count_tokens(line) for line in lines)
-            if used <= budget:
-                break
-        while used > budget:
-            used -= count_tokens(lines.pop())
-        dropped = len(forms) - len(lines)
-        for directory in self._guide.directories():
-            uri = f"{directory}/{ABSTRACT_NAME}"
-            text = self._view.text(uri) or ""
-            if any(line.startswith(f"- {directory}/ ") and _shows(line, abstract_line(text)) for line in lines):
-                _note(seen, uri, text)
-        if dropped:
-            lines.append(f"- … and {dropped} more: list them with ls")
-        return "\n".join(lines)
+    def _directories(self, nearest: Sequence[str], shown: Mapping[str, str], budget: int, seen: dict[str, str]) -> str:
+        """A line each, with names where there is room; as many lines as fit where all are too many.
 
-    def _forms(self, directory: str) -> tuple[str, str, str] | None:
-        """A directory bare, with its summary, and with the newest names too; None if it is empty."""
-        newest, total = self._view.newest_in(directory, _NAMES)
-        if not total:
-            return None
-        names = ", ".join(one_line(name.removesuffix(".md"))[:_NAME_CHARS] for name in newest)
-        more = f", and {total - len(newest)} more" if total > len(newest) else ""
-        count = "1 memory" if total == 1 else f"{total} memories"
-        stored = self._view.text(f"{directory}/{ABSTRACT_NAME}") or ""
-        # A generated summary names what is named here.
-        told = "" if is_generated(stored) else cut_end(one_line(abstract_line(stored)), _ABSTRACT_TOKENS)
-        summary = f" — {told}" if told else ""
-        bare = f"- {directory}/ ({count})"
-        return bare, bare + summary, f"- {directory}/ ({count}: {names}{more}){summary}"
+        What is near to the conversation is named first and in full; what is shown is not named again.
+        """
+        held = {uri: self._view.newest_in(uri, _NAMES) for uri in self._guide.directories()}
+        lines = {uri: _Line(total) for uri, (_, total) in held.items() if total}
+        kept = dict(lines)
+        while _cost(kept) > budget:
+            kept.popitem()
+        for uri in (uri for uri in shown if _parent(uri) in kept):
+            kept[_parent(uri)].shown += 1
+        for directory, line in kept.items():
+            stored = self._view.text(f"{directory}/{ABSTRACT_NAME}") or ""
+            # A generated summary names what is named here.
+            line.summary = "" if is_generated(stored) else cut_end(one_line(abstract_line(stored)), _ABSTRACT_TOKENS)
+            if _cost(kept) > budget:
+                line.summary = ""
+            elif line.summary and line.summary == abstract_line(stored):
+                _note(seen, f"{directory}/{ABSTRACT_NAME}", stored)
+        near = [uri for uri in nearest[:_MEMORIES] if _parent(uri) in kept and self._view.text(uri) is not None]
+        named = [(_parent(uri), _name(uri)) for uri in near if uri not in shown]
+        known = {*near, *shown}
+        newest = [
+            (uri, names[at]) for at in range(_NAMES) for uri, (names, _) in held.items() if uri in kept and names[at:]
+        ]
+        named += [(uri, _name(file, _NAME_CHARS)) for uri, file in newest if f"{uri}/{file}" not in known]
+        for directory, name in named:
+            kept[directory].names.append(name)
+            if _cost(kept) > budget:
+                kept[directory].names.pop()
+        dropped = len(lines) - len(kept)
+        return _listed(kept) + (f"\n- … and {dropped} more: list them with ls" if dropped else "")
 
     def _overviews(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> str:
         """Overviews: those that somebody wrote, then generated ones of directories with near memories not shown."""
@@ -154,34 +178,49 @@ class Prefetcher:
                 _note(seen, uri, texts[directory])
         return "\n".join(parts)
 
-    def _memories(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> str:
-        parts: list[str] = []
-        used = 0
+    def _memories(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> dict[str, str]:
+        """The text of each memory that there is room for, by URI."""
+        parts: dict[str, str] = {}
         for uri in nearest:
-            room = min(budget - used, int(budget * _MEMORY_SHARE))
+            room = min(budget - _tokens(parts), max(int(budget * _MEMORY_SHARE), _LEAST_TOKENS))
             if room < _LEAST_TOKENS or len(parts) >= _MEMORIES:
                 break
             shown = self._view.show(uri, room)
-            if shown is None:
-                continue
-            parts.append(shown.text)
-            used += count_tokens(shown.text)
+            if shown is not None and shown.sha256 is None:
+                shown = self._view.show(uri, min(room, _BEGINNING_TOKENS))
+            if shown is None or (shown.sha256 is None and "\n" not in shown.text):
+                continue  # what has no room is named beside its directory
+            parts[uri] = shown.text
             if shown.sha256 is not None:
                 seen[shown.uri] = shown.sha256
-        return "\n\n".join(parts)
+        return parts
 
     def _nearest(self, messages: Sequence[Message]) -> list[str]:
-        """URIs to show: what there is only one of (the profile), then hits of all queries, best first."""
+        """URIs to show: what there is only one of (the profile), who speaks, then hits of all queries, best first."""
         scores: dict[str, float] = {}
         for query in queries(messages):
-            try:
-                found = self._view.find_memories(query, _HITS)
-            except InvalidInput:
-                continue
-            for hit in (*found.memories, *found.skills):
+            for hit in self._hits(query):
                 scores[hit.uri] = max(scores.get(hit.uri, 0.0), hit.score)
         best = sorted(scores, key=lambda uri: (-scores[uri], uri))
-        return list(dict.fromkeys((*(self._single(kind) for kind in self._keyless() if messages), *best)))
+        first = [self._single(kind) for kind in self._keyless() if messages]
+        return list(dict.fromkeys((*first, *self._speakers(messages), *best)))
+
+    def _speakers(self, messages: Sequence[Message]) -> list[str]:
+        """The entities that bear the name of somebody who speaks."""
+        entities = next((kind for kind in self._guide.registry.list_all() if kind.name == _ENTITY), None)
+        if entities is None:
+            return []
+        names = dict.fromkeys(message.name for message in messages if message.name and message.name.strip())
+        below = f"{self._guide.directory(entities)}/"
+        hits = [(name, hit.uri) for name in list(names)[:_SPEAKERS] for hit in self._hits(name)]
+        return [uri for name, uri in hits if uri.startswith(below) and fold(name) in fold(_name(uri))]
+
+    def _hits(self, query: str) -> list[Hit]:
+        try:
+            found = self._view.find_memories(query, _HITS)
+        except InvalidInput:
+            return []
+        return [*found.memories, *found.skills]
 
     def _keyless(self) -> list[MemoryType]:
         return [known for known in self._guide.registry.list_all() if not known.key_fields]
@@ -190,9 +229,34 @@ class Prefetcher:
         return f"{self._guide.directory(memory_type)}/{memory_type.filename_template}"
 
 
-def _shows(line: str, abstract: str) -> bool:
-    """Whether a directory's line ends with the abstract as it is stored, whole."""
-    return bool(abstract) and line.endswith(f" — {abstract}")
+def _parent(uri: str) -> str:
+    return uri.rpartition("/")[0]
+
+
+def _listed(lines: Mapping[str, _Line]) -> str:
+    """The directories, those of one root below its URI."""
+    found: list[str] = []
+    root = ""
+    for uri, line in lines.items():
+        parts = uri.split("/")
+        if root != (root := "/".join(parts[:_ROOT_PARTS])):
+            found.append(f"{root}/")
+        found.append(f"- {'/'.join(parts[_ROOT_PARTS:]) or '.'}/ {line}")
+    return "\n".join(found)
+
+
+def _cost(lines: Mapping[str, _Line]) -> int:
+    return count_tokens(_listed(lines))
+
+
+def _name(uri: str, most_chars: int | None = None) -> str:
+    """The name of a memory's file; ends with an ellipsis where it is longer than it may be."""
+    name = one_line(uri.rpartition("/")[2].removesuffix(".md"))
+    return name if most_chars is None or len(name) <= most_chars else f"{name[:most_chars].rstrip()}…"
+
+
+def _tokens(parts: Mapping[str, str]) -> int:
+    return sum(count_tokens(part) for part in parts.values())
 
 
 def queries(messages: Sequence[Message]) -> list[str]:

@@ -142,7 +142,7 @@ class TypeGuide:
     def text(self, budget_tokens: int) -> str:
         """All types in the richest detail that fits; the barest one where none does.
 
-        For example ``- preferences (viking://…): fields topic [immutable], content [patch]. What the user …``,
+        For example ``- preferences: fields topic [immutable], content [patch]. What the user …``,
         and below it ``  - topic: What the preference is about.``
         """
         for detail in reversed(Detail):
@@ -154,7 +154,9 @@ class TypeGuide:
     def _entry(self, memory_type: MemoryType, detail: Detail) -> str:
         fields = writable_fields(memory_type)
         names = ", ".join(f"{field.name} [{field.merge_op}]" for field in fields)
-        head = f"- {memory_type.name} ({self.directory(memory_type)}): fields {names}."
+        directory = self.directory(memory_type)
+        place = "" if directory.endswith(f"/{memory_type.name}") else f" ({directory})"
+        head = f"- {memory_type.name}{place}: fields {names}."
         if detail is Detail.NAMES:
             return head
         told = self._prompts.type_description(memory_type.name)
@@ -200,6 +202,8 @@ _USER_SHARE = 0.5
 _OTHER_SHARE = 0.25
 _TOOL_SHARE = 0.1
 _NUMBER_TOKENS = 5
+_STAMP_TOKENS = 12
+_TIMES = "(A message without a day or time has those of the message above it.)"
 #: Less of a text than this is not worth showing.
 _LEAST_TOKENS = 24
 #: A window ends early, at a user's message, if it is at least so full.
@@ -275,13 +279,17 @@ def split(messages: Sequence[Message], budget_tokens: int) -> list[tuple[int, in
         budget_tokens: As ``conversation_budget`` says.
     """
     windows: list[tuple[int, int]] = []
-    start, used = 0, 0
-    costs = [count_tokens(numbered(message, 1, budget_tokens)) + _NUMBER_TOKENS for message in messages]
+    frame = count_tokens(_TIMES) + _STAMP_TOKENS
+    start, used = 0, frame
+    costs = [
+        count_tokens(numbered(message, 1, budget_tokens, before)) + _NUMBER_TOKENS
+        for message, before in zip(messages, _before(messages), strict=True)
+    ]
     for index, cost in enumerate(costs):
         if used + cost > budget_tokens and index > start:
             end = _border(messages, costs, start, index)
             windows.append((start, end))
-            start, used = end, sum(costs[end:index])
+            start, used = end, frame + sum(costs[end:index])
         used += cost
     return [*windows, (start, len(messages))] if start < len(messages) else windows
 
@@ -299,7 +307,7 @@ def _border(messages: Sequence[Message], costs: Sequence[int], start: int, end: 
     return end
 
 
-def numbered(message: Message, number: int, budget_tokens: int) -> str:
+def numbered(message: Message, number: int, budget_tokens: int, before: Message | None = None) -> str:
     """A message as the model sees it: ``[12] [2024-03-05 10:00] Ann: …``, further lines indented.
 
     Long texts and tool answers lose their middle.
@@ -308,12 +316,18 @@ def numbered(message: Message, number: int, budget_tokens: int) -> str:
         message: The message.
         number: Its number in the conversation, from 1.
         budget_tokens: Of the whole conversation; a user's message may take half of it, others a quarter.
+        before: The message above it, whose day, or whose day and minute, is not said again.
     """
     share = _USER_SHARE if message.role == "user" else _OTHER_SHARE
     whole = max(_LEAST_TOKENS, int(budget_tokens * share))
     answer = max(_LEAST_TOKENS, int(budget_tokens * _TOOL_SHARE))
     results = tuple(replace(result, text=cut_middle(result.text, answer)) for result in message.tool_results)
     line = transcript_line(replace(message, text=cut_middle(message.text, whole), tool_results=results), None)
+    if before is not None and before.time is not None and message.time is not None:
+        day, minute = f"{message.time:%Y-%m-%d}", f"{message.time:%H:%M}"
+        if day == f"{before.time:%Y-%m-%d}":
+            line = line.removeprefix(f"[{day} {minute}] ")
+            line = line if minute == f"{before.time:%H:%M}" else f"[{minute}] {line}"
     return f"[{number}] " + "\n  ".join(cut_middle(line, whole).splitlines())
 
 
@@ -324,14 +338,27 @@ def transcript(messages: Sequence[Message], budget_tokens: int) -> tuple[str, in
         The text, and how many of the first messages were left out.
     """
     lines: list[str] = []
-    used = 0
+    used = count_tokens(_TIMES)
+    above = _before(messages)
     for number in range(len(messages), 0, -1):
-        line = numbered(messages[number - 1], number, budget_tokens)
+        line = numbered(messages[number - 1], number, budget_tokens, above[number - 1])
         used += count_tokens(line) + 1
-        if used > budget_tokens:
-            return "\n".join(reversed(lines)), number
+        if lines and used + (_STAMP_TOKENS if number > 1 else 0) > budget_tokens:
+            break
         lines.append(line)
-    return "\n".join(reversed(lines)), 0
+    left_out = len(messages) - len(lines)
+    if lines:
+        lines[-1] = numbered(messages[left_out], left_out + 1, budget_tokens)
+    if len(lines) > 1 and above[-1] is not None:
+        lines.append(_TIMES)
+    return "\n".join(reversed(lines)), left_out
+
+
+def _before(messages: Sequence[Message]) -> list[Message | None]:
+    """The message above each, where all have a time."""
+    if any(message.time is None for message in messages):
+        return [None] * len(messages)
+    return [None, *messages[:-1]][: len(messages)]
 
 
 def background(messages: Sequence[Message], budget_tokens: int) -> str:

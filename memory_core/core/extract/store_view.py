@@ -184,11 +184,12 @@ def _heading(memory: Memory) -> str:
 
 def _fields(memory: Memory, memory_type: MemoryType) -> str:
     lines = []
+    name = str(memory.uri)
     for declared in writable_fields(memory_type):
         value = memory.fields.get(declared.name)
-        if value is None or value == "":
+        text = "" if value is None else str(value)
+        if not text or (declared.name in memory_type.key_fields and text in name):
             continue
-        text = str(value)
         inline = len(text) <= _INLINE_CHARS and len(text.splitlines()) == 1 and text == text.strip()
         lines.append(f"- {declared.name}: {text}" if inline else f"- {declared.name}:\n{fenced(text)}")
     if memory.hand_edited:

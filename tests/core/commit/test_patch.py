@@ -302,9 +302,12 @@ def test_mixed_line_endings_outside_the_span_stay() -> None:
 # --- insertion and deletion
 
 
-def test_empty_search_fills_an_empty_field_only() -> None:
-    assert apply("", block("", "第一行").replace("SEARCH\n\n", "SEARCH\n")) == "第一行"
-    assert "start_line" in refused("text", one("", "more")).hint
+def test_empty_search_fills_an_empty_field_and_adds_below_a_text() -> None:
+    added = block("", "第一行").replace("SEARCH\n\n", "SEARCH\n")
+    assert apply("", added) == "第一行"
+    assert apply("text", added) == "text\n第一行"
+    assert apply("a\r\n", one("", "more")) == "a\r\nmore\r\n"
+    assert "start_line" in refused("text", one("", "more", 4)).hint
     refused("text", one("", ""))
 
 

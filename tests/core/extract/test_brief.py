@@ -22,7 +22,7 @@ TALK = talk(f"I take soy milk now.\n{TYPE_LINE}", "好的。", hints=("message 1
 def test_a_program_finds_types_and_session(memory: Runebook) -> None:
     memory.commit(CommitRequest(f"Milk.\n{TYPE_LINE}", memory_type="notes", fields={"title": "Soy milk"}))
     brief = Stage(memory).brief(TALK, include_messages=True).text
-    types = dict(re.findall(r"^- ([a-z_0-9]+) \(viking://[^)]+\): fields (.*?)\. ", brief, re.MULTILINE))
+    types = dict(re.findall(r"^- ([a-z_0-9]+)(?: \(viking://[^)]+\))?: fields (.*?)\. ", brief, re.MULTILINE))
     assert types.keys() == {known.name for known in memory.registry.list_all()}
     assert types["preferences"] == "topic [immutable], content [patch]"
     assert 'session_id="s1"' in brief

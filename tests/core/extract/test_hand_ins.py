@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -81,6 +82,17 @@ def test_an_entity_that_is_the_owner_becomes_the_profile(memory: Runebook) -> No
     assert only(taken).uri == f"{USER}/profile.md"
     assert body(memory, f"{USER}/profile.md").endswith("Works as a baker.")
     assert only(hand_in(memory, "entities", name="Sam", content="A friend.")).uri == f"{USER}/entities/Sam.md"
+
+
+@pytest.mark.parametrize("standing", ["A friend.", "A friend.\nA friend.", "- A friend.\n- Plays chess.", "朋友。"])
+def test_the_ready_edit_of_a_refusal_goes_through_as_it_stands(memory: Runebook, standing: str) -> None:
+    uri = only(hand_in(memory, "entities", name="Sam", content=standing)).uri
+    hint = only(hand_in(memory, "entities", name="Sam", content="Lives in Graz.")).hint or ""
+    ready, _ = json.JSONDecoder().raw_decode(hint[hint.index("{") :])
+    assert standing not in json.dumps(ready, ensure_ascii=False)
+    assert only(memory.commit(CommitRequest(operations=ready))).action is Action.UPDATED
+    assert body(memory, uri).startswith(standing)
+    assert body(memory, uri).endswith("Lives in Graz.")
 
 
 def test_what_a_handed_in_memory_is_like_is_named_whatever_its_type(memory: Runebook) -> None:

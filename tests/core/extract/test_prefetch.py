@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,9 +51,11 @@ def test_the_nearest_memories_of_either_language_are_shown_whole(stage: Stage) -
     assert shown == {"profile.md", "preferences/Coffee.md", "facts/过敏.md"}
     for uri, digest in found.seen.items():
         assert digest == text_sha256(stage.memory.store.files.text(MemoryUri.parse(uri)) or "")
-    assert "- topic: 过敏\n- content: 对花生过敏。" in found.memories
+    assert "facts/过敏.md (facts" in found.memories
+    assert "- content: 对花生过敏。" in found.memories
     assert "MEMORY_FIELDS" not in found.text
-    assert f"- {USER}/facts/ (2 memories: Boiler, 过敏)" in found.directories
+    assert found.directories.startswith(f"{USER}/\n- ./ (1 memory)\n")
+    assert "- facts/ (2 memories; not shown here: Boiler)" in found.directories
 
 
 def test_tools_that_were_used_are_looked_up_by_name(stage: Stage) -> None:
@@ -60,7 +64,8 @@ def test_tools_that_were_used_are_looked_up_by_name(stage: Stage) -> None:
     )
     messages = (Message("user", "早上好"), Message("assistant", "", tool_calls=(ToolCall("1", "web_search"),)))
     found = stage.prefetcher.gather(messages, 2_000)
-    assert "- tool_name: web_search\n- best_for: news" in found.memories
+    assert "tools/web_search.md (tools" in found.memories
+    assert "- best_for: news" in found.memories
     assert "total_calls" not in found.memories
     assert f"{AGENT}/tools/web_search.md" in found.seen
 
@@ -94,6 +99,11 @@ def test_a_memory_too_long_to_show_whole_is_cut_and_does_not_count_as_seen(stage
         NOTHING,
     )
     assert len(outcome.operations) == 0
+    below = "<<<<<<< SEARCH\n=======\nNow with oat milk.\n>>>>>>> REPLACE"
+    added = [{"uri": f"{USER}/preferences/Coffee.md", "patches": {"content": below}}]
+    assert len(stage.extract(talk("咖啡很好喝"), operations(edits=added)).operations) == 1
+    listed = [{**added[0], "patches": {"content": [{"search": "", "replace": "Now with oat milk."}]}}]
+    assert len(stage.extract(talk("咖啡很好喝"), operations(edits=listed)).operations) == 1
 
 
 def always_nothing() -> dict[str, Any]:
@@ -154,8 +164,28 @@ def test_prompts_on_a_large_store_are_no_larger_and_name_what_is_left_out(memory
         sizes.append(size(stage.requests[0]))
     assert sizes[1] <= sizes[0] * 1.05 <= 12_600
     found = gathered(stage, "coffee 咖啡")
-    assert "(600 memories: " in found.directories
-    assert "and 592 more)" in found.directories
+    assert "(600 memories; not shown here: " in found.directories
+    assert re.search(r"and 5\d\d more\)", found.directories)
+
+
+def test_who_speaks_is_shown_and_what_has_no_room_is_named_in_full(stage: Stage) -> None:
+    long = "He talks about the harbour and its lights at length. " * 30
+    stage.memory.commit(CommitRequest(long, memory_type="entities", fields={"entity_name": "Nadia Brandt"}))
+    for number in range(6):
+        topic = f"The choir rehearses in the old customs house, part {number}"
+        said = "Choir and rehearsal in the customs house, " + f"evening {number} " * 12
+        stage.memory.commit(CommitRequest(said, memory_type="facts", fields={"topic": topic}))
+    messages = talk("The choir rehearsal in the customs house was fun", "Was it?").messages
+    spoken = [messages[0], replace(messages[1], name="Nadia")]
+    found = stage.prefetcher.gather(spoken, 420)
+    assert count_tokens(found.text) <= 420
+    assert f"### {USER}/entities/Nadia Brandt.md (entities" in found.memories
+    shown = [number for number in range(6) if f"customs house, part {number}.md" in found.memories]
+    named = [number for number in range(6) if f"customs house, part {number}" in found.directories]
+    assert shown
+    assert named
+    assert not set(shown) & set(named)
+    assert f"{6 - len(shown) - len(named)} more)" in found.directories or len(shown) + len(named) == 6
 
 
 def test_queries_are_the_users_words_in_few_slices() -> None:
