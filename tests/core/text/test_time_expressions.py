@@ -157,5 +157,5 @@ def test_time_grows_no_faster_than_the_text(piece: str) -> None:
         time_spans(text, NOW)
         return time.process_time() - started
 
-    seconds(1_000)
-    assert seconds(40_000) < 20 * max(seconds(5_000), 0.002)
+    # Eight times the text takes eight times as long, or 64 times; a busy machine only adds to some of the tries.
+    assert min(seconds(40_000) for _ in range(4)) < 32 * max(*(seconds(5_000) for _ in range(4)), 0.002)
