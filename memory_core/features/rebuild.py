@@ -38,7 +38,7 @@ from memory_core.core.store.files import INDEX_NAME, LEDGER_NAME, STATE_NAME
 from memory_core.core.store.ledger import Ledger, stored_text
 from memory_core.core.store.local import Store
 from memory_core.core.store.locks import store_lock
-from memory_core.core.store.salvage import Salvaged, Wreck
+from memory_core.core.store.salvage import DamagedDatabase, Salvaged
 from memory_core.core.store.sqlite import move_aside
 
 _DEAD = (
@@ -264,7 +264,7 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _carry_over(wreck_path: Path, target: sqlite3.Connection) -> Iterator[Salvaged]:
     try:
-        wreck = Wreck(wreck_path)
+        wreck = DamagedDatabase(wreck_path)
     except sqlite3.Error:
         return
     try:

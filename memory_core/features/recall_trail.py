@@ -17,7 +17,7 @@ from memory_core.core.index.indexer import healed
 from memory_core.core.memory.requests import Here
 from memory_core.core.memory.results import Similar
 from memory_core.core.memory.uri import SCHEME, MemoryUri
-from memory_core.core.search.recalls import HotMemory
+from memory_core.core.search.recalls import MostUsedMemory
 from memory_core.core.store.usage import TRAIL_ROWS, Recall
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _compared(memory: Runebook, text_or_uri: str) -> tuple[str | None, str]:
 
 
 @healed
-def hot(memory: Runebook, request: HotRequest = HotRequest()) -> tuple[HotMemory, ...]:
+def hot(memory: Runebook, request: HotRequest = HotRequest()) -> tuple[MostUsedMemory, ...]:
     """The memories used most; see ``HotMemories.hot``.
 
     Raises:
@@ -162,7 +162,7 @@ def _trail_text(rows: Sequence[Recall]) -> str:
     return "\n".join(lines) or "Nothing was retrieved yet."
 
 
-def _hot_text(memories: Sequence[HotMemory]) -> str:
+def _hot_text(memories: Sequence[MostUsedMemory]) -> str:
     """A line for each memory, most used first, with its accesses."""
     lines = [f"{found.access_count:>6}  {found.uri}  {found.abstract}".rstrip() for found in memories]
     return "\n".join(lines) or "No memory was used yet."

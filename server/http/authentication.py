@@ -26,7 +26,7 @@ from memory_core.core.errors import RunebookError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from memory_core.core.store.token_rows import TokenRow, TokenTable
+    from memory_core.core.store.access_tokens import AccessTokens, IssuedToken
     from server.http.rate_limits import OpenRequests, RequestRates
 
 
@@ -40,12 +40,12 @@ _STREAM_SECONDS = 5.0
 class TokenUser(AuthenticatedUser):
     """The bearer of a token, in the form by which the SDK binds sessions to their openers."""
 
-    def __init__(self, row: TokenRow) -> None:
+    def __init__(self, row: IssuedToken) -> None:
         super().__init__(AccessToken(token="", client_id=row.id, scopes=[], subject=row.user_space))
         self.row = row
 
 
-def identity() -> TokenRow | None:
+def identity() -> IssuedToken | None:
     """The token of the request that is being answered; None for the owner on stdio or an open loopback server."""
     user = auth_context_var.get()
     return user.row if isinstance(user, TokenUser) else None
@@ -66,7 +66,7 @@ class TokenCheck:
     def __init__(
         self,
         app: ASGIApp,
-        tokens: TokenTable | None,
+        tokens: AccessTokens | None,
         *,
         required: bool,
         rates: RequestRates,
@@ -115,7 +115,7 @@ class TokenCheck:
 
     def _needed(self) -> bool:
         # Once needed, always: revoking the last token must not open the door of a running server.
-        if not self._required and self._tokens is not None and self._tokens.any_issued():
+        if not self._required and self._tokens is not None and self._tokens.any_in_force():
             self._required = True
         return self._required
 
@@ -124,11 +124,11 @@ class TokenCheck:
             return False
         return secrets.compare_digest(said.encode("latin-1"), self._owner_key)
 
-    def _bearer(self, scope: Scope) -> TokenRow | None:
+    def _bearer(self, scope: Scope) -> IssuedToken | None:
         said = _said(scope)
         return None if self._tokens is None or said is None else self._tokens.verify(said)
 
-    async def _passed(self, scope: Scope, receive: Receive, send: Send, row: TokenRow | None) -> None:
+    async def _passed(self, scope: Scope, receive: Receive, send: Send, row: IssuedToken | None) -> None:
         # Set for nobody too: the task of a pipelined request inherits the context of the one before.
         user = None if row is None else TokenUser(row)
         if user is not None:
@@ -154,7 +154,7 @@ class TokenCheck:
 
         return send_while_it_holds
 
-    def _note_use(self, row: TokenRow, tokens: TokenTable | None) -> None:
+    def _note_use(self, row: IssuedToken, tokens: AccessTokens | None) -> None:
         """In its own thread: a writer may hold the ledger for a while."""
         now = time.monotonic()
         if tokens is not None and now - self._noted.get(row.id, -_USE_NOTED_SECONDS) >= _USE_NOTED_SECONDS:
@@ -171,7 +171,7 @@ def _said(scope: Scope) -> str | None:
     return token.strip(" ") if scheme.lower() == "bearer" else None
 
 
-def _noting(tokens: TokenTable, row: TokenRow) -> None:
+def _noting(tokens: AccessTokens, row: IssuedToken) -> None:
     try:
         tokens.note_use(row)
     except RunebookError as error:

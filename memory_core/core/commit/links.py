@@ -6,7 +6,7 @@ says nothing new about a memory's content, so neither ``version`` nor ``updated_
 gone stay as history; entries of another shape stay as they are.
 
 A link that is new, or has another strength now, is evidence: ``confidence`` of what is supported rises, of what is
-contradicted or replaced falls (``scoring.evidence``). Of two that contradict each other it is the older that loses.
+contradicted or replaced falls (``memory.evidence``). Of two that contradict each other it is the older that loses.
 """
 
 from __future__ import annotations

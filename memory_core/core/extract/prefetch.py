@@ -113,7 +113,7 @@ class Prefetcher:
         parts = self._memories(nearest, room - int(room * _DIRECTORY_SHARE), seen)
         directories = self._directories(nearest, parts, int(room * _DIRECTORY_SHARE), seen)
         left = room - count_tokens(directories) - _tokens(parts)
-        parts |= self._memories([uri for uri in nearest if uri not in parts], left, seen)
+        parts |= self._memories([uri for uri in nearest if uri not in parts], left, seen, _MEMORIES - len(parts))
         rest = [uri for uri in nearest if uri not in seen]
         left = room - count_tokens(directories) - _tokens(parts)
         overviews = self._overviews(rest, min(left, int(room * _OVERVIEW_SHARE)), seen)
@@ -178,12 +178,14 @@ class Prefetcher:
                 _note(seen, uri, texts[directory])
         return "\n".join(parts)
 
-    def _memories(self, nearest: Sequence[str], budget: int, seen: dict[str, str]) -> dict[str, str]:
-        """The text of each memory that there is room for, by URI."""
+    def _memories(
+        self, nearest: Sequence[str], budget: int, seen: dict[str, str], most: int = _MEMORIES
+    ) -> dict[str, str]:
+        """The text of each memory that there is room for, by URI, of at most so many."""
         parts: dict[str, str] = {}
         for uri in nearest:
             room = min(budget - _tokens(parts), max(int(budget * _MEMORY_SHARE), _LEAST_TOKENS))
-            if room < _LEAST_TOKENS or len(parts) >= _MEMORIES:
+            if room < _LEAST_TOKENS or len(parts) >= most:
                 break
             shown = self._view.show(uri, room)
             if shown is not None and shown.sha256 is None:

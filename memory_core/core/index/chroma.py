@@ -35,7 +35,7 @@ from memory_core.core.store.sqlite import DatabaseDamaged
 
 if TYPE_CHECKING:
     from memory_core.core.index.chroma_server import ChromaServer, OwnServer
-    from memory_core.core.index.vector_scan import Cell, View
+    from memory_core.core.index.vector_scan import SpaceVectors, VectorsSnapshot
     from memory_core.core.index.vectors import Vector
 
 _log = logging.getLogger(__name__)
@@ -225,7 +225,12 @@ class ChromaIndex(VectorIndex):
         return self._trouble or (_LOST if lost else None)
 
     def _near(
-        self, connection: sqlite3.Connection, cell: Cell, view: View, queries: Sequence[Vector], k: int
+        self,
+        connection: sqlite3.Connection,
+        cell: SpaceVectors,
+        view: VectorsSnapshot,
+        queries: Sequence[Vector],
+        k: int,
     ) -> Nearest:
         """The ``k`` rows nearest to each query: the server says which of those that it was sent."""
         sending = self._sending_of(cell.log, cell.space, cell.fingerprint)
@@ -235,7 +240,7 @@ class ChromaIndex(VectorIndex):
         sent = read_sent(connection, server.place.name, cell.space, cell.fingerprint)
         if sent is None or sent.collection != sending.attached:
             return view.nearest(queries, k)
-        live = view.live(sent.seq)
+        live = view.live_count(sent.seq)
         found, complete = view.nearest(queries, k, after=sent.seq)
         try:
             for query in queries:

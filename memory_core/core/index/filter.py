@@ -71,7 +71,7 @@ def in_use(now: datetime) -> Condition:
     return Condition("(d.active AND (d.expires_at IS NULL OR d.expires_at > ?))", (utc(now.isoformat()),))
 
 
-def every(parts: Sequence[Condition | None]) -> Condition | None:
+def all_of(parts: Sequence[Condition | None]) -> Condition | None:
     """That a document meets all of the conditions there are; None where there is none."""
     conditions = [part for part in parts if part is not None]
     return _joined(conditions, "AND") if conditions else None

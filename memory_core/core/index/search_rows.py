@@ -26,7 +26,7 @@ from memory_core.core.text.analysis import FILLER_ROWS
 _BM25 = f"bm25(words, {COLUMN_WEIGHTS[0]}, {COLUMN_WEIGHTS[1]}, 0.0)"
 
 
-#: Rows of everyday words count for a term's frequency and are never found; see ``scoring.everyday``.
+#: Rows of everyday words count for a term's frequency and are never found; see ``text.analysis``.
 _NO_FILLER = "rowid > 0"
 _RAREST_TERMS = 3
 #: Documents that a rare term may have.

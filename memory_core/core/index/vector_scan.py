@@ -5,7 +5,7 @@ process at a time. A torn end is cut off, and a file that differs from the datab
 which document each row is of, are held in memory.
 
 Promises that a search sees exactly what its own view of the database holds, whatever other threads and processes commit
-meanwhile: each state is a ``View`` that is never changed.
+meanwhile: each state is a ``VectorsSnapshot`` that is never changed.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def by_seq(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Vec
 
 
 @dataclass(slots=True, eq=False)
-class Room:
+class GrowableRows:
     """Vectors in memory with room for more; views see beginnings of it.
 
     Attributes:
@@ -131,12 +131,12 @@ class Room:
     rows: Vector
     used: int = 0
 
-    def extended(self, held: int, vectors: Vector) -> Room:
+    def extended(self, held: int, vectors: Vector) -> GrowableRows:
         """A room with these vectors after the first ``held``: this one, where nobody else has gone on from there."""
         total = held + len(vectors)
         room = self
         if self.used != held or total > len(self.rows):
-            room = Room(np.empty((max(_LEAST_ROOM, 2 * total), vectors.shape[1]), np.float32))
+            room = GrowableRows(np.empty((max(_LEAST_ROOM, 2 * total), vectors.shape[1]), np.float32))
             room.rows[:held] = self.rows[:held] if held else 0.0
         room.rows[held:total] = vectors
         room.used = total
@@ -144,7 +144,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class VectorsSnapshot:
     """The rows of one space and model at one state of the database; never changed.
 
     Attributes:
@@ -160,7 +160,7 @@ class View:
     seqs: Numbers
     documents: Numbers
     filed: Vector
-    room: Room
+    room: GrowableRows
     file: int
 
     @property
@@ -224,7 +224,7 @@ class View:
         """Whether all of the file's vectors are vectors; reads the whole file."""
         return bool(_are_unit(self.filed).all())
 
-    def live(self, up_to: int) -> int:
+    def live_count(self, up_to: int) -> int:
         """How many rows not newer than ``up_to`` are of a document."""
         return int(np.count_nonzero(self.documents[: int(np.searchsorted(self.seqs, up_to, side="right"))]))
 
@@ -247,7 +247,7 @@ def one_state(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-class Cell:
+class SpaceVectors:
     """The rows of one space and model of one log, in this process.
 
     The file is a header, which says how long a vector is, then records of a vector and its number. Appending begins
@@ -263,9 +263,9 @@ class Cell:
         #: After how many changes documents were last saved, as far as this process knows.
         self.saved = 0
         self._turn = threading.Lock()
-        self._views: tuple[View, ...] = ()
+        self._views: tuple[VectorsSnapshot, ...] = ()
 
-    def followed(self, connection: sqlite3.Connection, changed: int) -> View:
+    def followed(self, connection: sqlite3.Connection, changed: int) -> VectorsSnapshot:
         """The rows as the connection sees them, which is after that many changes."""
         with self._turn:
             # Another thread may be ahead of this connection's state: what it took in is not taken back.
@@ -284,12 +284,12 @@ class Cell:
         with self._turn:
             self._keep(view)
 
-    def _keep(self, view: View) -> View:
+    def _keep(self, view: VectorsSnapshot) -> VectorsSnapshot:
         others = [kept for kept in self._views if kept.changed != view.changed]
         self._views = tuple(sorted((view, *others), key=lambda kept: -kept.changed)[:_VIEWS_KEPT])
         return view
 
-    def _grown(self, connection: sqlite3.Connection, view: View, changed: int) -> View:
+    def _grown(self, connection: sqlite3.Connection, view: VectorsSnapshot, changed: int) -> VectorsSnapshot:
         """The view with everything that came after it."""
         seqs, room, filed, held = [view.seqs], view.room, view.filed, len(view.recent)
         newest = int(view.seqs[-1]) if len(view.seqs) else 0
@@ -312,7 +312,7 @@ class Cell:
             _log.warning("rows are missing in the file of vectors, which is made anew")
             self.drop()
             return self._grown(connection, self._opened(connection, changed), changed)
-        return View(changed, every, documents, filed, room, view.file)
+        return VectorsSnapshot(changed, every, documents, filed, room, view.file)
 
     def _whose(self, connection: sqlite3.Connection, after: int) -> Numbers:
         """int64 (n, 2): rows and their documents, of all spaces what changed ``after``; below 0, all of this cell."""
@@ -331,10 +331,10 @@ class Cell:
         found = by_seq(connection, missing[:_READ_ROWS, 0].tolist()).values()
         return any(_are_unit(vector[np.newaxis]).all() for vector in found)
 
-    def _opened(self, connection: sqlite3.Connection, changed: int) -> View:
+    def _opened(self, connection: sqlite3.Connection, changed: int) -> VectorsSnapshot:
         """The rows of the file, with their documents as they were last saved; none where it is missing or damaged."""
         empty = np.empty((0, 0), np.float32)
-        nothing = View(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, Room(empty), 0)
+        nothing = VectorsSnapshot(-1, np.empty(0, np.int64), np.empty(0, np.int64), empty, GrowableRows(empty), 0)
         try:
             with self._path.open("rb") as stream:
                 stat, header = os.fstat(stream.fileno()), stream.read(_HEADER.size)
@@ -352,7 +352,7 @@ class Cell:
         if self._agree(connection, seqs, vectors):
             saved, documents = self._saved_documents(seqs, changed)
             self.saved = max(saved, self.saved)
-            return View(saved, seqs, documents, vectors, Room(vectors[:0]), stat.st_ino)
+            return VectorsSnapshot(saved, seqs, documents, vectors, GrowableRows(vectors[:0]), stat.st_ino)
         _log.warning("the file of vectors differs from the database and is made anew")
         self.drop()
         return nothing
@@ -379,7 +379,7 @@ class Cell:
         documents[:rows] = saved[2:]
         return int(saved[0]), documents
 
-    def save(self, view: View) -> None:
+    def save(self, view: VectorsSnapshot) -> None:
         """Note whose the rows of the file are, so that the next process need not ask for each. The lock is held.
 
         Raises:
@@ -391,7 +391,7 @@ class Cell:
         beside.replace(self._documents)
         self.saved = view.changed
 
-    def file(self, view: View) -> None:
+    def file(self, view: VectorsSnapshot) -> None:
         """Append the rows that the file does not hold, which is made where there is none. The lock is held.
 
         Raises:

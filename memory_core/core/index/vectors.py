@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_core.core.index.chroma_server import ChromaServer
-    from memory_core.core.index.vector_scan import Cell, View
+    from memory_core.core.index.vector_scan import SpaceVectors, VectorsSnapshot
 
     Vector = NDArray[np.float32]
 
@@ -219,7 +219,7 @@ class VectorIndex:
         self._folder = state / "vectors"
         atomic.make_folder(state / "locks")
         self._filing = StoreLock(state / "locks" / "vectors.lock", timeout_seconds=0.0)
-        self._cells: dict[tuple[str, str, str, str], Cell] = {}
+        self._cells: dict[tuple[str, str, str, str], SpaceVectors] = {}
         self._guard = threading.Lock()
 
     @property
@@ -308,8 +308,8 @@ class VectorIndex:
     def _near(
         self,
         connection: sqlite3.Connection,  # noqa: ARG002 - for an index that keeps something in the database
-        cell: Cell,  # noqa: ARG002
-        view: View,
+        cell: SpaceVectors,  # noqa: ARG002
+        view: VectorsSnapshot,
         queries: Sequence[Vector],
         k: int,
     ) -> Nearest:
@@ -317,9 +317,9 @@ class VectorIndex:
 
     def _followed(
         self, connection: sqlite3.Connection, spaces: Sequence[str], fingerprint: str
-    ) -> list[tuple[Cell, View]]:
+    ) -> list[tuple[SpaceVectors, VectorsSnapshot]]:
         """The rows of each space as this connection sees them."""
-        from memory_core.core.index.vector_scan import Cell, one_state
+        from memory_core.core.index.vector_scan import SpaceVectors, one_state
 
         with one_state(connection):
             log, changes_id, changed = connection.execute(
@@ -330,7 +330,7 @@ class VectorIndex:
                 for space in spaces:
                     key = (log, changes_id, space, fingerprint)
                     if key not in self._cells:
-                        self._cells[key] = Cell(self._folder, log, changes_id, space, fingerprint)
+                        self._cells[key] = SpaceVectors(self._folder, log, changes_id, space, fingerprint)
                     cells.append(self._cells[key])
             return [(cell, cell.followed(connection, changed)) for cell in cells]
 

@@ -203,7 +203,7 @@ def folder_name(name: str) -> str | None:
 def project_key(project: str | None, key: str) -> str:
     """The key that the ledger knows a memory by: that of a project's memory is no other project's, and no global one.
 
-    Keys that ``filename.key_of`` makes never hold the mark at that number of places, so the two cannot be confused.
+    Keys that ``names.key_of`` makes never hold the mark at that number of places, so the two cannot be confused.
     """
     return key if project is None else f"{_MARK}{project}\x1f{key}"
 

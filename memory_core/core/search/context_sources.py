@@ -72,7 +72,7 @@ _OTHER_CHARS = 400
 
 
 @frozen
-class Page:
+class ShownExchange:
     """One exchange.
 
     Attributes:
@@ -100,7 +100,7 @@ class ConversationLog:
         self._messages: dict[int, Message | None] = {}
         self._opener = opener_of(map(self._speaker, range(len(lines))))
 
-    def page_of(self, line: int) -> Page | None:
+    def page_of(self, line: int) -> ShownExchange | None:
         """The page that holds a message; None where there is no such message, or none to show."""
         if not 0 <= line < len(self._lines) or self._message(line) is None:
             return None
@@ -111,9 +111,9 @@ class ConversationLog:
             last += 1
         return self._page(first, last, line)
 
-    def last_pages(self, count: int) -> list[Page]:
+    def last_pages(self, count: int) -> list[ShownExchange]:
         """The last pages, newest first."""
-        pages: list[Page] = []
+        pages: list[ShownExchange] = []
         end = len(self._lines) - 1
         while end >= 0 and len(pages) < count:
             first = end
@@ -125,13 +125,13 @@ class ConversationLog:
             end = first - 1
         return pages
 
-    def _page(self, first: int, last: int, found: int | None) -> Page | None:
+    def _page(self, first: int, last: int, found: int | None) -> ShownExchange | None:
         shown = [(at, message) for at in range(first, last + 1) if (message := self._message(at)) is not None]
         if not shown:
             return None
         lines = [transcript_line(message, _FOUND_CHARS if at == found else _OTHER_CHARS) for at, message in shown]
         dates = (message.time.date().isoformat() for _, message in shown if message.time is not None)
-        return Page(shown[0][0], "\n".join(lines), next(dates, None))
+        return ShownExchange(shown[0][0], "\n".join(lines), next(dates, None))
 
     def _begins(self, at: int) -> bool:
         """Whether the opener speaks after somebody else."""
@@ -552,7 +552,7 @@ def _directory(uri: str, line: str) -> Piece:
     return Piece("directory", uri, line)
 
 
-def _page(kind: str, log: str, page: Page, score: float | None = None, overview: str = "") -> Piece:
+def _page(kind: str, log: str, page: ShownExchange, score: float | None = None, overview: str = "") -> Piece:
     text = f"{overview}\n{page.text}" if overview else page.text
     return Piece(kind, f"{log}#{page.first}", text, score, page.date)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memory_core.core.caches import RecentCache
 from memory_core.core.errors import ContentRejected, EmbeddingFailed, InvalidInput
 from memory_core.core.index import search_rows
-from memory_core.core.index.filter import Condition, compile_filter, every, in_use, mentions, private_elsewhere, utc
+from memory_core.core.index.filter import Condition, all_of, compile_filter, in_use, mentions, private_elsewhere, utc
 from memory_core.core.index.tokenizer import query_terms, says_something
 from memory_core.core.memory.project import ProjectScope
 from memory_core.core.memory.results import FindResult, Hit, Similar
@@ -120,11 +120,11 @@ class Retriever:
         lookup = Lookup(
             self._catalog.entries if mentions(request.filter, _STANDINGS) else partial(self._in_use, now),
             self._ledger.usage_table.usage,
-            lambda uris: self._catalog.voices(uris, every([in_use(now), self._not_private(project)])),
+            lambda uris: self._catalog.voices(uris, all_of([in_use(now), self._not_private(project)])),
             self._judge(query, notes),
         )
         with self._catalog.reading():  # what another process commits meanwhile must not mix with what was gathered
-            seen = every([*given, self._seen(project)])
+            seen = all_of([*given, self._seen(project)])
             found = self._candidates.gather(Sought(asked, vectors, seen, limit, spans))
             kept = rank_hits(found, lookup, ranking, now, self._scale(vectors))
             if asked.whole:
@@ -195,7 +195,7 @@ class Retriever:
         asked = OwnersQuestion(text, rest=text, ways=(text,))
         vectors = self._meaning(asked, [])
         with self._catalog.reading():
-            condition = every([compile_filter(_MEMORIES), self._seen(project)])
+            condition = all_of([compile_filter(_MEMORIES), self._seen(project)])
             evidence = self._candidates.gather(Sought(asked, vectors, condition, limit)).evidence
             nearest = sorted(evidence, key=lambda item: (-(item.candidate.cosine or 0.0), -item.candidate.bm25))[
                 : 2 * limit
@@ -219,7 +219,7 @@ class Retriever:
     def _profile_first(self, kept: list[Hit], seen: Condition | None, now: datetime) -> list[Hit]:
         """The hits with the profile before them, where it may be seen: it answers who somebody is."""
         its_own = Condition("d.uri = ?", (self.profile_uri,))
-        found = self._catalog.matching(self._spaces, every([its_own, seen]) or its_own, 1)
+        found = self._catalog.matching(self._spaces, all_of([its_own, seen]) or its_own, 1)
         first = [
             Hit(
                 entry.uri,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from memory_core.core.errors import InvalidInput
 from memory_core.core.frozen import frozen
-from memory_core.core.index.filter import Condition, compile_filter, every, in_use, private_elsewhere, utc
+from memory_core.core.index.filter import Condition, all_of, compile_filter, in_use, private_elsewhere, utc
 from memory_core.core.memory.metadata import CONTESTING, outdoes, read_moment
 from memory_core.core.memory.names import summary_line
 from memory_core.core.memory.results import Rival
@@ -272,7 +272,7 @@ class MemoryList:
             None if wanted.active is None else used if wanted.active else Condition(f"NOT {used.sql}", used.parameters),
             *(_holding(word, wanted.project) for word in _distinct(wanted.words)),
         ]
-        return every(parts) or Condition("1")
+        return all_of(parts) or Condition("1")
 
 
 def _entry(

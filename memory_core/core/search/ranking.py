@@ -153,7 +153,7 @@ class Ranking:
     """What ``find`` was asked for.
 
     Attributes:
-        rank: A profile of ``scoring.decay``.
+        rank: A profile of ``decay``.
         limit: Hits at most.
         score_threshold: Leave out hits below it; None keeps all.
         floor: Whether weak evidence gives no hits.

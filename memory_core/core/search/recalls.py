@@ -31,7 +31,7 @@ _ANY_PROJECT = ProjectScope()
 
 
 @frozen
-class HotMemory:
+class MostUsedMemory:
     """One memory that is used often.
 
     Attributes:
@@ -86,9 +86,9 @@ class HotMemories:
         self._counted_at = float("-inf")
         self._counts: dict[str, Usage] = {}
         self._position: Position | None = None
-        self._memories: tuple[HotMemory, ...] = ()
+        self._memories: tuple[MostUsedMemory, ...] = ()
 
-    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
+    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[MostUsedMemory, ...]:
         """The memories used most, most first; with a project alone, only its own.
 
         Args:
@@ -134,7 +134,9 @@ class HotMemories:
         )
         said = {uri: rest for uri, *rest in rows}
         self._memories = tuple(
-            HotMemory(uri, memory_type, abstract, usage.access_count, usage.last_accessed_at, project, bool(private))
+            MostUsedMemory(
+                uri, memory_type, abstract, usage.access_count, usage.last_accessed_at, project, bool(private)
+            )
             for uri, usage in self._counts.items()
             if uri in said
             for memory_type, abstract, project, private in [said[uri]]
@@ -242,6 +244,6 @@ class Recalls:
         self._indexer.follow()
         return always_on(self._indexer.catalog.connection(), self._spaces, limit, project, now, tastes=tastes)
 
-    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[HotMemory, ...]:
+    def hot(self, limit: int | None = None, project: ProjectScope = _ANY_PROJECT) -> tuple[MostUsedMemory, ...]:
         """The memories used most; see ``HotMemories.hot``."""
         return self._hot.hot(limit, project)

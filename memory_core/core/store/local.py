@@ -311,7 +311,7 @@ class Store:
         return self.adoption.problems()
 
     def bring_back_vanished(self) -> list[MemoryUri]:
-        """Write files that vanished all at once anew from the ledger; see ``storage.vanished``."""
+        """Write files that vanished all at once anew from the ledger; see ``store.vanished``."""
         self.adopt()
         written = self.adoption.vanished.bring_back(self._lock)
         self.adopt()

@@ -32,7 +32,7 @@ class Salvaged:
     whole: bool
 
 
-class Wreck:
+class DamagedDatabase:
     """A damaged database, opened for reading.
 
     Args:

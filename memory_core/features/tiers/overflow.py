@@ -148,7 +148,7 @@ class Overflow:
         for log, (now, mend) in waiting.items():
             try:
                 if mend or self._is_due(log):
-                    for _ in self.settled(log, now, mend=mend):
+                    for _ in self.sort_all(log, now, mend=mend):
                         continue
             except RunebookError as error:
                 _log.warning("%s keeps its older exchanges for now: %s", log.parent.name, error.message)
@@ -161,14 +161,14 @@ class Overflow:
         self._looked[log] = lines
         return True
 
-    def settled(self, log: MemoryUri, now: datetime, *, mend: bool = False) -> Iterator[CommitReceipt]:
+    def sort_all(self, log: MemoryUri, now: datetime, *, mend: bool = False) -> Iterator[CommitReceipt]:
         """Sort all that overflows of one session: one commit, or of a long imported conversation several."""
-        while (receipt := self.settle(log, now, mend=mend)) is not None:
+        while (receipt := self.sort_once(log, now, mend=mend)) is not None:
             yield receipt
             if not self._left.get(log):
                 return
 
-    def settle(
+    def sort_once(
         self, log: MemoryUri, now: datetime, *, mend: bool = False, dry_run: bool = False
     ) -> CommitReceipt | None:
         """Sort what overflows of one session; None where there is nothing.
@@ -221,7 +221,7 @@ class Overflow:
         at = self._memory.plan_context(now).now
         sorting = Sorting(session, used, rules, log.parent.name, at, held.analysed_before(session))
         if mend:
-            sorting.settle()
+            sorting.mend()
         for page, before in zip(pages, pages_before(session, held.pages, pages), strict=True):
             sorting.add(page, before)
         return _Sorted(text, held, sorting.result(), left)

@@ -36,7 +36,7 @@ from memory_core.features.tiers.segment import (
     EXTRACT,
     MODEL,
     Segment,
-    SegmentPage,
+    SegmentExchange,
     SessionLog,
     dump_segment,
     parse_segment,
@@ -73,7 +73,7 @@ class Hot:
 
     stored: StoredSegment
     heat: float
-    pages: tuple[SegmentPage, ...]
+    pages: tuple[SegmentExchange, ...]
 
 
 class Promoter:
@@ -120,7 +120,7 @@ class Promoter:
         ]
         return sorted(found, key=lambda hot: (-hot.heat, hot.stored.uri))
 
-    def _unread(self, stored: StoredSegment, now: datetime | None = None) -> tuple[SegmentPage, ...]:
+    def _unread(self, stored: StoredSegment, now: datetime | None = None) -> tuple[SegmentExchange, ...]:
         """Pages that nothing was made of: by no promotion, by no extraction, and not in a client's hands.
 
         A page that no prompt can hold is left to ordinary extraction, which takes it in parts. With ``now``: none of a
@@ -179,11 +179,11 @@ class _Session:
     messages: Sequence[Message]
     budget_tokens: int
 
-    def places(self, page: SegmentPage) -> list[int]:
+    def places(self, page: SegmentExchange) -> list[int]:
         """Places of a page's messages among those that can be read."""
         return list(range(bisect_left(self.lines, page.first), bisect_right(self.lines, page.last)))
 
-    def fitting(self, pages: Sequence[SegmentPage]) -> int:
+    def fitting(self, pages: Sequence[SegmentExchange]) -> int:
         """How many of the pages, from the first, one prompt can hold."""
         said = [[self.messages[at] for at in self.places(page)] for page in pages]
         return self.sessions.fitting(said, self.budget_tokens)
@@ -205,7 +205,7 @@ class Promoted:
     memory: Runebook
     row: Extraction
     uri: MemoryUri
-    pages: tuple[SegmentPage, ...]
+    pages: tuple[SegmentExchange, ...]
     last: bool
     now: datetime
 
@@ -275,8 +275,8 @@ def _sort(memory: Runebook, now: datetime, *, dry_run: bool) -> Iterator[CommitR
         try:
             unread += overflow.damaged(uri)
             if not dry_run:
-                yield from overflow.settled(uri, now, mend=True)
-            elif (receipt := overflow.settle(uri, now, mend=True, dry_run=True)) is not None:
+                yield from overflow.sort_all(uri, now, mend=True)
+            elif (receipt := overflow.sort_once(uri, now, mend=True, dry_run=True)) is not None:
                 yield receipt
         except _OF_ONE_SESSION as error:
             unread.append(OperationResult(SEGMENT, log, Action.REJECTED, error.message, error.hint))

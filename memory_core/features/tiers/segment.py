@@ -88,7 +88,7 @@ _OWN = frozenset((*_MEMBERS, "memory_type", "source"))
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentPage:
+class SegmentExchange:
     """One exchange of a segment.
 
     Attributes:
@@ -143,7 +143,7 @@ class Segment:
     summary_by: str = EXTRACT
     summarised: int = 0
     keywords: tuple[str, ...] = ()
-    pages: tuple[SegmentPage, ...] = ()
+    pages: tuple[SegmentExchange, ...] = ()
     chains: Mapping[int, str] = field(default_factory=dict)
     interactions: int = 0
     visits_counted: int = 0
@@ -201,7 +201,7 @@ def parse_segment(text: str) -> Segment | None:
     return _remembered(text) if len(text) < _LONG_CHARS else _remembered_long(text)
 
 
-def readable_pages(text: str) -> tuple[SegmentPage, ...]:
+def readable_pages(text: str) -> tuple[SegmentExchange, ...]:
     """The pages of a segment, of a damaged one as far as they can be read; none where the file is no segment."""
     segment = parse_segment(text)
     if segment is not None:
@@ -216,7 +216,7 @@ def readable_pages(text: str) -> tuple[SegmentPage, ...]:
     return tuple(found[first] for first in sorted(found))
 
 
-def spans_of(pages: Iterable[SegmentPage]) -> tuple[tuple[int, int], ...]:
+def spans_of(pages: Iterable[SegmentExchange]) -> tuple[tuple[int, int], ...]:
     """The lines that pages cover together, as ``(first, end)``, ``end`` not included, in order and apart."""
     spans: list[tuple[int, int]] = []
     for first, last in sorted((page.first, page.last) for page in pages):
@@ -280,14 +280,14 @@ def dump_segment(segment: Segment) -> str:
     return join(body, trailer | dict(segment.more))
 
 
-def _stored(page: SegmentPage) -> dict[str, Any]:
+def _stored(page: SegmentExchange) -> dict[str, Any]:
     """JSON form without empty members."""
     members = {each.name: getattr(page, each.name) for each in fields(page)}
     members |= {"keywords": list(page.keywords), "analysed": page.analysed or None}
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _shown(page: SegmentPage) -> str:
+def _shown(page: SegmentExchange) -> str:
     """The line of a page: ``- `messages.jsonl#4–5` (2026-05-02): temple, kyoto; before #0, after #8``."""
     span = str(page.first) if page.first == page.last else f"{page.first}–{page.last}"
     dated = "" if page.date is None else f" ({page.date})"
@@ -312,11 +312,11 @@ def _as_edited(stored: Segment, body: str) -> Segment:
     return replace(edited, summary=head, summary_by=PERSON, summarised=len(stored.pages))
 
 
-def _page(stored: object) -> SegmentPage | None:
+def _page(stored: object) -> SegmentExchange | None:
     """A page as a trailer has it; None where its lines cannot be right."""
     if not isinstance(stored, Mapping):
         return None
-    page = read_members(SegmentPage, {"chain": stored.get("first"), **stored})
+    page = read_members(SegmentExchange, {"chain": stored.get("first"), **stored})
     if page is None or not 0 <= page.first <= page.last < min(page.first + _PAGE_LINES_LIMIT, _LINE_LIMIT):
         return None
     chain = page.first if _line(page.chain) is None else page.chain
@@ -334,7 +334,7 @@ _DIGEST_CHARS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPage:
+class LoggedExchange:
     """A page as a session's log holds it.
 
     Attributes:
@@ -374,7 +374,7 @@ class SessionLog:
     def __init__(self, text: str) -> None:
         self._lines = text.removeprefix("\ufeff").split("\n")
         self._messages: dict[int, Message | None] = {}
-        self._pages: dict[tuple[int, int], SessionPage | None] = {}
+        self._pages: dict[tuple[int, int], LoggedExchange | None] = {}
 
     def lines(self) -> list[int]:
         """The line of each message that can be read, in order."""
@@ -387,7 +387,7 @@ class SessionLog:
         found = exchanges([message for _, message in numbered], opener)
         return [(numbered[first][0], numbered[end - 1][0]) for first, end in found]
 
-    def page(self, first: int, last: int) -> SessionPage | None:
+    def page(self, first: int, last: int) -> LoggedExchange | None:
         """The page of these lines; None where there is nothing of it, or nothing in words."""
         if (first, last) not in self._pages:
             numbered = self._numbered(first, last + 1) if last < len(self._lines) else []
@@ -404,7 +404,7 @@ class SessionLog:
         return self._messages[line]
 
 
-def _session_page(first: int, last: int, messages: Sequence[Message]) -> SessionPage:
+def _session_page(first: int, last: int, messages: Sequence[Message]) -> LoggedExchange:
     from memory_core.core.text.extractive_summary import keywords  # whoever only tells what a file is needs none
 
     shown = [message for message in messages if speaker_of(message) is not None and not is_forgotten(message)]
@@ -412,7 +412,7 @@ def _session_page(first: int, last: int, messages: Sequence[Message]) -> Session
     text = "\n".join(words for _, words in turns)
     private = next((message for message in messages if message.private), None)
     dates = (message.time.date().isoformat() for message in messages if message.time is not None)
-    return SessionPage(
+    return LoggedExchange(
         first=first,
         last=last,
         text=text,

@@ -21,10 +21,10 @@ from memory_core.features.tiers.segment import (
     COMPARED_CHARS,
     EXTRACT,
     PERSON,
+    LoggedExchange,
     Segment,
-    SegmentPage,
+    SegmentExchange,
     SessionLog,
-    SessionPage,
     segment_similarity,
 )
 
@@ -78,7 +78,7 @@ class _Topic:
             self._compared = compared_text(self.segment)
         return self._compared
 
-    def takes(self, page: SessionPage) -> bool:
+    def takes(self, page: LoggedExchange) -> bool:
         return bool(self.segment.pages) and (self.segment.project, self.segment.private) == (page.project, page.private)
 
     def becomes(self, segment: Segment) -> None:
@@ -120,14 +120,14 @@ class Sorting:
             for page in topic.segment.pages:
                 self._note(topic, page)
 
-    def settle(self) -> None:
+    def mend(self) -> None:
         """Bring stored segments up to the log: pages whose messages changed or are gone, and what was said of them."""
         for topic in self._topics:
             pages = tuple(found for page in topic.segment.pages if (found := self._current(page)) is not None)
             if pages != topic.segment.pages:
                 topic.becomes(self._told(replace(topic.segment, pages=pages), changed=True))
 
-    def add(self, page: SessionPage, before: SessionPage | None) -> None:
+    def add(self, page: LoggedExchange, before: LoggedExchange | None) -> None:
         """Sort one page in.
 
         Args:
@@ -137,7 +137,7 @@ class Sorting:
         previous = None
         if before is not None and before.first in self._chain_of and self._goes_on(before, page):
             previous = before.first
-        added = SegmentPage(
+        added = SegmentExchange(
             first=page.first,
             last=page.last,
             keywords=page.keywords,
@@ -168,7 +168,7 @@ class Sorting:
             if topic.touched
         ]
 
-    def _best(self, page: SessionPage, chain: int) -> _Topic | None:
+    def _best(self, page: LoggedExchange, chain: int) -> _Topic | None:
         """The segment that the page fits best, if well enough; of several as good ones the oldest.
 
         Compared are the newest ones, and those that the page's chain passes through.
@@ -188,7 +188,7 @@ class Sorting:
                 best, most = topic, fits
         return best
 
-    def _begun(self, page: SessionPage) -> _Topic:
+    def _begun(self, page: LoggedExchange) -> _Topic:
         """A segment of its own."""
         title = _title(page)
         segment = Segment(
@@ -202,7 +202,7 @@ class Sorting:
         self._topics.append(_Topic(None, segment, len(self._topics)))
         return self._topics[-1]
 
-    def _goes_on(self, before: SessionPage, page: SessionPage) -> bool:
+    def _goes_on(self, before: LoggedExchange, page: LoggedExchange) -> bool:
         """Whether a page is about what the page before it was."""
         if (before.project, before.private) != (page.project, page.private):
             return False
@@ -215,11 +215,11 @@ class Sorting:
         likeness = max(-1.0, min(1.0, self.rules.likeness(text, other)))
         return segment_similarity(likeness, words, comparable(others), self.rules.keyword_weight)
 
-    def _note(self, topic: _Topic, page: SegmentPage) -> None:
+    def _note(self, topic: _Topic, page: SegmentExchange) -> None:
         self._chain_of[page.first] = page.chain
         self._chains.setdefault(page.chain, {})[topic.place] = topic
 
-    def _current(self, page: SegmentPage) -> SegmentPage | None:
+    def _current(self, page: SegmentExchange) -> SegmentExchange | None:
         """A stored page as its messages are now; None where they are gone."""
         known = self.log.page(page.first, page.last)
         if known is None:
@@ -271,7 +271,7 @@ def compared_text(segment: Segment) -> str:
     return "\n".join(part for part in (" ".join(segment.keywords), segment.summary) if part)[:COMPARED_CHARS]
 
 
-def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[SessionPage]:
+def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: int) -> list[LoggedExchange]:
     """The pages that no longer stay as they are and belong to no segment yet, in order.
 
     Pages between those of segments, which an undo or a deletion opened again, no longer stay, however many there are.
@@ -291,8 +291,8 @@ def overflowing(log: SessionLog, covered: Sequence[tuple[int, int]], capacity: i
 
 
 def pages_before(
-    log: SessionLog, stored: Iterable[SegmentPage], pages: Sequence[SessionPage]
-) -> list[SessionPage | None]:
+    log: SessionLog, stored: Iterable[SegmentExchange], pages: Sequence[LoggedExchange]
+) -> list[LoggedExchange | None]:
     """The page that was said right before each of some pages: of a segment, or another one of them."""
     spans = sorted({(page.first, page.last) for page in stored} | {(page.first, page.last) for page in pages})
     before = (spans[at - 1] if (at := bisect_left(spans, (page.first, 0))) else None for page in pages)
@@ -341,7 +341,7 @@ def extract(turns: Iterable[tuple[str, str]], words: Sequence[str]) -> str:
     return extractive_summary.joined([f"{speaker}: {text}" if speaker else text for speaker, text in named])
 
 
-def _title(page: SessionPage) -> str:
+def _title(page: LoggedExchange) -> str:
     """A heading: keywords, or how it begins where they are runs of characters that nobody parted into words."""
     words = page.keywords[:_TITLE_KEYWORDS]
     begins = first_words(page.text, _TITLE_CHARS)

@@ -25,7 +25,7 @@ from memory_core.core.store.files import looks_of
 from memory_core.core.store.local import Store
 from memory_core.features.tiers.segment import (
     Segment,
-    SegmentPage,
+    SegmentExchange,
     SessionLog,
     heat,
     is_segment,
@@ -39,13 +39,13 @@ from memory_core.features.upkeep.archive import archived_uri
 
 
 @dataclass(frozen=True, slots=True)
-class Warmth:
+class SegmentHeat:
     """How warm a segment is.
 
     Attributes:
         visits: Since it was last cooled; ``visits_in_all`` since it began.
         last_visit: The last one, if there ever was one.
-        heat: See ``scoring.heat``.
+        heat: See ``segment.heat``.
     """
 
     visits: int
@@ -54,7 +54,7 @@ class Warmth:
     heat: float
 
 
-def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[Warmth]:
+def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], now: datetime) -> list[SegmentHeat]:
     """How warm each of some segments is.
 
     Args:
@@ -65,14 +65,14 @@ def warmth(store: Store, config: TiersConfig, stored: Sequence[StoredSegment], n
     """
     used = store.ledger.usage_table.usage(turn for each in stored for turn in each.turns())
 
-    def warm(each: StoredSegment) -> Warmth:
+    def warm(each: StoredSegment) -> SegmentHeat:
         counted = [usage for turn in each.turns() if (usage := used.get(turn)) is not None]
         visits = sum(usage.access_count for usage in counted)
         last = max((usage.last_accessed_at for usage in counted), default=None)
         since = last or read_moment(each.segment.created_at) or now
         fresh = max(0, visits - each.segment.visits_counted)
         hours = (now - since).total_seconds() / 3_600.0
-        return Warmth(fresh, visits, last, heat(fresh, each.segment.interactions, hours, config))
+        return SegmentHeat(fresh, visits, last, heat(fresh, each.segment.interactions, hours, config))
 
     return [warm(each) for each in stored]
 
@@ -116,7 +116,7 @@ class DamagedSegment:
     """
 
     uri: MemoryUri
-    pages: tuple[SegmentPage, ...]
+    pages: tuple[SegmentExchange, ...]
 
     def reported(self) -> OperationResult:
         """The line of a receipt about it."""
@@ -142,10 +142,10 @@ class SessionSegments:
     used: tuple[StoredSegment, ...] = ()
     archived: tuple[StoredSegment, ...] = ()
     damaged: tuple[DamagedSegment, ...] = ()
-    gone: tuple[SegmentPage, ...] = ()
+    gone: tuple[SegmentExchange, ...] = ()
 
     @cached_property
-    def pages(self) -> tuple[SegmentPage, ...]:
+    def pages(self) -> tuple[SegmentExchange, ...]:
         """Of every file that is there."""
         return (
             *(page for each in (*self.used, *self.archived) for page in each.segment.pages),
@@ -218,8 +218,8 @@ class _SegmentReader:
             uri, look = directory.child(name), seen.get(name)
             before = self._files.get(uri)
             if before is None or look is None or before[0] != look or str(uri) in unsettled:
-                settled = look is not None and abs(now - look[2]) > _TICK_NS
-                before = self._files[uri] = (look if settled else None, _read(store, uri))
+                is_old = look is not None and abs(now - look[2]) > _TICK_NS
+                before = self._files[uri] = (look if is_old else None, _read(store, uri))
             held[name] = before[1]
         return held
 
@@ -273,11 +273,11 @@ def _in_order(held: Mapping[str, _Held]) -> tuple[StoredSegment, ...]:
     return tuple(sorted(found, key=lambda each: (each.segment.pages[0].first if each.segment.pages else 0, each.uri)))
 
 
-def _lines(pages: Iterable[SegmentPage]) -> Iterator[int]:
+def _lines(pages: Iterable[SegmentExchange]) -> Iterator[int]:
     return (line for page in pages for line in range(page.first, page.last + 1))
 
 
-def _is_said(log: SessionLog, page: SegmentPage) -> bool:
+def _is_said(log: SessionLog, page: SegmentExchange) -> bool:
     said = log.page(page.first, page.last)
     return said is not None and said.digest == page.digest
 
@@ -319,9 +319,9 @@ def _earlier(store: Store, uri: MemoryUri) -> Segment | None:
     return next((segment for segment in read if segment is not None), None)
 
 
-def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentPage, ...]:
+def _gone(store: Store, log: MemoryUri, there: frozenset[str]) -> tuple[SegmentExchange, ...]:
     """Analysed pages of segments that were deleted and did not move."""
-    pages: list[SegmentPage] = []
+    pages: list[SegmentExchange] = []
     for uri in store.ledger.past.below(segments_of(log)):
         if uri.name in there or not is_segment(uri) or store.ledger.past.moved_to(uri, 0) is not None:
             continue

@@ -15,7 +15,7 @@ from memory_core.features.tiers import segmenting
 from memory_core.features.tiers.segment import (
     PERSON,
     Segment,
-    SegmentPage,
+    SegmentExchange,
     SessionLog,
     dump_segment,
     parse_segment,
@@ -195,7 +195,7 @@ def test_what_was_forgotten_leaves_the_keywords_and_the_summary() -> None:
     segments = sorted_in(log(TEMPLES[0], secret, *PAYMENTS))
     text = without_lines(log(TEMPLES[0], secret, *PAYMENTS), {2, 3})
     sorting = Sorting(SessionLog(text), {str(at): each for at, each in enumerate(segments)}, Rules(), "s1", NOW)
-    sorting.settle()
+    sorting.mend()
     mended = [segment for _, segment in sorting.result()]
     assert len(mended) == 1
     files = "".join(dump_segment(segment) for segment in mended if segment is not None)
@@ -259,7 +259,7 @@ def test_pages_are_compared_with_the_newest_segments_and_with_those_of_their_cha
     assert firsts(begun) == [8]
     (temples,) = sorted_in(log(*TEMPLES))
     (other,) = sorted_in(log(*PAYMENTS))
-    newer = replace(other, pages=(SegmentPage(90, 91, chain=90), SegmentPage(92, 93, chain=90)))
+    newer = replace(other, pages=(SegmentExchange(90, 91, chain=90), SegmentExchange(92, 93, chain=90)))
     sorting = Sorting(SessionLog(log(*TEMPLES, again)), {"a": temples, "b": newer}, Rules(), "s1", NOW)
     page, before = sorting.log.page(4, 5), sorting.log.page(2, 3)
     assert page is not None

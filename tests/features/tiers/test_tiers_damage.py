@@ -19,7 +19,7 @@ from memory_core.core.memory.results import Action
 from memory_core.core.memory.uri import MemoryUri
 from memory_core.features import FEATURES
 from memory_core.features.tiers import overflow, stored
-from memory_core.features.tiers.segment import Segment, SegmentPage, dump_segment
+from memory_core.features.tiers.segment import Segment, SegmentExchange, dump_segment
 from memory_core.features.tiers.stored import analysed_lines, segments_in
 from memory_core.features.undo import UNDO, UndoRequest
 from memory_core.features.upkeep.passes import MAINTAIN, MaintainRequest
@@ -179,7 +179,7 @@ def test_only_files_that_look_otherwise_are_read_again(tmp_path: Path, monkeypat
 
 def test_messages_of_a_damaged_archived_segment_stay_at_rest() -> None:
     uri = MemoryUri.parse("viking://archive/session/default/s1/segments/temples.md")
-    text = dump_segment(Segment("temples", "s1", pages=(SegmentPage(0, 1), SegmentPage(2, 3))))
+    text = dump_segment(Segment("temples", "s1", pages=(SegmentExchange(0, 1), SegmentExchange(2, 3))))
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(f"CREATE TABLE documents (uri TEXT, part INTEGER, active INTEGER);{archived_rows.DDL}")
         rows = [(str(log()), line, 1) for line in range(6)]

@@ -53,7 +53,7 @@ _LONGEST_DAYS = 36_500
 
 
 @frozen
-class TokenRow:
+class IssuedToken:
     """One token, without its secret. Times are ISO 8601 in UTC.
 
     Attributes:
@@ -78,12 +78,12 @@ class TokenRow:
     last_used_at: str | None = None
     revoked_at: str | None = None
 
-    def live(self, now: datetime) -> bool:
+    def is_live(self, now: datetime) -> bool:
         """Whether it is accepted at ``now``."""
         return self.revoked_at is None and (self.expires_at is None or _text(now) < self.expires_at)
 
 
-class TokenTable:
+class AccessTokens:
     """Issues, finds and revokes tokens."""
 
     def __init__(self, database: Database) -> None:
@@ -99,7 +99,7 @@ class TokenTable:
         expires_days: float | None = None,
         spaces: Iterable[str] = (),
         now: datetime | None = None,
-    ) -> tuple[str, TokenRow]:
+    ) -> tuple[str, IssuedToken]:
         """Make a token; its text is returned here and never again.
 
         Args:
@@ -119,7 +119,7 @@ class TokenTable:
         _validate(label, user_space, agent_space, expires_days)
         known = [*spaces, user_space, agent_space]
         expires_at = None if expires_days is None else _text(at + timedelta(days=expires_days))
-        row = TokenRow(
+        row = IssuedToken(
             secrets.token_hex(_ID_BYTES), label, user_space, agent_space, read_only, _text(at), expires_at=expires_at
         )
         secret = secrets.token_urlsafe(_SECRET_BYTES)
@@ -148,7 +148,7 @@ class TokenTable:
             )
         return f"rb_{row.id}_{secret}", row
 
-    def verify(self, token: str, now: datetime | None = None) -> TokenRow | None:
+    def verify(self, token: str, now: datetime | None = None) -> IssuedToken | None:
         """The row of a token that holds; None for any other text, whatever is wrong with it."""
         at = now or datetime.now(UTC)
         shape = _SHAPE.fullmatch(token)
@@ -161,11 +161,11 @@ class TokenTable:
         )
         matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if found is None else bytes(found[0]))
         row = None if found is None else _row(found[1:])
-        if not matches or row is None or not row.live(at):
+        if not matches or row is None or not row.is_live(at):
             return None
         return row
 
-    def note_use(self, row: TokenRow, now: datetime | None = None) -> None:
+    def note_use(self, row: IssuedToken, now: datetime | None = None) -> None:
         """Note that a token was used, at most once a minute and without waiting for the disk."""
         at = now or datetime.now(UTC)
         if row.last_used_at is not None and _text(at - _USE_NOTED_EVERY) < row.last_used_at:
@@ -185,18 +185,18 @@ class TokenTable:
         )
         return row is not None
 
-    def any_issued(self) -> bool:
+    def any_in_force(self) -> bool:
         """Whether there is a token that was not revoked; one that expired counts, and opens nothing."""
         row = self._database.connection().execute("SELECT 1 FROM tokens WHERE revoked_at IS NULL LIMIT 1").fetchone()
         return row is not None
 
-    def rows(self, *, revoked: bool = False) -> list[TokenRow]:
+    def rows(self, *, revoked: bool = False) -> list[IssuedToken]:
         """The tokens by label, expired ones included; with ``revoked`` also those."""
         where = "" if revoked else "WHERE revoked_at IS NULL"
         rows = self._database.connection().execute(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY label, created_at")
         return [_row(row) for row in rows]
 
-    def revoke(self, label_or_id: str, now: datetime | None = None) -> TokenRow:
+    def revoke(self, label_or_id: str, now: datetime | None = None) -> IssuedToken:
         """Refuse a token from now on.
 
         Raises:
@@ -254,9 +254,9 @@ def _text(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-def _row(row: sqlite3.Row | tuple[object, ...]) -> TokenRow:
+def _row(row: sqlite3.Row | tuple[object, ...]) -> IssuedToken:
     token_id, label, user_space, agent_space, read_only, created_at, expires_at, last_used_at, revoked_at = row
-    return TokenRow(
+    return IssuedToken(
         str(token_id),
         str(label),
         str(user_space),

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
+from memory_core.core.store.access_tokens import AccessTokens, IssuedToken
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import Database
-from memory_core.core.store.token_rows import TokenRow, TokenTable
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -25,14 +25,14 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def issue(ledger: Ledger) -> Callable[..., tuple[str, TokenRow]]:
-    def issue(label: str, **options: object) -> tuple[str, TokenRow]:
+def issue(ledger: Ledger) -> Callable[..., tuple[str, IssuedToken]]:
+    def issue(label: str, **options: object) -> tuple[str, IssuedToken]:
         return ledger.tokens.issue(label, user_space="anna", agent_space="coder", now=NOON, **options)  # type: ignore[arg-type]
 
     return issue
 
 
-def test_issued_token_opens_its_spaces(ledger: Ledger, issue: Callable[..., tuple[str, TokenRow]]) -> None:
+def test_issued_token_opens_its_spaces(ledger: Ledger, issue: Callable[..., tuple[str, IssuedToken]]) -> None:
     token, issued = issue("笔记本 laptop", read_only=True)
     row = ledger.tokens.verify(token, NOON)
     assert row == issued
@@ -41,7 +41,9 @@ def test_issued_token_opens_its_spaces(ledger: Ledger, issue: Callable[..., tupl
     assert len(token.rpartition(f"{row.id}_")[2]) == 43  # 256 bits
 
 
-def test_secret_is_nowhere_on_disk(tmp_path: Path, issue: Callable[..., tuple[str, TokenRow]], ledger: Ledger) -> None:
+def test_secret_is_nowhere_on_disk(
+    tmp_path: Path, issue: Callable[..., tuple[str, IssuedToken]], ledger: Ledger
+) -> None:
     secrets = [issue(f"label {index}")[0].split("_", 2)[2] for index in range(5)]
     ledger.close()
     held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -50,12 +52,12 @@ def test_secret_is_nowhere_on_disk(tmp_path: Path, issue: Callable[..., tuple[st
         assert hashlib.sha256(secret.encode()).digest() in held
 
 
-def test_no_two_tokens_share_a_secret_or_an_id(issue: Callable[..., tuple[str, TokenRow]]) -> None:
+def test_no_two_tokens_share_a_secret_or_an_id(issue: Callable[..., tuple[str, IssuedToken]]) -> None:
     issued = [issue(f"label {index}") for index in range(50)]
     assert len({token.split("_", 2)[2] for token, _ in issued}) == len({row.id for _, row in issued}) == 50
 
 
-def test_anything_but_the_whole_token_is_refused(ledger: Ledger, issue: Callable[..., tuple[str, TokenRow]]) -> None:
+def test_anything_but_the_whole_token_is_refused(ledger: Ledger, issue: Callable[..., tuple[str, IssuedToken]]) -> None:
     token, row = issue("laptop")
     other, _ = issue("phone")
     _, _, secret = token.split("_", 2)
@@ -82,7 +84,7 @@ def test_anything_but_the_whole_token_is_refused(ledger: Ledger, issue: Callable
 
 
 def test_revoked_token_is_refused_at_once_in_every_process(
-    tmp_path: Path, ledger: Ledger, issue: Callable[..., tuple[str, TokenRow]]
+    tmp_path: Path, ledger: Ledger, issue: Callable[..., tuple[str, IssuedToken]]
 ) -> None:
     by_label, _ = issue("laptop")
     by_id, row = issue("phone")
@@ -94,23 +96,25 @@ def test_revoked_token_is_refused_at_once_in_every_process(
         for tokens in (ledger.tokens, elsewhere.tokens):
             assert tokens.verify(by_label, NOON) is tokens.verify(by_id, NOON) is None
             assert not tokens.any_live(NOON)
-            assert not tokens.any_issued()
+            assert not tokens.any_in_force()
     finally:
         elsewhere.close()
 
 
 def test_expired_token_is_refused_and_still_keeps_the_door_shut(
-    ledger: Ledger, issue: Callable[..., tuple[str, TokenRow]]
+    ledger: Ledger, issue: Callable[..., tuple[str, IssuedToken]]
 ) -> None:
     token, row = issue("guest", expires_days=1.5)
     assert row.expires_at == "2026-11-23T00:00:00.000+00:00"
     assert ledger.tokens.verify(token, NOON + timedelta(hours=35)) is not None
     assert ledger.tokens.verify(token, NOON + timedelta(hours=36)) is None
     assert not ledger.tokens.any_live(NOON + timedelta(hours=36))
-    assert ledger.tokens.any_issued()
+    assert ledger.tokens.any_in_force()
 
 
-def test_label_is_free_again_after_revocation_only(ledger: Ledger, issue: Callable[..., tuple[str, TokenRow]]) -> None:
+def test_label_is_free_again_after_revocation_only(
+    ledger: Ledger, issue: Callable[..., tuple[str, IssuedToken]]
+) -> None:
     issue("laptop")
     with pytest.raises(InvalidInput, match="exists"):
         issue("laptop")
@@ -123,7 +127,7 @@ def test_label_is_free_again_after_revocation_only(ledger: Ledger, issue: Callab
 
 
 @pytest.mark.parametrize("label", ["", " x", "x ", "a\nb", "a\x1b[31m", "x" * 65])
-def test_unprintable_labels_are_rejected(issue: Callable[..., tuple[str, TokenRow]], label: str) -> None:
+def test_unprintable_labels_are_rejected(issue: Callable[..., tuple[str, IssuedToken]], label: str) -> None:
     with pytest.raises(InvalidInput):
         issue(label)
 
@@ -148,12 +152,12 @@ def test_space_that_differs_from_another_only_in_case_is_rejected(ledger: Ledger
 
 
 @pytest.mark.parametrize("days", [0, -1, float("nan"), float("inf"), 1e9])
-def test_impossible_terms_are_rejected(issue: Callable[..., tuple[str, TokenRow]], days: float) -> None:
+def test_impossible_terms_are_rejected(issue: Callable[..., tuple[str, IssuedToken]], days: float) -> None:
     with pytest.raises(InvalidInput):
         issue("x", expires_days=days)
 
 
-def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[str, TokenRow]]) -> None:
+def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[str, IssuedToken]]) -> None:
     token, row = issue("laptop")
     seen = []
     for seconds in (0, 30, 59, 61):
@@ -166,9 +170,9 @@ def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[s
 
 
 def test_the_table_needs_nothing_but_its_script(tmp_path: Path) -> None:
-    from memory_core.core.store.token_rows import SCHEMA
+    from memory_core.core.store.access_tokens import SCHEMA
 
     database = Database(tmp_path / "x.sqlite3", (SCHEMA,), "FULL")
-    token, _ = TokenTable(database).issue("laptop", user_space="a", agent_space="b")
-    assert TokenTable(database).verify(token) is not None
+    token, _ = AccessTokens(database).issue("laptop", user_space="a", agent_space="b")
+    assert AccessTokens(database).verify(token) is not None
     database.close()
