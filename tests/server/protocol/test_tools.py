@@ -640,7 +640,7 @@ def test_prompt_recall_brings_memories_as_data(server: Caller) -> None:
 def test_prompt_extract_memories_briefs_with_types_and_store(server: Caller) -> None:
     text = prompt(server, "extract_memories", focus="Lin")
     assert "Look above all for: Lin" in text
-    for words in ("- preferences (", "sister Lin", "write_operations", "commit_memory(operations=", "SEARCH"):
+    for words in ("- preferences: fields", "sister Lin", "write_operations", "commit_memory(operations=", "SEARCH"):
         assert words in text
     assert "Look above all for" not in prompt(server, "extract_memories")
 
