@@ -145,8 +145,9 @@ class SessionReader:
         return starts.holding(range(row.extracted, min(row.stored, starts.count)), self._analysed_by_now(row.log))
 
     def _analysed_by_now(self, log: MemoryUri) -> frozenset[int]:
-        """See ``analysed``; asked again only after a commit that brought something else than messages."""
-        newest = self._store.ledger.newest_apart_from("messages")
+        """See ``analysed``; asked again only after a commit that brought more than messages and a feature's records."""
+        records = (kind.name for kind in self._features.record_kinds if kind.name)
+        newest = self._store.ledger.newest_apart_from("messages", *records)
         known = self._analysed.get(log)
         if known is None or known[0] != newest:
             known = (newest, self.analysed(log))

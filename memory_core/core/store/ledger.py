@@ -641,11 +641,12 @@ class Ledger:
         row = self._database.connection().execute("SELECT max(seq) FROM commits").fetchone()
         return int(row[0] or 0)
 
-    def newest_apart_from(self, kind: str) -> int:
+    def newest_apart_from(self, *kinds: str) -> int:
         """The number of the last commit of another kind; 0 when there is none."""
+        marks = ", ".join("?" * len(kinds))
         row = (
             self._database.connection()
-            .execute("SELECT seq FROM commits WHERE kind <> ? ORDER BY seq DESC LIMIT 1", (kind,))
+            .execute(f"SELECT seq FROM commits WHERE kind NOT IN ({marks}) ORDER BY seq DESC LIMIT 1", kinds)
             .fetchone()
         )
         return 0 if row is None else int(row[0])
