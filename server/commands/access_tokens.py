@@ -13,7 +13,7 @@ from server.commands.opening import settings_of, show
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
-    from memory_core.core.store.access_tokens import AccessTokens, IssuedToken
+    from memory_core.core.store.issued_tokens import IssuedTokens, IssuedToken
 
 
 def tokens(arguments: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def tokens(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def open_tokens(config: Config) -> Iterator[AccessTokens]:
+def open_tokens(config: Config) -> Iterator[IssuedTokens]:
     """The token table of the store that ``config`` names, which may be in use, or not exist yet."""
     from memory_core.core.store.files import LEDGER_NAME, FileStore
     from memory_core.core.store.ledger import Ledger
@@ -51,7 +51,7 @@ def open_tokens(config: Config) -> Iterator[AccessTokens]:
         ledger.close()
 
 
-def _add(arguments: argparse.Namespace, config: Config, table: AccessTokens) -> None:
+def _add(arguments: argparse.Namespace, config: Config, table: IssuedTokens) -> None:
     user_space = arguments.user_space or config.user_space
     # What an agent learns with one user is not shown to another, unless the owner says so.
     usual = config.agent_space if user_space == config.user_space else user_space

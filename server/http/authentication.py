@@ -26,7 +26,7 @@ from memory_core.core.errors import RunebookError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from memory_core.core.store.access_tokens import AccessTokens, IssuedToken
+    from memory_core.core.store.issued_tokens import IssuedTokens, IssuedToken
     from server.http.rate_limits import OpenRequests, RequestRates
 
 
@@ -66,7 +66,7 @@ class TokenCheck:
     def __init__(
         self,
         app: ASGIApp,
-        tokens: AccessTokens | None,
+        tokens: IssuedTokens | None,
         *,
         required: bool,
         rates: RequestRates,
@@ -154,7 +154,7 @@ class TokenCheck:
 
         return send_while_it_holds
 
-    def _note_use(self, row: IssuedToken, tokens: AccessTokens | None) -> None:
+    def _note_use(self, row: IssuedToken, tokens: IssuedTokens | None) -> None:
         """In its own thread: a writer may hold the ledger for a while."""
         now = time.monotonic()
         if tokens is not None and now - self._noted.get(row.id, -_USE_NOTED_SECONDS) >= _USE_NOTED_SECONDS:
@@ -171,7 +171,7 @@ def _said(scope: Scope) -> str | None:
     return token.strip(" ") if scheme.lower() == "bearer" else None
 
 
-def _noting(tokens: AccessTokens, row: IssuedToken) -> None:
+def _noting(tokens: IssuedTokens, row: IssuedToken) -> None:
     try:
         tokens.note_use(row)
     except RunebookError as error:

@@ -36,7 +36,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memory_core.core.config import HttpConfig
 from memory_core.core.errors import ConfigInvalid
-from memory_core.core.store.access_tokens import AccessTokens
+from memory_core.core.store.issued_tokens import IssuedTokens
 from server.http.authentication import LOOPBACK, OriginCheck, TokenCheck, refuse, transport_security
 from server.http.page_files import OpenPages, is_page
 from server.http.rate_limits import OpenRequests, RequestRates
@@ -174,7 +174,7 @@ _TALKATIVE = ("sse", "streamable_http", "_streamable_http_modern", "transport_se
 def build_app(
     server: MCPServer[Any],
     host: str,
-    tokens: AccessTokens | None = None,
+    tokens: IssuedTokens | None = None,
     settings: HttpConfig = _DEFAULTS,
     *,
     required: bool = False,
@@ -373,7 +373,7 @@ def serve(
     server: MCPServer[Any],
     host: str,
     port: int,
-    tokens: AccessTokens | None = None,
+    tokens: IssuedTokens | None = None,
     settings: HttpConfig = _DEFAULTS,
     *,
     store: ServedStore | None = None,
@@ -429,7 +429,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _check_exposed(host: str, tokens: AccessTokens | None, settings: HttpConfig) -> None:
+def _check_exposed(host: str, tokens: IssuedTokens | None, settings: HttpConfig) -> None:
     missing = []
     if tokens is None or not tokens.any_live():
         missing.append("issue a token: runebook token add LABEL")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memory_core.core.caller import Access
     from memory_core.core.memory.results import CommitReceipt
-    from memory_core.core.store.access_tokens import IssuedToken
+    from memory_core.core.store.issued_tokens import IssuedToken
     from memory_core.runebook import Runebook
     from server.protocol.client_state import PrivateMode, Workspace
     from server.protocol.sampling import Sampling

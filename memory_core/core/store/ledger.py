@@ -24,11 +24,11 @@ from memory_core.core.memory.directory_page import own_words
 from memory_core.core.memory.names import fold, refold
 from memory_core.core.memory.results import FileChange, SessionProgress, text_sha256
 from memory_core.core.memory.uri import MemoryUri
-from memory_core.core.store.access_tokens import SCHEMA as _TOKENS
-from memory_core.core.store.access_tokens import AccessTokens
 from memory_core.core.store.files import FileStat
 from memory_core.core.store.history_rows import SCHEMA as _PAST
 from memory_core.core.store.history_rows import PastTable, note_progress
+from memory_core.core.store.issued_tokens import SCHEMA as _TOKENS
+from memory_core.core.store.issued_tokens import IssuedTokens
 from memory_core.core.store.session_rows import SCHEMA as _EXTRACTIONS
 from memory_core.core.store.session_rows import ExtractionQueue, record_progress
 from memory_core.core.store.sqlite import Database, keep_before_migrating
@@ -535,7 +535,7 @@ class Ledger:
         self.feed = ChangeFeed(self._database)
         self.injections = InjectionTable(self._database)
         self.model_calls = ModelCallTable(self._database)
-        self.tokens = AccessTokens(self._database)
+        self.tokens = IssuedTokens(self._database)
         self.past = PastTable(self._database)
         self.movements = MovementTable(self._database)
         self.holdings = Holdings(self._database)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.store.access_tokens import AccessTokens, IssuedToken
+from memory_core.core.store.issued_tokens import IssuedTokens, IssuedToken
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import Database
 
@@ -170,9 +170,9 @@ def test_use_is_noted_once_a_minute(ledger: Ledger, issue: Callable[..., tuple[s
 
 
 def test_the_table_needs_nothing_but_its_script(tmp_path: Path) -> None:
-    from memory_core.core.store.access_tokens import SCHEMA
+    from memory_core.core.store.issued_tokens import SCHEMA
 
     database = Database(tmp_path / "x.sqlite3", (SCHEMA,), "FULL")
-    token, _ = AccessTokens(database).issue("laptop", user_space="a", agent_space="b")
-    assert AccessTokens(database).verify(token) is not None
+    token, _ = IssuedTokens(database).issue("laptop", user_space="a", agent_space="b")
+    assert IssuedTokens(database).verify(token) is not None
     database.close()

@@ -83,7 +83,7 @@ class IssuedToken:
         return self.revoked_at is None and (self.expires_at is None or _text(now) < self.expires_at)
 
 
-class AccessTokens:
+class IssuedTokens:
     """Issues, finds and revokes tokens."""
 
     def __init__(self, database: Database) -> None:
