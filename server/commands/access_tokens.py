@@ -13,7 +13,7 @@ from server.commands.opening import settings_of, show
 
 if TYPE_CHECKING:
     from memory_core.core.config import Config
-    from memory_core.core.store.issued_tokens import IssuedTokens, IssuedToken
+    from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens
 
 
 def tokens(arguments: argparse.Namespace) -> int:

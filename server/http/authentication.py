@@ -26,7 +26,7 @@ from memory_core.core.errors import RunebookError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from memory_core.core.store.issued_tokens import IssuedTokens, IssuedToken
+    from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens
     from server.http.rate_limits import OpenRequests, RequestRates
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory_core.core.errors import InvalidInput, NotFound
-from memory_core.core.store.issued_tokens import IssuedTokens, IssuedToken
+from memory_core.core.store.issued_tokens import IssuedToken, IssuedTokens
 from memory_core.core.store.ledger import Ledger
 from memory_core.core.store.sqlite import Database
 
